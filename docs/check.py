@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from pydantic import BaseModel
+
 from orchestrator.cli.app import COMMANDS, run
 from orchestrator.config.fields import (
     AGENT_FIELDS,
@@ -34,7 +36,7 @@ from orchestrator.config.loading import json_schema
 from orchestrator.config.sources import NO_VARIABLE
 from orchestrator.config.values import field_docstrings
 from orchestrator.engine import labels as engine_labels
-from orchestrator.results import Reason, Timings, WorkerResult
+from orchestrator.results import NetworkCounts, Reason, Timings, WorkerResult
 from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
 from orchestrator.workflow.parsing.manifest import (
     Foreach,
@@ -256,10 +258,18 @@ def result_table(_: str) -> str:
 
 def timings_table(_: str) -> str:
     """Give a row for every step of `timings`."""
-    rows = ["| Field | Meaning |", "|---|---|"]
-    texts = field_docstrings(Timings)
-    rows += [f"| `{name}` | {' '.join(texts[name].split())} |" for name in Timings.model_fields]
-    return "\n".join(rows)
+    return _fields(Timings)
+
+
+def network_table(_: str) -> str:
+    """Give a row for every sum of `network`."""
+    return _fields(NetworkCounts)
+
+
+def _fields(model: type[BaseModel]) -> str:
+    texts = field_docstrings(model)
+    rows = [f"| `{name}` | {' '.join(texts[name].split())} |" for name in model.model_fields]
+    return "\n".join(["| Field | Meaning |", "|---|---|", *rows])
 
 
 def _kind(field: Mapping[str, Any]) -> str:
@@ -285,6 +295,7 @@ GENERATORS: Mapping[str, Callable[[str], str]] = {
     "manifest": manifest_table,
     "variables": variables,
     "result": result_table,
+    "network": network_table,
     "timings": timings_table,
     "exports": exports,
 }

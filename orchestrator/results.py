@@ -52,6 +52,8 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
     HARVEST_REFUSED = "harvest_refused"
     """The host's checks refused some of the worker's commits; the branch has the accepted part."""
+    NETWORK_LOST = "network_lost"
+    """The worker's gateway, or the container that owns its network, ended before the worker."""
     SETUP_FAILED = "setup_failed"
     """The worktree or the container could not be created."""
     ENGINE_ERROR = "engine_error"
@@ -91,6 +93,21 @@ class Noticed(BaseModel):
     """The finding in one line, for people."""
     at: datetime
     """Time of the finding."""
+
+
+class NetworkCounts(BaseModel):
+    """What a worker's gateways allowed and refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    allowed: int = Field(default=0, ge=0)
+    """Connections to allowed hosts."""
+    refused: int = Field(default=0, ge=0)
+    """Refused connections, and unknown names, each once."""
+    sent: int = Field(default=0, ge=0)
+    """Bytes from the worker."""
+    received: int = Field(default=0, ge=0)
+    """Bytes to the worker."""
 
 
 class Timings(BaseModel):
@@ -204,6 +221,8 @@ class WorkerResult(BaseModel):
     """Start of the container; null if it never started."""
     timings: Timings | None = None
     """Seconds of each step; null if the worker never began, and in results of older versions."""
+    network: NetworkCounts | None = None
+    """Sums over the connections through the worker's gateways; null without an allow-list."""
     log: str | None = None
     """Directory with the worker's complete stdout.log and stderr.log."""
 

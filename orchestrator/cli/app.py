@@ -61,6 +61,11 @@ SPEC: Mapping[str, _Command] = {
     "validate": _Command("commands.spec", "validate", "Check a workflow file."),
     "schema": _Command("commands.spec", "schema", "Print the JSON Schema of workflow files."),
 }
+NETWORK: Mapping[str, _Command] = {
+    "log": _Command(
+        "commands.network", "network_log", "List the hosts that workers reached or were refused."
+    ),
+}
 COMMANDS: Mapping[str, _Command | _Group] = {
     "parallel": _Command(
         "commands.parallel", "parallel", "Run tasks at once, each in its own container."
@@ -73,6 +78,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
+    "network": _Group(NETWORK, "Show what workers reached through their gateways."),
     "resume": _Command("commands.resume", "resume", "Continue a run whose process died."),
     "retry": _Command("commands.retry", "retry", "Repeat one worker of an ended run."),
     "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),

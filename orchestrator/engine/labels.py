@@ -23,3 +23,7 @@ SERVICE = "orchestrator.service"
 
 GATEWAY = "orchestrator.gateway"
 """Id of the gateway's container, on the container that owns the network of a worker."""
+
+
+SHARES = "orchestrator.shares-network"
+"""On a container that uses the network of another one, which outlives it."""

@@ -141,10 +141,17 @@ class Container(Protocol):
             EngineError: The engine does not answer.
         """
 
-    def network_log(self) -> bytes:
+    def lost_network(self) -> str | None:
+        """Return why the container has lost its network; None if it has not, or never had one.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def network_log(self) -> bytes | None:
         """Return the output of this container's gateway, each line with a time in front.
 
-        Call this when the container has ended: its gateway ends too. Empty without an allow-list.
+        Call this when the container has ended: its gateway ends too. None without a gateway.
 
         Raises:
             EngineError: The engine does not answer.

@@ -12,6 +12,8 @@ from orchestrator.state.endings import Stop
 
 MEASURE = 1.0
 """Seconds between two measurements of memory and processes."""
+_CHECK_NETWORK = 2.0
+"""Seconds between two checks of whether the worker still has its network."""
 _MEASURE_DISK = 0.25
 """Shortest pause between two scans of the written files, in seconds; longer for a large tree."""
 _SHARE = 0.1
@@ -29,6 +31,15 @@ container is stopped: a build may reach the limit for a moment, a fork bomb stay
 def mib(size: int) -> str:
     """Return a size in bytes as text for people."""
     return f"{size / 2**20:,.0f} MiB"
+
+
+def lost_network(container: Container) -> str | None:
+    """Return why a container has lost its network; None if it has not, or if this is unknown."""
+    try:
+        return container.lost_network()
+    except EngineError:
+        # The thread that waits for the container's end gets the same error and handles it.
+        return None
 
 
 class LimitMeter:
@@ -61,6 +72,7 @@ class LimitMeter:
         self._at_pids_limit = self._locked = self._late = 0
         self._next_usage = time.monotonic() + MEASURE
         self._next_disk = time.monotonic() + _MEASURE_DISK
+        self._next_network = time.monotonic() + _CHECK_NETWORK
 
     def look(self) -> None:
         """Take the measurements that are due; may block, so another thread keeps the deadline."""
@@ -74,6 +86,9 @@ class LimitMeter:
         if now >= self._next_usage:
             self._next_usage = now + MEASURE
             self._measure_usage()
+        if now >= self._next_network:
+            self._next_network = now + _CHECK_NETWORK
+            self._check_network()
 
     def _measure_usage(self) -> None:
         try:
@@ -83,6 +98,13 @@ class LimitMeter:
             return
         if usage is not None:
             self._note_usage(usage)
+
+    def _check_network(self) -> None:
+        lost = lost_network(self._container)
+        if lost is not None:
+            self.verdict = Stop(
+                Reason.NETWORK_LOST, f"stopped: the worker lost its network: {lost}"
+            )
 
     def _note_usage(self, usage: Usage) -> None:
         if usage.memory is not None:

@@ -1,13 +1,19 @@
 """Write down what a worker reached through its gateway, and what it was refused."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Emit, Notice
-from orchestrator.gateway.log import NetworkRecord, read_log, refused_entries
+from orchestrator.gateway.log import (
+    NetworkRecord,
+    count_records,
+    read_log,
+    read_records,
+    refused_entries,
+)
+from orchestrator.results import NetworkCounts
 from orchestrator.text.redact import Redactor
 
 NETWORK_LOG = "network.ndjson"
@@ -36,22 +42,36 @@ class NetworkLog:
             EngineUnavailableError: The engine does not answer.
         """
         try:
-            records = list(read_log(container.network_log()))
+            printed = container.network_log()
         except EngineUnavailableError:
             raise
         except OrchestratorError as error:
             self._report(f"worker {self.worker_id}: no network log ({error.message})")
             return
-        if not records:
+        if printed is None:
             return
-        with suppress(OSError):
+        records = list(read_log(printed))
+        try:
             self._append(records)
+        except OSError as error:
+            said = f"the network log is incomplete ({error.strerror})"
+            self._report(f"worker {self.worker_id}: {said}")
         refused = refused_entries(records)
         if refused:
             options = " ".join(f"--allow {entry}" for entry in refused[:_SHOWN])
             more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
             who = f"worker {self.worker_id} was refused hosts that are not on its list"
             self._report(f"{who}: `{options}`{more}")
+
+    def counts(self) -> NetworkCounts | None:
+        """Return the sums over the log; None if no container of the worker had a gateway."""
+        path = self.directory / NETWORK_LOG
+        try:
+            return count_records(read_records(path)) if path.exists() else None
+        except OSError as error:
+            said = f"the network log cannot be read ({error.strerror})"
+            self._report(f"worker {self.worker_id}: {said}")
+            return None
 
     def _append(self, records: list[NetworkRecord]) -> None:
         with (self.directory / NETWORK_LOG).open("a", encoding="utf-8") as file:

@@ -24,7 +24,7 @@ from orchestrator.events import (
 )
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import ContainerLimits, RunningContainer
-from orchestrator.execution.limits import LimitMeter, mib
+from orchestrator.execution.limits import LimitMeter, lost_network, mib
 from orchestrator.execution.output import WorkerLog
 from orchestrator.execution.watchdog import Finding, Watchdog, asking
 from orchestrator.results import Noticed, Reason
@@ -97,6 +97,7 @@ def attend(
         limits_hit=tuple(watch.meter.limits_hit),
         interventions=tuple(watch.interventions),
         stopping=watch.stopping,
+        lost_network=None if watch.error else lost_network(watch.container),
     )
 
 

@@ -16,7 +16,7 @@ class Verdict:
     reason: Reason | None
     message: str | None
 
-    def with_note(self, note: str) -> "Verdict":
+    def with_note(self, note: str | None) -> "Verdict":
         """Return the same verdict with a note added to the message."""
         return replace(self, message="; ".join(filter(None, (self.message, note))))
 
@@ -51,6 +51,18 @@ def judge(
         budget: USD that the worker was allowed to spend.
         tokens: Tokens that the worker was allowed to use.
     """
+    verdict = _judged(ending, outcome, budget=budget, tokens=tokens)
+    if ending.lost_network is None or verdict.reason is Reason.NETWORK_LOST:
+        return verdict
+    lost = f"the worker lost its network: {ending.lost_network}"
+    if verdict.status is Status.FAILED and _by_engine(ending) is None:
+        return Verdict(Status.FAILED, Reason.NETWORK_LOST, lost).with_note(verdict.message)
+    return verdict.with_note(lost)
+
+
+def _judged(
+    ending: Ending, outcome: AgentOutcome | None, *, budget: float | None, tokens: int | None
+) -> Verdict:
     seen = _by_engine(ending)
     if seen is not None:
         return seen

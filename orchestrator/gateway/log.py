@@ -2,13 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import ConfigError
 from orchestrator.gateway.hosts import parse_host
+from orchestrator.results import NetworkCounts
 from orchestrator.text.sanitize import one_line
 
 MOST_RECORDS = 20_000
@@ -16,6 +19,7 @@ MOST_RECORDS = 20_000
 _LONGEST_HOST = 253
 _NOT_A_NAME = re.compile(r" config (\S+) is NXDOMAIN$")
 _REVERSE = ".arpa"
+Decision = Literal["allowed", "refused"]
 _REASONS = ("name", "address", "unresolved", "not-tls")
 
 
@@ -30,7 +34,7 @@ class NetworkRecord(BaseModel):
     """The host by its name; empty if the worker named none."""
     port: int | None = None
     """Null for a name that the worker only asked for."""
-    decision: Literal["allowed", "refused"]
+    decision: Decision
     reason: str | None = None
     """Why it was refused: `name` is not on the list, `address` is not reachable by the list,
     `unresolved` by the gateway's name servers, `not-tls` without a host's name.
@@ -60,7 +64,64 @@ def read_log(raw: bytes) -> Iterator[NetworkRecord]:
             return
 
 
-def refused_entries(records: list[NetworkRecord]) -> list[str]:
+def read_records(path: Path) -> Iterator[NetworkRecord]:
+    """Yield the records of a network log on disk; none if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(ValidationError):
+                    yield NetworkRecord.model_validate_json(line)
+    except FileNotFoundError:
+        return
+
+
+def count_records(records: Iterable[NetworkRecord]) -> NetworkCounts:
+    """Return how many connections were allowed and refused, and their bytes."""
+    allowed = refused = sent = received = 0
+    for record in records:
+        allowed += record.decision == "allowed"
+        refused += record.decision == "refused"
+        sent += record.sent
+        received += record.received
+    return NetworkCounts(allowed=allowed, refused=refused, sent=sent, received=received)
+
+
+class HostUse(BaseModel):
+    """The connections of a worker to one host and port, with the same decision."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str
+    port: int | None
+    decision: Decision
+    reason: str | None
+    count: int
+    """Connections, or 1 for an unknown name."""
+    sent: int
+    received: int
+    last: str
+    """Time of the last record."""
+
+
+def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
+    """Return the sums of records with the same host, port and decision, in order."""
+    groups: dict[tuple[object, ...], list[NetworkRecord]] = {}
+    for record in records:
+        key = (record.host, record.port, record.decision, record.reason)
+        groups.setdefault(key, []).append(record)
+    return [
+        HostUse(
+            **group[0].model_dump(include={"host", "port", "decision", "reason"}),
+            count=len(group),
+            sent=sum(record.sent for record in group),
+            received=sum(record.received for record in group),
+            last=group[-1].time,
+        )
+        for group in groups.values()
+    ]
+
+
+def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
     """Return entries that would allow what was refused because of its name, in order."""
     found: dict[str, None] = {}
     for record in records:
@@ -90,7 +151,7 @@ def _connection(time: str, text: str) -> NetworkRecord | None:
             sent=int(fields["sent"]),
             received=int(fields["received"]),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -34,5 +34,7 @@ class Ending:
     """Findings during the run for which a person should have looked at the worker."""
     stopping: float = 0.0
     """Seconds from the first signal to the container's end; 0 if the container ended by itself."""
+    lost_network: str | None = None
+    """Why the container lost its network before its end; None if it did not."""
     log_failure: str | None = None
     """Reason why the log on disk is incomplete; None if it is complete."""

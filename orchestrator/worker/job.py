@@ -159,7 +159,10 @@ def _how(ending: Ending) -> str | None:
     if ending.exit_status.oom_killed:
         return "was killed: it needed more memory than its limit"
     code = ending.exit_status.exit_code
-    return None if code == 0 else describe_exit(code)
+    if code == 0:
+        return None
+    lost = f" (it lost its network: {ending.lost_network})" if ending.lost_network else ""
+    return describe_exit(code) + lost
 
 
 def _turn(log: Path, name: str, count: int) -> int:

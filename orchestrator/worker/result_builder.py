@@ -84,6 +84,7 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
         peak_memory=ending.peak_memory,
         started_at=ending.started_at,
         timings=worker.times.read(),
+        network=worker.network_log.counts(),
         log=str(worker.directory),
     )
 

@@ -11,7 +11,7 @@ from orchestrator.engine.protocol import Usage
 from orchestrator.execution.limits import LimitMeter
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.results import Reason
-from tests.support.local_engine import LocalEngine
+from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import GRACE, shell_run
 
 MIB = 1 << 20
@@ -42,12 +42,18 @@ class _Quiet:
     def usage(self) -> None:
         return None
 
+    def lost_network(self) -> None:
+        return None
+
 
 class _Forking:
     """A container at its process limit."""
 
     def usage(self) -> Usage:
         return Usage(memory=1, pids=10, pids_limit=10)
+
+    def lost_network(self) -> None:
+        return None
 
 
 def test_staying_at_the_process_limit_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,3 +114,13 @@ def test_counting_stops_beyond_the_limit(tmp_path: Path) -> None:
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"{number}" / "file").touch()
     assert 50 < disk_use([tmp_path], most_files=50).files < 60
+
+
+def test_worker_that_lost_its_network_is_stopped(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalContainer, "lost_network", lambda _: "its gateway ended")
+    limits = Limits(grace=GRACE)
+    (result,) = shell_run(repo, local_engine, "sleep 600", limits=limits).results
+    assert result.reason is Reason.NETWORK_LOST
+    assert result.message == "stopped: the worker lost its network: its gateway ended"

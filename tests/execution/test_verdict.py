@@ -50,6 +50,15 @@ CASES = {
     "cancelled": (stopped(Reason.CANCELLED), SUCCESS, Status.FAILED, Reason.CANCELLED),
     "forking": (stopped(Reason.PIDS), SUCCESS, Status.FAILED, Reason.PIDS),
     "disk": (stopped(Reason.DISK), PARTIAL, Status.FAILED, Reason.DISK),
+    "a lost network explains a failure": (
+        ended(1, lost_network="gone"), FAILED, Status.FAILED, Reason.NETWORK_LOST,
+    ),
+    "a lost network explains a missing report": (
+        ended(1, lost_network="gone"), SUCCESS, Status.FAILED, Reason.NETWORK_LOST,
+    ),
+    "the deadline outranks a lost network": (
+        stopped(Reason.TIMEOUT, lost_network="gone"), FAILED, Status.TIMEOUT, Reason.TIMEOUT,
+    ),
     "an engine that broke outranks all": (
         stopped(Reason.TIMEOUT, error="gone"), SUCCESS,
         Status.FAILED, Reason.ENGINE_ERROR,
@@ -87,3 +96,13 @@ def test_success_over_the_budget_is_partial(
 def test_message_contains_the_measurement() -> None:
     assert judge(stopped(Reason.DISK), SUCCESS, budget=None).message == "as measured"
     assert judge(ended(error="gone"), None, budget=None).message == "gone"
+
+
+def test_lost_network_is_mentioned_whatever_the_verdict_is() -> None:
+    lost = "the worker lost its network: gone"
+    found = judge(ended(lost_network="gone"), SUCCESS, budget=None)
+    assert (found.status, found.message) == (Status.SUCCESS, lost)
+    found = judge(stopped(Reason.TIMEOUT, lost_network="gone"), None, budget=None)
+    assert found.message == f"as measured; {lost}"
+    found = judge(stopped(Reason.NETWORK_LOST, lost_network="gone"), None, budget=None)
+    assert found.message == "as measured"

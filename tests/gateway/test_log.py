@@ -42,6 +42,8 @@ def test_connections_and_unknown_names_are_records() -> None:
         connection(refused=["name"]), unknown("1.0.0.10.in-addr.arpa"),
         f"{TIME} dnsmasq: 3 198.18.0.2/40000 query[A] b.example from 198.18.0.2",
         f"{TIME} [WARNING] (9) : config : nothing", f"{TIME} {{{'[' * 100_000}",
+        f'{TIME} {{"port": {"[" * 100_000}', connection().replace("443", "1e999"),
+        connection().replace("443", "9" * 5000),
     ],
 )  # fmt: skip
 def test_other_lines_are_no_records(line: str) -> None:

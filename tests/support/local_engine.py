@@ -343,9 +343,12 @@ class LocalContainer:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, _SIGTERM)
 
-    def network_log(self) -> bytes:
-        """Return nothing: processes have no gateway."""
-        return b""
+    def lost_network(self) -> None:
+        """Return None: processes use the network of the machine."""
+
+    def network_log(self) -> bytes | None:
+        """Return None: processes have no gateway."""
+        return None
 
     def usage(self) -> Usage | None:
         """Return the sums over the processes of the group."""

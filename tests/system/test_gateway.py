@@ -28,7 +28,7 @@ ALLOWLIST = (*SHELL, "--network", "allowlist")
 FILES, OTHER, WIDE = (
     f"{name}=10.99.112.0/24" for name in ("files.example", "other.example", "*.wide.example")
 )
-WAIT = "until [ -e /workspace/go ]; do sleep 0.1; done"
+KEEP = ("--retries", "1", "--retry-delay", "0", "--retry-from", "keep")
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +157,10 @@ services:
     assert lines_of(done) == [served("10.99.112.10"), f"closed {urls[2]}", "web"]
 
 
-def _started(world: Outside, repo: Path, task: str) -> "subprocess.Popen[bytes]":
+def _started(world: Outside, repo: Path, task: str, *options: str) -> "subprocess.Popen[bytes]":
     """Start a run, and wait until its worker has fetched something."""
     world.forget()
-    command = world.command(*ALLOWLIST, "--allow", FILES, task)
+    command = world.command(*ALLOWLIST, *options, "--allow", FILES, task)
     process = subprocess.Popen(command, cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     eventually(lambda: world.seen("tls"), "a request")
     return process
@@ -186,14 +186,38 @@ def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
     url = "https://files.example/"
     again = f"{fetch(url)}; sleep 1; {fetch(url)}; {fetch(url)}; sleep 600"
     process = _started(world, repo, again)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
     (gateway,) = containers(client, repo, "gateway")
     client.kill(gateway)
     (worker,) = containers(client, repo, "worker")
     eventually(lambda: client.logs(worker).count(b"\n") == 3, "all attempts")
     assert client.logs(worker).decode().splitlines()[-1] == f"closed {url}"
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+    assert ours(client, repo) == []
+
+
+def test_worker_that_lost_its_gateway_says_so_and_is_retried(
+    world: Outside, repo: Path, client: docker.APIClient
+) -> None:
+    url = "https://files.example/"
+    until = f"while curl -kfs -m 4 {url} >/dev/null; do sleep 0.1; done; echo closed; exit 1"
+    first = f"touch once; trap '' TERM; {fetch(url)}; {until}"
+    task = f"if [ -e once ]; then {fetch(url)}; else {first}; fi"
+    process = _started(world, repo, task, *KEEP, "--grace", "120")
+    (gateway,) = containers(client, repo, "gateway")
+    client.kill(gateway)
+    stdout, _ = process.communicate()
+    (result,) = json.loads(stdout)["results"]
+    assert (result["status"], result["attempts"]) == ("success", 2)
+    assert Path(result["log"], "stdout.log").read_text().splitlines() == [served("10.99.112.10")]
+    earlier = Path(f"{result['log']}.attempt-1")
+    said = (earlier / "stdout.log").read_text().splitlines()
+    assert said == [served("10.99.112.10"), "closed"]
+    lost = json.loads((earlier / "attempt.json").read_text())
+    assert lost["reason"] == "network_lost"
+    why = "the worker lost its network: its gateway ended (exit code 137)"
+    assert why in lost["message"]
     assert ours(client, repo) == []
 
 
@@ -216,3 +240,9 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
     assert allowed["received"] > len(served("10.99.112.10"))
     advice = "`--allow other.example --allow xxxxxxxxx.example`"
     assert f"worker 1 was refused hosts that are not on its list: {advice}" in done.stderr
+    counts = done.results[1]["network"]
+    assert (counts["allowed"], counts["refused"]) == (1, 3)
+    assert counts["received"] == sum(one["received"] for one in records)
+    listed = orchestrator("network", "log", "--json", cwd=repo).json
+    assert [one["host"] for one in listed["connections"]] == [one["host"] for one in records]
+    assert listed["refused"] == ["other.example", "xxxxxxxxx.example"]

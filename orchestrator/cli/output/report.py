@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from orchestrator.cli.output.formats import (
     UNKNOWN,
+    amount,
     called,
     count,
     duration,
@@ -52,6 +53,7 @@ def run_table(
         *map(_failure, bad),
         *notes_of(result.results),
         _sum(result),
+        *network_line(result.results),
         *time_lines(result, slots=slots, workflow=workflow),
         *failed_line(bad),
     ]
@@ -112,6 +114,20 @@ def _sum(result: RunResult) -> str:
         f"{count(len(result.results), 'worker')}: {', '.join(parts)}; "
         f"cost {_total(result)}; {duration(result.duration)}"
     )
+
+
+def network_line(workers: Sequence[WorkerResult]) -> list[str]:
+    """Return a line with the connections of all workers; none without allow-lists."""
+    found = [worker.network for worker in workers if worker.network is not None]
+    if not found:
+        return []
+    sent, received = (
+        amount(sum(getattr(one, way) for one in found)) for way in ("sent", "received")
+    )
+    refused = sum(one.refused for one in found)
+    more = f"; {refused} refused: see `orchestrator network log`" if refused else ""
+    allowed = count(sum(one.allowed for one in found), "connection")
+    return [f"network: {allowed}, {sent} sent, {received} received{more}"]
 
 
 def time_lines(

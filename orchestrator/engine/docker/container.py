@@ -20,7 +20,7 @@ from tenacity import (
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.replay import replay
-from orchestrator.engine.labels import GATEWAY
+from orchestrator.engine.labels import GATEWAY, SHARES
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineUnavailableError
 
@@ -29,6 +29,13 @@ _OOM_NOTICE_SECONDS = 0.5
 _SIGKILLED = 137
 _LAST_CONNECTIONS = 5.0
 """Seconds in which a gateway ends its connections and writes them down."""
+NAMES_ENDED, PROXY_ENDED = 81, 82
+"""Exit codes of a gateway after the end of its name server or of its proxy."""
+_PROGRAMS = {
+    f"exit code {NAMES_ENDED}": "its name server ended",
+    f"exit code {PROXY_ENDED}": "its proxy ended",
+}
+_REMOVED = "another program removed it"
 _NEVER = "0001-"
 """Prefix of the timestamp that Docker uses for "not yet"."""
 
@@ -64,7 +71,9 @@ class DockerContainer:
         self._killed = False
         self.ports = ports
         self.guard: DockerContainer | None = None
-        """The container that owns the network namespace; removed together with this container."""
+        """The container that owns the network namespace; None if this container owns it."""
+        self.shares_guard = False
+        """Whether other containers use the guard too; else it is removed with this container."""
         self.gateway: Gateway | None = None
         """The gateway of this container's network; removed together with the container."""
         self._stream = None if adopted else self._attach()
@@ -164,10 +173,35 @@ class DockerContainer:
         """Return current resource usage, or None when the container is not running."""
         return measure(self._client, self._id)
 
-    def network_log(self) -> bytes:
+    def lost_network(self) -> str | None:
+        """Return why this container has lost its network; None if it has not."""
+        if self.guard is None:
+            return None
+        if self.guard.gateway is not None:
+            gateway = self.guard.gateway.container
+            why = _REMOVED if gateway is None else gateway.why_ended()
+            if why is not None:
+                return f"its gateway ended ({_PROGRAMS.get(why, why)})"
+        why = self.guard.why_ended()
+        return None if why is None else f"the container that owns its network ended ({why})"
+
+    def why_ended(self) -> str | None:
+        """Return why this helper container has ended; None while it runs."""
+        with translated("inspect the container"):
+            try:
+                state = self._client.inspect_container(self._id)["State"]
+            except docker.errors.NotFound:
+                return _REMOVED
+        if state["Running"] or state["StartedAt"].startswith(_NEVER):
+            return None
+        if state["OOMKilled"]:
+            return "it needed more memory than its limit"
+        return f"exit code {state['ExitCode']}"
+
+    def network_log(self) -> bytes | None:
         """Return the output of this container's gateway, with times; the gateway ends."""
         gateway = None if self.guard is None else self.guard.gateway
-        return b"" if gateway is None else gateway.log()
+        return None if gateway is None else gateway.log()
 
     def close(self) -> None:
         """Close the output stream."""
@@ -181,7 +215,8 @@ class DockerContainer:
             self.gateway.remove()
         if self.guard is not None:
             self.guard.close()
-            self.guard.remove()
+            if not self.shares_guard:
+                self.guard.remove()
 
 
 class Gateway:
@@ -235,6 +270,7 @@ def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None
     ports = _published(host) if guard is None else guard.ports
     container = DockerContainer(client, found["Id"], ports=ports, adopted=True)
     container.guard = guard
+    container.shares_guard = SHARES in found["Config"]["Labels"]
     gateway = found["Config"]["Labels"].get(GATEWAY)
     if gateway is not None:
         container.gateway = Gateway(client, mode, adopt(client, gateway))

@@ -27,6 +27,7 @@ from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.docker.support import check_address, check_engine
 from orchestrator.engine.images.names import image_hint
+from orchestrator.engine.labels import SHARES
 from orchestrator.engine.protocol import EngineFeatures, Leftover, Measurement, TerminalSize
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
@@ -118,8 +119,10 @@ class DockerEngine(DockerImages):
             raise EngineError("the container whose network should be shared is gone")
         # A container with a guard uses its guard's network, so the guard is the owner to share
         # with.
-        sharing = _sharing(spec, holder.guard or holder)
-        container = create(self._client, sharing, seccomp=self._seccomp)
+        owner = holder.guard or holder
+        spec = replace(spec, labels={**spec.labels, SHARES: "true"})
+        container = create(self._client, _sharing(spec, owner), seccomp=self._seccomp)
+        container.guard, container.shares_guard = owner, True
         container.ports = holder.ports
         return container
 

@@ -13,7 +13,12 @@ from typing import Any
 import docker
 from docker.types import IPAMConfig, IPAMPool
 
-from orchestrator.engine.docker.container import DockerContainer, Gateway
+from orchestrator.engine.docker.container import (
+    NAMES_ENDED,
+    PROXY_ENDED,
+    DockerContainer,
+    Gateway,
+)
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import Place, await_ready, create, gateway_of, guard_spec
 from orchestrator.engine.docker.rules import (
@@ -46,7 +51,7 @@ low() {{
   exec setpriv --reuid={PROGRAM} --regid={PROGRAM} --clear-groups --inh-caps=-all \\
     --bounding-set=-all --no-new-privs "$@"
 }}
-low dnsmasq -k -C /tmp/names --log-facility=- &
+low dnsmasq -k -C /tmp/names --log-facility=- & names=$!
 low haproxy -db -f /tmp/proxy &
 for port in $PORTS; do
   until mapfile -t open < /proc/net/tcp; [[ "${{open[*]}}" == *":$port 00000000:0000 0A"* ]]; do
@@ -58,7 +63,9 @@ done
 # The proxy writes down every connection before it ends.
 trap 'kill -USR1 %2; wait %2; exit' TERM
 echo guarded
-wait -n
+wait -n -p ended || true
+if [[ $ended == "$names" ]]; then exit {NAMES_ENDED}; fi
+exit {PROXY_ENDED}
 """
 # The worker shares the guard's network namespace and its `/etc/resolv.conf`.
 _GUARD_SCRIPT = """\

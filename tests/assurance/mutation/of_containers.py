@@ -194,6 +194,7 @@ def _gateway() -> Iterator[Protection]:
         ("machine has no address in it", '"true"}', '"false"}'),
         ("programs without capabilities", "--bounding-set=-all", ""),
         ("four capabilities", '"SETPCAP", "SETUID")', '"SETPCAP", "SETUID", "SYS_ADMIN")'),
+        ("gateway ends with its name server", "wait -n -p ended || true", "wait"),
         ("gateway's memory", "_GATEWAY_MEMORY = 128 *", "_GATEWAY_MEMORY = 256 *"),
     )  # fmt: skip
     yield from patches(

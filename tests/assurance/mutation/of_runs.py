@@ -328,6 +328,8 @@ def words() -> Iterator[Protection]:
         ("tests/execution/test_verdict.py",),
         ("what was seen outranks what is claimed",
          "    if seen is not None:\n        return seen\n", ""),
+        ("a lost network explains a failure",
+         "Verdict(Status.FAILED, Reason.NETWORK_LOST, lost)", "verdict"),
         ("a failed exit is no success", "    if failed and ending.exit_status is not None:\n"
          "        code", "    if False and ending.exit_status is not None:\n        code"),
     )  # fmt: skip

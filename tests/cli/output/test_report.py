@@ -5,7 +5,7 @@ import pytest
 from orchestrator.cli.output.formats import count, duration, money, table
 from orchestrator.cli.output.report import after_run, run_table
 from orchestrator.git.kept_refs import told
-from orchestrator.results import RunResult, Status
+from orchestrator.results import NetworkCounts, RunResult, Status
 
 
 def test_table_is_not_shortened_without_a_terminal(result):
@@ -102,3 +102,16 @@ def test_kept_refs_and_notes_of_a_success_are_printed(result):
     named = good.model_copy(update={"kept_refs": refs[:1], "message": told(refs[:1])[0]})
     lines = run_table(result.model_copy(update={"results": [named]})).splitlines()
     assert [line for line in lines if "kept" in line] == [f"worker 1 also kept: {refs[0]}"]
+
+
+def test_connections_of_all_workers_are_one_line(result):
+    assert "network:" not in run_table(result)
+    workers = [
+        worker.model_copy(
+            update={"network": NetworkCounts(allowed=2, refused=n, sent=10, received=1000)}
+        )
+        for n, worker in enumerate(result.results[:2])
+    ]
+    shown = run_table(result.model_copy(update={"results": workers}))
+    expected = "network: 4 connections, 20B sent, 2.0K received; 1 refused: see "
+    assert f"{expected}`orchestrator network log`" in shown.splitlines()

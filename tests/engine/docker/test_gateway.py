@@ -23,6 +23,7 @@ from orchestrator.gateway.plan import GatewayPlan
 from orchestrator.gateway.proxy import proxy_configuration
 from tests.gateway.plans import make_plan
 from tests.support.containers import Run, Starter, finish
+from tests.support.live import eventually
 
 pytestmark = pytest.mark.docker
 RATES = Rates(open=10, per_second=5, burst=20)
@@ -144,6 +145,70 @@ def test_worker_has_the_gateway_as_its_only_name_server(
     assert [line.split() for line in lines[1:3]] == [[server, "a.example"], [server, "b.b.example"]]
     assert lines[3] == "unknown"
     assert "OSError: [Errno 113] No route to host" in lines[4]
+
+
+KILL = "kill -9 $(cat /proc/[0-9]*/stat | grep '(%s)' | cut -d' ' -f1)"
+# The kernel chooses the process with the highest score when memory is used up.
+FILL = (
+    "echo 1000 > /proc/$(cat /proc/[0-9]*/stat | grep '(haproxy)' | cut -d' ' -f1)/oom_score_adj; "
+    "tail /dev/zero"
+)
+
+
+@pytest.mark.parametrize(
+    ("role", "command", "why"),
+    [
+        ("gateway", None, "its gateway ended (exit code 137)"),
+        ("guard", None, "the container that owns its network ended (exit code 137)"),
+        ("gateway", KILL % "dnsmasq", "its gateway ended (its name server ended)"),
+        ("gateway", KILL % "haproxy", "its gateway ended (its proxy ended)"),
+        ("gateway", FILL, "its gateway ended (it needed more memory than its limit)"),
+    ],
+    ids=["gateway", "guard", "name server", "proxy", "memory"],
+)
+def test_container_knows_why_it_lost_its_network(
+    client: docker.APIClient,
+    docker_engine: DockerEngine,
+    docker_start: Starter,
+    labels: Mapping[str, str],
+    network: str,
+    role: str,
+    command: str | None,
+    why: str,
+) -> None:
+    holder = docker_start("sleep", "300", network=network, egress=confined("a.example"))
+    worker = docker_start("sleep", "300", network_of=holder.id)
+    assert (holder.lost_network(), worker.lost_network()) == (None, None)
+    filters = {"label": [f"{ROLE}={role}", f"{REPOSITORY}={labels[REPOSITORY]}"]}
+    (target,) = client.containers(filters=filters)
+    if command is None:
+        client.kill(target["Id"])
+    else:
+        inside = client.exec_create(target["Id"], ["sh", "-c", command], user="13:13")
+        client.exec_start(inside["Id"])
+    eventually(holder.lost_network, "the loss of the network")
+    adopted = docker_engine.adopt(worker.id)
+    assert adopted is not None
+    found = [one.lost_network() for one in (holder, worker, adopted)]
+    assert found == [why] * 3
+    client.remove_container(target["Id"], force=True)
+    again = docker_engine.adopt(holder.id)
+    assert again is not None
+    assert holder.lost_network() == f"{why.partition(' (')[0]} (another program removed it)"
+    if role == "gateway":
+        assert again.lost_network() == holder.lost_network()
+
+
+def test_network_outlives_a_container_that_another_process_finds(
+    docker_engine: DockerEngine, docker_start: Starter, network: str
+) -> None:
+    holder = docker_start("sleep", "300", network=network, egress=confined("a.example"))
+    worker = docker_start("sleep", "300", network_of=holder.id)
+    adopted = docker_engine.adopt(worker.id)
+    assert adopted is not None
+    adopted.remove()
+    assert docker_engine.adopt(worker.id) is None
+    assert holder.lost_network() is None
 
 
 def test_failed_gateway_leaves_nothing(

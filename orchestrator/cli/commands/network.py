@@ -1,0 +1,96 @@
+"""`orchestrator network`: what workers reached through their gateways, and what was refused."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from json import dumps
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import Json
+from orchestrator.cli.output.formats import amount, table, titled
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.output.report import terminal_width
+from orchestrator.cli.run_arguments import RunOption, open_run
+from orchestrator.execution.network_log import NETWORK_LOG
+from orchestrator.gateway.log import NetworkRecord, host_uses, read_records, refused_entries
+from orchestrator.state.history import RunHistory, attempts
+from orchestrator.text.sanitize import one_line
+
+_HEADING = ("WORKER", "HOST", "PORT", "DECISION", "COUNT", "SENT", "RECEIVED", "LAST")
+_HOST = 1
+"""Index of the column that is shortened to fit a terminal."""
+_NONE = "-"
+_SECONDS = len("2026-01-02T03:04:05")
+
+Number = Annotated[
+    int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
+]
+Refused = Annotated[bool, typer.Option("--refused", help="Show only what was refused.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Log:
+    """The network log of one attempt of a worker."""
+
+    worker: int
+    name: str | None
+    attempt: int | None
+    """Number of a failed attempt that was repeated; None for the last attempt."""
+    records: list[NetworkRecord]
+
+
+def network_log(
+    worker: Number = None, run: RunOption = None, refused: Refused = False, json: Json = False
+) -> None:
+    """List the hosts that workers reached through their gateways, and what was refused.
+
+    The log of a container is complete when the container has ended. With `--json`, each connection
+    is listed.
+    """
+    with open_run(run, worker=worker) as history:
+        logs = list(_logs(history, worker, refused=refused))
+    entries = refused_entries(record for log in logs for record in log.records)
+    if json:
+        show_json(dumps({"connections": list(map(_entry, _lines(logs))), "refused": entries}))
+    elif any(log.records for log in logs):
+        rows = [_HEADING, *(row for log in logs for row in _rows(log))]
+        show(table(rows, width=terminal_width(), shrink=_HOST))
+        if entries:
+            tell(f"to allow what was refused: {' '.join(f'--allow {one}' for one in entries)}")
+    else:
+        tell("no connections were recorded: only `--network allowlist` records them")
+
+
+def _logs(history: RunHistory, worker: int | None, *, refused: bool) -> Iterator[_Log]:
+    for number, view in history.workers.items():
+        if worker not in (None, number):
+            continue
+        for attempt, directory in attempts(history.directory, number):
+            found = read_records(directory / NETWORK_LOG)
+            records = [one for one in found if not refused or one.decision == "refused"]
+            yield _Log(worker=number, name=view.spec.name, attempt=attempt, records=records)
+
+
+def _lines(logs: list[_Log]) -> Iterator[tuple[_Log, NetworkRecord]]:
+    return ((log, record) for log in logs for record in log.records)
+
+
+def _entry(line: tuple[_Log, NetworkRecord]) -> dict[str, object]:
+    log, record = line
+    return {"worker": log.worker, "attempt": log.attempt, **record.model_dump(mode="json")}
+
+
+def _rows(log: _Log) -> Iterator[tuple[str, ...]]:
+    attempt = f", attempt {log.attempt}" if log.attempt else ""
+    for use in host_uses(log.records):
+        yield (
+            titled(log.worker, log.name) + attempt,
+            one_line(use.host) or _NONE,
+            _NONE if use.port is None else str(use.port),
+            use.decision + (f" ({use.reason})" if use.reason else ""),
+            str(use.count),
+            amount(use.sent),
+            amount(use.received),
+            use.last[:_SECONDS],
+        )
