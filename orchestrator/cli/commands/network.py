@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import Json
-from orchestrator.cli.output.formats import amount, table, titled
+from orchestrator.cli.output.formats import amount, table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.report import terminal_width
 from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.execution.network_log import NETWORK_LOG
 from orchestrator.gateway.log import NetworkRecord, host_uses, read_records, refused_entries
