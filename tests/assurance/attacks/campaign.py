@@ -60,9 +60,11 @@ class Campaign:
     """How the work tree was mounted: `overlay` or `bind`."""
 
 
-def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Campaign:
+def run_campaign(
+    caller: Caller, place: Path, attacks: tuple[Attack, ...], *, worktrees: str = "start"
+) -> Campaign:
     """Run attacks in a new repository at `place`, and check everything afterwards."""
-    target = make_target(caller, place, attacks[0].repository)
+    target = make_target(caller, place, attacks[0].repository, worktrees=worktrees)
     marks = place.parent / f"{place.name}-marks"
     marks.mkdir()
     campaign = Campaign([Observation(attack) for attack in attacks])
@@ -129,7 +131,7 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
     bound = ("prlimit", f"--as={_ADDRESS_SPACE}")
     command = [
         *bound, target.caller.python, "-m", "orchestrator", "parallel",
-        "--agent-cli", "shell", "--json",
+        "--agent-cli", "shell", "--json", "--worktrees", target.worktrees,
         "--workers", str(min(len(tasks), SIDE_BY_SIDE)), *LIMITS, *TIME, *NETWORK, *options,
         *arguments,
     ]  # fmt: skip
@@ -248,7 +250,9 @@ def _arrival(attack: Attack, target: Target, result: dict[str, Any]) -> list[str
         arrived = target.git("cat-file", "-p", f"{branch}:{HONEST}") == "honest"
     except AssertionError:
         arrived = False
-    checked_out = (target.worktree(result["worker_id"]) / HONEST).exists()
+    checked_out = target.worktrees == "none" or (
+        (target.worktree(result["worker_id"]) / HONEST).exists()
+    )
     return [] if arrived and checked_out else ["its honest work did not arrive"]
 
 

@@ -27,6 +27,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--measure-plain", action="store_true", help="attack plain `docker run` too")
     group.addoption("--every-caller", action="store_true", help="every attack as root and as user")
     group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
+    group.addoption(
+        "--worktrees", choices=("start", "end", "none"), default="start",
+        help="when the worktrees of attacked runs are created",
+    )  # fmt: skip
 
 
 def each_caller(config: pytest.Config) -> bool:
@@ -51,6 +55,8 @@ def each_attack(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("write_table") and config.getoption("worktrees") != "start":
+        raise pytest.UsageError("the table shows runs whose worktrees exist from the start")
     left_out: list[tuple[str, str]] = []
     if not each_caller(config):
         left_out += [*_IN_FULL, *(_BY_ROOT if len(CALLERS) > 1 else ())]
@@ -95,6 +101,7 @@ def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.Fixture
     With `--every-caller`, the callers run the same campaign at the same time.
     """
     known: dict[tuple[str, str, tuple[str, ...]], Future[Campaign]] = {}
+    worktrees: str = request.config.getoption("worktrees")
 
     def run(name: str, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
         names = tuple(attack.name for attack in attacks)
@@ -102,7 +109,7 @@ def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.Fixture
             makers = list(everyone) if each_caller(request.config) else [name]
             with ThreadPoolExecutor(len(makers)) as pool:
                 for who in makers:
-                    made = pool.submit(_attack, everyone[who], mode, attacks)
+                    made = pool.submit(_attack, everyone[who], mode, attacks, worktrees)
                     known[who, mode, names] = made
             for who in makers:
                 table.add_all(known[who, mode, names], attacks, column=f"{who}, {mode}")
@@ -111,7 +118,8 @@ def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.Fixture
     return run
 
 
-def _attack(caller: Caller, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
+def _attack(caller: Caller, mode: str, attacks: tuple[Attack, ...], worktrees: str) -> Campaign:
     # Overlay options cannot contain a comma, so such a path gets a mounted checkout.
     folder = "with,comma" if mode == "bind" else "plain"
-    return run_campaign(caller, caller.home / folder / attacks[0].name, attacks)
+    place = caller.home / folder / attacks[0].name
+    return run_campaign(caller, place, attacks, worktrees=worktrees)

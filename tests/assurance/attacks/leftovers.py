@@ -17,6 +17,8 @@ def clean_up(target: Target, harms: list[str]) -> None:
     left = sorted(path.name for path in target.path.glob(".architect-parallel-*"))
     left += target.git("for-each-ref", "--format=%(refname)", "refs/heads/architect").splitlines()
     left += left_worker_directories(target)
+    shared = target.path.glob(".git/orchestrator/checkouts/*")
+    left += [str(path.relative_to(target.path)) for path in shared if path.name != "lock"]
     harms += [f"left after clean-up: {name}" for name in left]
     harms += [f"left in the engine: {name}" for name in left_in_engine(target)]
     # `shutil.rmtree` would exceed the recursion limit on deep trees.

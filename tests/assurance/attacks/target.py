@@ -46,6 +46,8 @@ class Target:
     files: dict[str, str] = field(default_factory=dict)
     patience: float = 300
     """Maximum duration of each git command, in seconds."""
+    worktrees: str = "start"
+    """When the worktrees of its runs are created: at the `start`, at the `end`, or `none`."""
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
         """Run git as the caller, and return its stdout."""
@@ -107,6 +109,8 @@ class Target:
         """Return what is wrong with the worktree of a worker."""
         path = self.worktree(number)
         pointer = path / ".git"
+        if self.worktrees == "none":
+            return [f"{path.name} exists"] if os.path.lexists(path) else []
         if not path.exists():
             return ["there is no worktree"]
         if not stat.S_ISREG(pointer.lstat().st_mode):
@@ -139,7 +143,7 @@ def _changed(names: list[str]) -> list[str]:
     return [f"{names[0]}{rest} changed"] if names else []
 
 
-def make_target(caller: Caller, path: Path, kind: str) -> Target:
+def make_target(caller: Caller, path: Path, kind: str, *, worktrees: str = "start") -> Target:
     """Create a repository with a branch that no worker is given.
 
     Args:
@@ -147,10 +151,11 @@ def make_target(caller: Caller, path: Path, kind: str) -> Target:
         path: The directory of the repository.
         kind: `rich` for a submodule and a configuration that names tracked files; `programs` for a
             configuration that names programs in every other way.
+        worktrees: When the worktrees of its runs are created.
     """
     path.mkdir(parents=True)
     caller.own(path.parent)
-    target = Target(caller, path)
+    target = Target(caller, path, worktrees=worktrees)
     target.git("init", "-q")
     _write_files(path)
     caller.own(path)
