@@ -26,6 +26,8 @@ class Point:
     """Seconds between the call and the kill, in which other threads continue."""
     worktrees: str = "start"
     """When worktrees appear."""
+    plain: bool = False
+    """Whether the tasks write only ordinary files, which are harvested without a container."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +51,11 @@ def _around(
     argument: str | None = None,
     stages: bool = False,
     worktrees: str = "start",
+    plain: bool = False,
 ) -> tuple[Point, Point]:
     before = Point(
         target=target, when="before", nth=nth, argument=argument, stages=stages,
-        worktrees=worktrees,
+        worktrees=worktrees, plain=plain,
     )  # fmt: skip
     return before, replace(before, when="after")
 
@@ -187,6 +190,23 @@ POINTS |= _named(
     prune_checkouts=_around("orchestrator.runs.shared_resources:prune_checkouts", worktrees="end"),
 )
 """Points that are only reached by runs whose worktrees appear at the end or never."""
+
+_PLAIN = "orchestrator.worker.plain_harvest:"
+POINTS |= _named(
+    plain_harvest=_around("orchestrator.worker.harvest:pack_plainly", plain=True),
+    plain_read=_around(f"{_PLAIN}read_plain_files", plain=True),
+    plain_commit=_around(f"{_PLAIN}commit_plainly", plain=True),
+    plain_scratch=_around("orchestrator.git.plain_commit:make_bare", plain=True),
+    plain_check=_around("orchestrator.git.quarantine:_make_quarantine", plain=True),
+    plain_accept=_around("orchestrator.git.quarantine:accept_pack", plain=True),
+    plain_note=_around(f"{_NOTES}note_harvested", plain=True),
+    plain_branch=_around("orchestrator.git.repository:Repository.move_branch", plain=True),
+    plain_forget=_around("orchestrator.workspace.mounts:Workspace.forget_written", plain=True),
+    plain_update=_around("orchestrator.git.checkout:Worktree.update", plain=True),
+    plain_shared=_around(f"{_PLAIN}commit_plainly", plain=True, worktrees="none"),
+    plain_shown=_around("orchestrator.worker.attempts:show_worktree", plain=True, worktrees="end"),
+)
+"""Points of a harvest without a container."""
 
 FLOW_POINTS = _named(
     flow_merge=_around("orchestrator.scheduling.dependencies:integrate", nth=4),

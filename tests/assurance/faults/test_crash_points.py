@@ -7,12 +7,12 @@ import pytest
 
 from tests.assurance.faults.counter import Tally, tally
 from tests.assurance.faults.points import GIT_POINTS, POINTS
-from tests.assurance.faults.world import World
+from tests.assurance.faults.world import PlainWorld, World
 
 pytestmark = pytest.mark.docker
 _MANY = 1500
 _LONG_NAP = 3.0
-_RESUMED = ("after-container", "after-output", "after-between-kept-refs")
+_RESUMED = ("after-container", "after-output", "after-between-kept-refs", "after-plain-commit")
 """Points of the first test in `make test`."""
 _CLEANED = ("after-output",)
 """Points of the second test in `make test`."""
@@ -77,7 +77,8 @@ def crash_run(point: str, root: Path, counts: Tally) -> World:
     cut = GIT_POINTS.get(point)
     in_base = cut is not None and cut.many_in_base
     in_work = cut is not None and not cut.many_in_base
-    world = World(root, counts, files=_MANY * in_base, many=_MANY * in_work)
+    make = PlainWorld if point in POINTS and POINTS[point].plain else World
+    world = make(root, counts, files=_MANY * in_base, many=_MANY * in_work)
     private = point not in POINTS or POINTS[point].private
     nap = _LONG_NAP if "output" in point else 0.3
     stages = point in POINTS and POINTS[point].stages

@@ -29,6 +29,8 @@ KINDS = (
     "kill", "SIGTERM", "container removed", "disk full", "daemon killed", "SIGINT",
     "kill", "SIGHUP", "container killed", "container paused", "daemon restarted",
 )  # fmt: skip
+WORKTREES = ("start", "end", "none")
+"""Arrangements of a run, one for each round of all kinds of faults."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -106,15 +108,16 @@ def test_run_with_a_fault_at_a_random_moment_loses_no_work(
 ) -> None:  # fmt: skip
     rng = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
+    worktrees = WORKTREES[seed // len(KINDS) % len(WORKTREES)]
     record_property("fault", kind)
     if kind.startswith("daemon"):
-        _fault_daemon(kind, rng, tmp_path, monkeypatch)
+        _fault_daemon(kind, rng, tmp_path, monkeypatch, worktrees)
         return
     place = request.getfixturevalue("small_disk") if kind == "disk full" else tmp_path
     with tally() as counts:
         world = World(place, counts)
         fault = Fault(kind, rng, place)
-        with started_run(world) as process:
+        with started_run(world, worktrees) as process:
             fault.inject(world, process)
         check_recovery(world, fault.hit, rng, lossy=kind == "disk full")
 
@@ -131,12 +134,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def started_run(world: World) -> Iterator["subprocess.Popen[bytes]"]:
+def started_run(world: World, worktrees: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a run of three workers."""
+    rest = ("--worktrees", worktrees)
     with (world.repo.parent / "said").open("wb") as said:
         process = start(
-            *world.parallel(workers=WORKERS, nap=1.0), cwd=world.repo, env=world.environ(),
-            stdout=said, stderr=said,
+            *world.parallel(workers=WORKERS, nap=1.0, rest=rest), cwd=world.repo,
+            env=world.environ(), stdout=said, stderr=said,
         )  # fmt: skip
         try:
             yield process
@@ -146,7 +150,7 @@ def started_run(world: World) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def _fault_daemon(
-    kind: str, rng: random.Random, root: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, rng: random.Random, root: Path, monkeypatch: pytest.MonkeyPatch, worktrees: str
 ) -> None:
     keeps = rng.random() < 0.5
     with tempfile.TemporaryDirectory(prefix="orc-") as short:
@@ -155,7 +159,7 @@ def _fault_daemon(
             monkeypatch.setenv("DOCKER_HOST", daemon.url)
             with tally(daemon.address, daemon.network) as counts:
                 world = World(root, counts)
-                with started_run(world) as process:
+                with started_run(world, worktrees) as process:
                     time.sleep(rng.uniform(1, _SPAN))
                     daemon.end(signal.SIGKILL if kind == "daemon killed" else signal.SIGTERM)
                     time.sleep(rng.uniform(0, 3))

@@ -44,6 +44,21 @@ echo late > late.txt
 say end
 T
 """
+_PLAIN_TASK = """bash -eu <<'T'
+say() {
+  exec 3<>/dev/tcp/host.docker.internal/PORT
+  echo "$1 RUN/$ORCHESTRATOR_WORKER_ID" >&3
+  read -r -u 3 counted; exec 3>&-
+}
+say begin
+mkdir new; echo "DEFAULT" > new/rest.txt; echo more >> a.txt
+say wrote
+echo begun
+sleep NAP
+echo late > late.txt
+say end
+T
+"""
 STAGES = ("setup", "teardown", "check")
 _EARLY = {
     "committed.txt": "committed",
@@ -56,6 +71,12 @@ _BASE = {"a.txt", "src/app.py"}
 
 class World:
     """A repository, and the reports of its tasks."""
+
+    template = _TASK
+    early: Mapping[str, str] = _EARLY
+    """Files that a task has written when it says so, with their content."""
+    deleted = frozenset({"src/app.py"})
+    """Files of the base that a task deletes."""
 
     def __init__(self, root: Path, counts: Tally, *, files: int = 0, many: int = 0) -> None:
         self.repo = make_repository(root / "repo")
@@ -90,7 +111,7 @@ class World:
             # Reversed, because the secret itself would be redacted.
             "TERCES": SECRET[::-1],
         }  # fmt: skip
-        text = _TASK
+        text = self.template
         for name, value in told.items():
             text = text.replace(name, str(value))
         return text
@@ -187,27 +208,40 @@ class World:
             ref = f"architect/parallel-{number}"
             assert result["commit"] == git(self.repo, "rev-parse", ref)
             self.check_files(ref, ended=True)
-            assert result["artifacts"] == ["made"]
-            (beside,) = result["kept_refs"]
-            assert beside.endswith(f"/{number}/heads/side")
-            assert git(self.repo, "log", "-1", "--format=%s", beside) == "beside"
-            assert (Path(result["log"]) / "findings.md").read_text() == "found\n"
+            self.check_beside(number, result)
             assert set(result["files_modified"]) == self._files(ended=True) ^ self._base | {"a.txt"}
-            worktree = self.repo / f".architect-parallel-{number}"
-            assert git(worktree, "status", "--porcelain") == ""
-            assert (worktree / "late.txt").read_text() == "late\n"
+            self._check_worktree(result["worktree_path"])
+
+    def _check_worktree(self, path: str) -> None:
+        if path:
+            assert git(Path(path), "status", "--porcelain") == ""
+            assert (Path(path) / "late.txt").read_text() == "late\n"
+        else:
+            assert list(self.repo.glob(".architect-parallel-*")) == []
+
+    def check_beside(self, number: int, result: Mapping[str, Any]) -> None:
+        """Check what a worker handed over beside its branch."""
+        assert result["artifacts"] == ["made"]
+        (beside,) = result["kept_refs"]
+        assert beside.endswith(f"/{number}/heads/side")
+        assert git(self.repo, "log", "-1", "--format=%s", beside) == "beside"
+        assert (Path(result["log"]) / "findings.md").read_text() == "found\n"
 
     def _files(self, *, ended: bool) -> set[str]:
-        written = {*_EARLY, *(f"new/many-{i}" for i in range(1, self._many + 1))}
-        return (self._base | written | ({"late.txt"} if ended else set())) - {"src/app.py"}
+        written = {*self.early, *(f"new/many-{i}" for i in range(1, self._many + 1))}
+        return (self._base | written | ({"late.txt"} if ended else set())) - self.deleted
 
     def check_files(self, ref: str, *, ended: bool, at_least: bool = False) -> None:
         """Check that a commit has the files of a task; `at_least` also accepts its last file."""
         found = set(git(self.repo, "ls-tree", "-r", "--name-only", ref).splitlines())
         wanted = self._files(ended=ended)
         assert found - ({"late.txt"} if at_least and not ended else set()) == wanted, found ^ wanted
-        for path, text in _EARLY.items():
+        for path, text in self.early.items():
             assert git(self.repo, "show", f"{ref}:{path}") == text
+        self.check_history(ref)
+
+    def check_history(self, ref: str) -> None:
+        """Check that the worker's own commit is the first one after the base."""
         assert git(self.repo, "log", "--format=%s", f"main..{ref}").splitlines()[-1] == "work"
 
     def check_result(
@@ -258,6 +292,22 @@ class World:
         assert git(self.repo, "for-each-ref", "refs/heads/architect") == ""
         state = self.repo / ".git" / "orchestrator"
         assert scratch(state) == []
+
+
+class PlainWorld(World):
+    """A repository whose tasks write only ordinary files, and commit nothing."""
+
+    template = _PLAIN_TASK
+    early: Mapping[str, str] = {"new/rest.txt": GREETING, "a.txt": "a\nmore"}
+    deleted = frozenset[str]()
+
+    def check_beside(self, number: int, result: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Check that a worker handed over nothing beside its branch."""
+        assert (result["artifacts"], result["kept_refs"]) == ([], [])
+
+    def check_history(self, ref: str) -> None:
+        """Check that the work is one commit."""
+        assert git(self.repo, "rev-list", "--count", f"main..{ref}") == "1"
 
 
 def scratch(state: Path) -> list[str]:
