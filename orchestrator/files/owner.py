@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,12 +16,23 @@ def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None
         keep: A worktree whose root directory and `.git` keep their owner, so that the caller's git
             still trusts it. (An overlay's root takes its permissions from the upper layer.)
     """
-    paths = [root] if root != keep else [path for path in root.iterdir() if path.name != ".git"]
+    change_owners([root], owner, keep=keep)
+
+
+def change_owners(
+    roots: Iterable[Path], owner: tuple[int, int], *, keep: Path | None = None
+) -> None:
+    """Change the owner of several trees; see `change_owner`."""
+    paths = [path for root in roots for path in _trees(root, keep)]
     if not paths or _changed(paths, owner):
         return
     # The user may have deleted files meanwhile, or `chown` is missing or too simple.
     for path in paths:
         _change(path, owner)
+
+
+def _trees(root: Path, keep: Path | None) -> list[Path]:
+    return [root] if root != keep else [path for path in root.iterdir() if path.name != ".git"]
 
 
 def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:

@@ -131,14 +131,14 @@ class Repository:
             RepositoryError: No commit has this name.
         """
         try:
-            # Two steps, because everything after `:/` is search text: `^{commit}` cannot be
-            # appended.
-            found = self.git.text("rev-parse", "--verify", "--quiet", "--end-of-options", revision)
+            # What follows a colon is a path or search text: `^{commit}` cannot be appended.
+            named = ":" not in revision
+            found = self._parsed(f"{revision}^{{commit}}" if named else revision)
             if found.startswith("^"):
                 raise GitCommandError(
                     ("rev-parse",), 1, "an excluded commit (`^COMMIT`) is no base"
                 )
-            return self.git.text("rev-parse", "--verify", "--quiet", f"{found}^{{commit}}")
+            return found if named else self._parsed(f"{found}^{{commit}}")
         except GitCommandError as error:
             if revision == "HEAD":
                 raise RepositoryError(
@@ -148,6 +148,9 @@ class Repository:
             raise RepositoryError(
                 f"no such commit: `{revision}`", hint="`--base` takes a branch, tag or commit"
             ) from error
+
+    def _parsed(self, revision: str) -> str:
+        return self.git.text("rev-parse", "--verify", "--quiet", "--end-of-options", revision)
 
     def fetch(self, base: str) -> None:
         """Fetch from the remote of a remote-tracking branch, such as `origin/main`.

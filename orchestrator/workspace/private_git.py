@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.files.owner import change_owner
+from orchestrator.files.owner import change_owners
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
@@ -242,5 +242,4 @@ def _checkout(
 def _give_away(paths: Iterable[Path], worktree: Worktree, options: StoreOptions) -> None:
     """Make the worker's user the owner of the files it may write, unless it is the caller."""
     if options.owner[0] != os.getuid():
-        for path in paths:
-            change_owner(path, options.owner, keep=worktree.path)
+        change_owners(paths, options.owner, keep=worktree.path)
