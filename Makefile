@@ -1,28 +1,29 @@
-# make setup   a Docker engine that answers, a virtual environment, the images
+# make setup      install a Docker engine if necessary, create the virtual environment, build images
 # make test-fast  tests without processes and containers, for every save (seconds)
-# make test    what a change can break, real containers included  (CI runs check and test)
-# make check   everything but tests
+# make test       everything that a change can break, with real containers (CI runs check and test)
+# make check      linters, types, contracts, generated documentation
 # make test-all   test, agents, attacks, faults, fuzz and mutation (hours)
-# make docs    build the documentation as a site
-# make demo    see it work                               make bench   measure
-# make agents  every agent program in each way to fail (a quarter of an hour)
-# make attacks every hostile task as root and as an ordinary user, with overlays and without
-#              (ten minutes)
-# make faults  kill, stop, starve and interrupt real runs, 220 times at random and at every step
-#              (half an hour)
-# make mutation   take every protection away in turn, and see that a test notices (half an hour)
+# make docs       build the documentation as a site
+# make demo       run the demo
+# make bench      run the benchmarks
+# make agents     test every agent program, with each kind of failure (a quarter of an hour)
+# make attacks    run every hostile task as root and as an ordinary user, with and without overlays
+#                 (ten minutes)
+# make faults     inject faults into real runs, at every step and 220 times at random
+#                 (half an hour)
+# make mutation   remove each protection in turn, and check that a test fails (half an hour)
 
 PYTHON ?= python3
-# Tests of one file share what they set up. Files are taken in the order of tests/support/cost.py:
-# those with containers, which take long, come first, and thousands of short tests fill the end.
+# Tests of a file run in one process, because they share fixtures. tests/support/cost.py orders the
+# files: slow tests with containers come first, many short tests last.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
-# Agent programs that `make test` runs, beside architect; `make agents` runs the others too.
+# Agent programs that `make test` runs in addition to architect; `make agents` runs all of them.
 TESTED := claude codex
 OTHERS := gemini opencode mini aider
 BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
-# Where it is set, every start of a program would compile all of it anew.
+# With this variable, Python would compile all modules again at every start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup images agent-images test test-fast test-all agents attacks check docs demo bench \
@@ -67,7 +68,7 @@ check: $(STAMP)
 	$(BIN)/python docs/check.py
 	$(BIN)/python docs/tools/measure.py --check
 
-# The documentation as a site in build/site; a broken link fails.
+# Build the documentation as a site in build/site; a broken link is an error.
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
@@ -89,7 +90,7 @@ fuzz: images
 mutation: images
 	$(BIN)/python -m tests.assurance.mutation.check --report docs/protections.md
 
-# Images and the engine stay.
+# Remove generated files, but neither images nor the engine.
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

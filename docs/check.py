@@ -1,4 +1,4 @@
-"""Hold the generated parts of the documentation to the code; `--write` brings them in step.
+"""Check that the generated parts of the documentation match the code; `--write` updates them.
 
 Part of `make check`; needs no daemon. A generated part of a page stands between
 `<!-- generated: NAME -->` and `<!-- end -->`.
@@ -63,9 +63,9 @@ _BLOCKS = {**BLOCKS, "top": TOP_FIELDS, "agents": AGENT_FIELDS}
 
 
 def main(root: Path = ROOT, arguments: list[str] | None = None) -> int:
-    """Check, or write; 1 when something is out of step."""
-    parser = argparse.ArgumentParser(description="Hold the documentation to the code")
-    parser.add_argument("--write", action="store_true", help="rewrite what is out of step")
+    """Check the files, or write them; return 1 if a file does not match the code."""
+    parser = argparse.ArgumentParser(description="Check that the documentation matches the code")
+    parser.add_argument("--write", action="store_true", help="update files that do not match")
     options = parser.parse_args(arguments)
     if options.write:
         # Written first, because the help texts below come from it.
@@ -92,7 +92,7 @@ def pages(root: Path) -> list[Path]:
 
 
 def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Give every file that has generated parts, as it should be."""
+    """Yield every file with generated parts, and its correct content."""
     yield SCHEMA, json.dumps(json_schema(), indent=2) + "\n"
     yield MANIFEST_SCHEMA, json.dumps(manifest_schema(), indent=2) + "\n"
     yield ROOMS, draw_rooms(ROOT)
@@ -109,7 +109,7 @@ def _generated(match: re.Match[str]) -> str:
 
 
 def missing_words(root: Path) -> Iterator[str]:
-    """Name what the hand-written reference leaves out."""
+    """Yield a problem for each reason and label without a row in the hand-written reference."""
     reference = root / "docs" / "reference"
     result = (reference / "result.md").read_text(encoding="utf-8")
     for reason in Reason:
@@ -129,7 +129,7 @@ def label_names() -> list[str]:
 
 @cache
 def help_text(command: str) -> str:
-    """Give what `orchestrator COMMAND --help` prints."""
+    """Return the output of `orchestrator COMMAND --help` as a code block."""
     shown = " ".join(["orchestrator", *command.split(), "--help"])
     with redirect_stdout(io.StringIO()) as said, patch.dict(os.environ, COLUMNS=HELP_WIDTH):
         code = run([*command.split(), "--help"])
@@ -140,7 +140,7 @@ def help_text(command: str) -> str:
 
 
 def settings_table(block: str) -> str:
-    """Give a row for every key of a block of the configuration file."""
+    """Return a table with a row for every key of a block of the configuration file."""
     rows = ["| Key | Takes | Default | Option | Meaning |", "|---|---|---|---|---|"]
     for name, field in _BLOCKS[block].items():
         schema = field_schema(field)
@@ -185,7 +185,7 @@ def options_of(command: str) -> frozenset[str]:
 
 @cache
 def commands() -> tuple[str, ...]:
-    """List all commands, those of groups included."""
+    """List all commands, including the commands of groups."""
     found = []
     for name in COMMANDS:
         inner = help_text(name).partition("Commands:\n")[2]
@@ -201,7 +201,7 @@ _OF_OTHERS = frozenset({"--rm", "--name-only", "--force"})
 
 
 def unknown_options(root: Path) -> Iterator[str]:
-    """Name the options in the reference that no command has."""
+    """Yield a problem for each option in the reference that no command has."""
     known = {option for command in commands() for option in options_of(command)}
     known |= _OF_OTHERS | options_of("")
     for page in sorted((root / "docs" / "reference").glob("*.md")):
@@ -212,7 +212,7 @@ def unknown_options(root: Path) -> Iterator[str]:
 
 
 def manifest_table(part: str) -> str:
-    """Give a row for every key of a part of a workflow file."""
+    """Return a table with a row for every key of a part of a workflow file."""
     rows = ["| Key | Takes | Default | Meaning |", "|---|---|---|---|"]
     for name, schema in _manifest_parts()[part]["properties"].items():
         cells = (
@@ -248,7 +248,7 @@ def variables(_: str) -> str:
 
 
 def result_table(_: str) -> str:
-    """Give a row for every field of a `WorkerResult`."""
+    """Return a table with a row for every field of a `WorkerResult`."""
     schema, docstrings = WorkerResult.model_json_schema(), field_docstrings(WorkerResult)
     rows = ["| Field | Type | Meaning |", "|---|---|---|"]
     for name, field in schema["properties"].items():
@@ -257,7 +257,7 @@ def result_table(_: str) -> str:
 
 
 def timings_table(_: str) -> str:
-    """Give a row for every step of `timings`."""
+    """Return a table with a row for every step of `timings`."""
     return _fields(Timings)
 
 
@@ -284,7 +284,7 @@ def _kind(field: Mapping[str, Any]) -> str:
 
 
 def exports(module: str) -> str:
-    """List the names that a module promises to other packages."""
+    """List the names that a module exports to other packages."""
     names: list[str] = import_module(module).__all__
     return textwrap.fill(", ".join(f"`{name}`" for name in names), 100)
 

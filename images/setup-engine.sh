@@ -1,11 +1,11 @@
 #!/bin/sh
-# Make a Debian-like machine ready: a Docker engine that answers, git, mmdebstrap, Python's venv.
+# Set up a Debian-like machine: a running Docker engine, git, mmdebstrap, Python's venv.
 #
-#   setup-engine.sh           all of it
-#   setup-engine.sh python    only what a virtual environment needs
+#   setup-engine.sh           install everything
+#   setup-engine.sh python    install only the packages that a virtual environment requires
 #
-# What is there already is left as it is. Nothing it starts holds on to the caller's output, so a
-# CI run that set up its own engine can end.
+# Existing installations are not changed. Started daemons do not keep the caller's output open, so
+# that a CI job which set up its own engine can end.
 set -eu
 
 default_socket=/var/run/docker.sock
@@ -52,7 +52,7 @@ install() { # PACKAGE...
     if [ -z "$missing" ]; then return 0; fi
     if ! command -v apt-get >/dev/null || ! may_be_root; then return 1; fi
     say "installing$missing"
-    # The log, not the caller's output: a package may start a daemon that keeps what it is given.
+    # Output goes to the log, because a package may start a daemon that keeps its output open.
     # shellcheck disable=SC2086  # a list of names
     as_root sh -c 'export DEBIAN_FRONTEND=noninteractive
         apt-get update && exec apt-get install --yes --no-install-recommends "$@"' \
@@ -66,8 +66,8 @@ need() { # PACKAGE...
     install "$@" || fail "cannot install$missing" "install by hand: \`apt-get install$missing\`"
 }
 
-# 0: it answers. 13: it is there, and not for this user. 1: anything else.
-# Asks as the program itself will: the SDK knows DOCKER_HOST, and no contexts of the docker command.
+# Return 0 if the engine answers, 13 if this user has no access, 1 for any other failure.
+# Like the orchestrator, this uses DOCKER_HOST and ignores contexts of the docker command.
 ping_engine() {
     case $host in
         '' | unix://*) ;;
@@ -89,7 +89,7 @@ except OSError:
 PY
 }
 
-# Waits until the engine answers; gives up after SECONDS, or at once when it is not for this user.
+# Wait until the engine answers; give up after SECONDS, or at once if this user has no access.
 await_engine() { # SECONDS
     end=$(($(date +%s) + $1))
     while :; do
@@ -115,8 +115,8 @@ start_engine() {
     start_dockerd && await_engine 60
 }
 
-# In a session of its own, and with no file of ours open: neither the end of `make` nor Ctrl-C
-# reaches it, and nobody waits for it.
+# Start the daemon in its own session without inherited files, so that neither the end of `make`
+# nor Ctrl-C ends it, and no process waits for it.
 start_dockerd() {
     as_root sh -c 'exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
         PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
@@ -150,6 +150,6 @@ setup_engine() {
 need python3 python3-venv git
 if [ "${1:-all}" = all ]; then
     setup_engine
-    # Only for machines that reach no image registry.
+    # mmdebstrap builds the base image on machines that cannot reach an image registry.
     install mmdebstrap || say "note: no mmdebstrap: the base image can only be pulled"
 fi

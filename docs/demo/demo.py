@@ -1,7 +1,7 @@
-"""Three workers, three models, real agents in real containers, and no key: what `make demo` runs.
+"""Run three models in three workers: real agents in real containers, without an API key.
 
-Makes a fresh repository from `sample/`, lets `orchestrator parallel` loose on it, and looks at what
-came out. The models' answers come from `scenario.json`, served on this machine.
+`make demo` runs this program. It creates a repository from `sample/`, runs `orchestrator parallel`,
+and checks the result. A server on this machine answers for the models from `scenario.json`.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TIMEOUT = "40"
-"""Seconds of a worker; another number may be given to this program, for a slow machine."""
+"""Timeout of a worker in seconds; the program takes another number as its argument."""
 COMMAND = (
     'parallel "optimize the project\'s SQL queries"'
     f" --models gpt-4o,claude-sonnet-4-6,deepseek-chat --timeout-per-worker {TIMEOUT} --grace 2"
@@ -29,9 +29,9 @@ EXPECTED_FILES = {
     "architect/parallel-3": {"docs/queries.md"},
 }
 ONLY_TIMEOUTS = 5
-"""Exit code of a run whose failures are all timeouts: worker 3 is made too slow."""
+"""Exit code of a run whose failures are all timeouts: worker 3 is slow on purpose."""
 SIGNALLED = 128
-"""Exit codes above it are of runs ended by a signal."""
+"""Exit codes above this number mean that a signal ended the run."""
 NEXT = """\
 The repository is yours to look at: {repository}
 
@@ -43,20 +43,20 @@ The repository is yours to look at: {repository}
 
 
 def main() -> int:
-    """Run the demo; 0 when it came out as it should."""
-    # Ctrl-C is for `orchestrator`: it stops its containers, and we wait for it.
+    """Run the demo; return 0 if the result is as expected."""
+    # Ctrl-C also reaches `orchestrator`, which stops its containers; this process waits for it.
     signal.signal(signal.SIGINT, lambda *_: None)
     with model_server() as url:
         repository = make_repository()
         code = run_workers(repository, url, sys.argv[1] if len(sys.argv) > 1 else TIMEOUT)
     if not git_lines(repository, "branch", "--list", "architect/*"):
         shutil.rmtree(repository)
-        return code  # Nothing was started, and the reason is on the screen.
+        return code  # No worker was started; the reason was printed.
     show_branches(repository)
     interrupted = code > SIGNALLED
     problems = [] if interrupted else list(find_problems(repository, code))
     if code == ONLY_TIMEOUTS and not problems:
-        print("Worker 3's time-out is intended: its model is made too slow.\n")
+        print("Worker 3's timeout is intended: its model is slow on purpose.\n")
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     if problems:
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def make_repository() -> Path:
-    """Make a repository with one commit out of the sample."""
+    """Create a repository with one commit from the sample."""
     repository = Path(tempfile.mkdtemp(prefix="orchestrator-demo-"))
     shutil.copytree(
         HERE / "sample",
@@ -87,7 +87,7 @@ def make_repository() -> Path:
 
 @contextlib.contextmanager
 def model_server() -> Iterator[str]:
-    """Serve the scenario where containers reach it, and give its URL."""
+    """Serve the scenario at an address that containers can reach, and yield the URL."""
     command = [sys.executable, "-m", "tests.support.model_server", str(HERE / "scenario.json")]
     with subprocess.Popen(
         [*command, "--host", "bridge"], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -111,7 +111,7 @@ def run_workers(repository: Path, url: str, timeout: str) -> int:
 
 
 def environment(url: str) -> Mapping[str, str]:
-    """Give ours with every provider's API at `url`, and none of the user's own keys."""
+    """Return the environment with every provider's API at `url`, without the user's keys."""
     ours = {name: value for name, value in os.environ.items() if not is_model_setting(name)}
     for provider in ("OPENAI", "ANTHROPIC", "DEEPSEEK"):
         ours[f"{provider}_API_KEY"] = "no-key-needed"
@@ -120,31 +120,31 @@ def environment(url: str) -> Mapping[str, str]:
 
 
 def is_model_setting(name: str) -> bool:
-    """Tell the variables that choose a model, its API or its key."""
+    """Return whether a variable selects a model, its API or its key."""
     return "LITELLM" in name or name.startswith(
         ("OPENAI_", "ANTHROPIC_", "DEEPSEEK_", "ARCHITECT_")
     )
 
 
 def show_branches(repository: Path) -> None:
-    """Show the commits that the workers left."""
+    """Print the commits of the workers."""
     print("\n$ git log --oneline --graph --branches", flush=True)
     git(repository, "log", "--oneline", "--graph", "--branches")
     print()
 
 
 def find_problems(repository: Path, code: int) -> Iterator[str]:
-    """Compare what came out with what should."""
+    """Yield the differences between the result and the expected result."""
     if code != ONLY_TIMEOUTS:
-        yield f"`orchestrator parallel` returned {code} and not {ONLY_TIMEOUTS}"
+        yield f"`orchestrator parallel` returned {code} instead of {ONLY_TIMEOUTS}"
     for branch, expected in EXPECTED_FILES.items():
         found = set(git_lines(repository, "diff", "--name-only", f"main...{branch}"))
         if found != expected:
-            yield f"`{branch}` changes {sorted(found)} and not {sorted(expected)}"
+            yield f"`{branch}` changes {sorted(found)} instead of {sorted(expected)}"
 
 
 def shown_command() -> str:
-    """Give the command as this user can type it."""
+    """Return the command as this user can type it."""
     beside_python = Path(sys.executable).with_name("orchestrator")
     if shutil.which("orchestrator"):
         return "orchestrator"
@@ -152,12 +152,12 @@ def shown_command() -> str:
 
 
 def git(repository: Path, *arguments: str) -> None:
-    """Run git there; its output is the user's to see."""
+    """Run git in a repository, and show its output."""
     subprocess.run(["git", *arguments], cwd=repository, check=True)
 
 
 def git_lines(repository: Path, *arguments: str) -> list[str]:
-    """Run git there and give what it prints; nothing when it fails."""
+    """Run git in a repository, and return the lines of its output; none if it fails."""
     done = subprocess.run(
         ["git", *arguments], cwd=repository, stdout=subprocess.PIPE, text=True, check=False
     )

@@ -1,6 +1,6 @@
 """Record the demo's run in a terminal, and write its last screen to `docs/demo/terminal.svg`.
 
-Needs what `make demo` needs. Run it after a change of what `orchestrator parallel` prints:
+Requires the same as `make demo`. Run it after changing the output of `orchestrator parallel`:
 `.venv/bin/python docs/demo/record.py`.
 """
 
@@ -30,10 +30,10 @@ from rich.text import Text
 PICTURE = HERE / "terminal.svg"
 COLUMNS = 112
 SHOWN_PATH = "~/shop"
-"""What the picture shows instead of the temporary directory of the repository."""
+"""Path that the picture shows instead of the temporary directory of the repository."""
 LAST_LINE = "review order: "
 LEFT_OUT = ("note: ", "the work is in ")
-"""Beginnings of lines that depend on the machine that records."""
+"""Beginnings of lines that are left out because they depend on the machine."""
 LOG = "log --oneline --graph --branches --decorate --decorate-refs=refs/heads"
 _CONTROL = re.compile(
     r"\x1b\[(?P<parameters>[?\d;]*)(?P<command>[A-Za-z])|(?P<plain>[\r\n]|[^\x1b\r\n]+)"
@@ -42,7 +42,7 @@ _FONT_FACE = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 
 
 def main() -> int:
-    """Record, and return 1 when the run did not come out as the demo should."""
+    """Record the run; return 1 if its result is not as expected."""
     with model_server() as url:
         repository = make_repository()
         code, recorded = run_in_terminal(repository, url)
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def run_in_terminal(repository: Path, url: str) -> tuple[int, str]:
-    """Run the demo's command in a terminal; return its exit code and all that it printed."""
+    """Run the demo's command in a terminal; return its exit code and its output."""
     ours, theirs = pty.openpty()
     variables = {"COLUMNS": str(COLUMNS), "LINES": "40", "TERM": "xterm-256color"}
     process = subprocess.Popen(
@@ -79,12 +79,12 @@ def run_in_terminal(repository: Path, url: str) -> tuple[int, str]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # what Linux says when the other end is closed
+    except OSError:  # Linux reports a closed terminal as an error
         return b""
 
 
 def last_screen(recorded: str) -> list[str]:
-    """Return the lines that are left after all movements of the cursor, colours included."""
+    """Return the lines of the screen after all cursor movements, with their colours."""
     lines = [""]
     row = 0
     is_new = False
@@ -111,7 +111,7 @@ def last_screen(recorded: str) -> list[str]:
 
 
 def screen(recorded: str, branches: str) -> str:
-    """Return what the picture shows: the command, its last lines, and the branches."""
+    """Return the text of the picture: the command, its last lines, and the branches."""
     kept = [line for line in last_screen(recorded) if not line.startswith(LEFT_OUT)]
     end = next(number for number, line in enumerate(kept) if line.startswith(LAST_LINE))
     lines = [f"$ orchestrator {COMMAND}", *kept[: end + 1], "", f"$ git {LOG}", branches]
@@ -119,7 +119,7 @@ def screen(recorded: str, branches: str) -> str:
 
 
 def draw(text: str) -> str:
-    """Return what a terminal shows as an SVG that loads no font."""
+    """Return a picture of a terminal with the text, as an SVG that loads no font."""
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
     console.print(Text.from_ansi(text))
     picture = _FONT_FACE.sub("", CONSOLE_SVG_FORMAT).replace(

@@ -18,7 +18,7 @@ class Module:
 
     name: str
     path: Path
-    """Relative to the project."""
+    """Path relative to the project."""
     source: str
 
     @property
@@ -54,7 +54,7 @@ def read_modules(root: Path = ROOT) -> dict[str, Module]:
 
 
 def import_graph(modules: Mapping[str, Module]) -> Graph:
-    """Return for every module the modules that it imports, wherever the import stands."""
+    """Return for every module the modules that it imports, including imports inside functions."""
     return {
         name: frozenset(_imported(module, modules)) - {name} for name, module in modules.items()
     }
@@ -102,7 +102,7 @@ def depths(graph: Graph) -> dict[str, int]:
 
 
 def longest_chain(graph: Graph) -> list[str]:
-    """Return the longest chain of nodes of which each imports the next."""
+    """Return the longest chain of nodes in which each node imports the next."""
     depth = depths(graph)
     chain: list[str] = []
     choices: Iterable[str] = graph

@@ -17,7 +17,7 @@ from imports import ROOT, Module, depths, import_graph, longest_chain, read_modu
 LONG_FILE = 400
 MANY_PARAMETERS = 6
 TRAVELLING_PARAMETERS = frozenset({"run", "spec", "workspace", "checkpoints", "services", "log"})
-"""Parameters that are passed on together through many functions where no object holds them."""
+"""Parameters that functions pass on together because no object contains them."""
 VAGUE_VERBS = frozenset(
     {"Give", "Say", "Tell", "Let", "Have", "Keep", "Take", "Hear", "See", "Name"}
 )
@@ -28,7 +28,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Limit:
-    """The greatest value that a measurement may have, and the one that it should have."""
+    """The limit of a measurement, and its target."""
 
     allowed: float
     target: float

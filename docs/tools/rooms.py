@@ -18,7 +18,7 @@ BOX_PADDING, FLOOR_GAP = 12, 38
 TITLE, TEXT = 16, 12.5
 LINE_HEIGHT = 16
 CHARACTER = 7.0
-"""Width of a character of the small text, rather too much than too little."""
+"""Width of a character of the small text, rounded up."""
 NARROW = 120
 ENTRY = frozenset({"__init__", "__main__"})
 """Entry points of the package, which are left out."""
@@ -38,12 +38,12 @@ class Room:
     title: str
     purpose: str
     inner: tuple[str, ...]
-    """The packages inside."""
+    """Packages inside the room."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """Where a room is drawn."""
+    """Position and size of a room in the drawing."""
 
     room: Room
     x: float
@@ -118,7 +118,7 @@ def _rooms(modules: Mapping[str, Module]) -> dict[str, Room]:
 
 
 def _floors(imports: Mapping[str, frozenset[str]]) -> list[list[str]]:
-    """Return the rooms of every floor, the topmost first, so that few arrows cross."""
+    """Return the rooms of every floor, from top to bottom, ordered so that few arrows cross."""
     depth = depths(imports)
     floors = [
         sorted(room for room in imports if depth[room] == level)
@@ -137,7 +137,7 @@ def _floors(imports: Mapping[str, frozenset[str]]) -> list[list[str]]:
 
 
 def _needed(imports: Mapping[str, frozenset[str]]) -> list[tuple[str, str]]:
-    """Return the arrows that no longer way implies, without those to rooms that import nothing."""
+    """Return the arrows that no longer path implies, except arrows to rooms that import nothing."""
     reached: dict[str, frozenset[str]] = {}
     for room in sorted(imports, key=depths(imports).__getitem__):
         reached[room] = imports[room].union(*(reached[other] for other in imports[room]))
@@ -173,7 +173,7 @@ def _placed(
 
 
 def _widths(floor: Sequence[Room]) -> list[float]:
-    """Share a floor's width: as much as the texts need in two lines, at most all there is."""
+    """Divide a floor's width among its rooms by the width that their texts need in two lines."""
     least = [max(NARROW, 10 * len(room.title) + 2 * BOX_PADDING) for room in floor]
     wanted = [
         max(width, (len(room.purpose) / 2 + 9) * CHARACTER + 2 * BOX_PADDING)
@@ -187,7 +187,7 @@ def _widths(floor: Sequence[Room]) -> list[float]:
 
 
 def _arrow(start: Box, end: Box, boxes: Mapping[str, Box]) -> str:
-    """Draw an arrow that passes the floors between in the gaps between their boxes."""
+    """Draw an arrow that crosses other floors in the gaps between their boxes."""
     points = [(_towards(start, end), start.y + start.height)]
     for y in sorted({box.y for box in boxes.values() if start.y < box.y < end.y}):
         floor = [box for box in boxes.values() if box.y == y]
@@ -203,7 +203,7 @@ def _arrow(start: Box, end: Box, boxes: Mapping[str, Box]) -> str:
 
 
 def _towards(box: Box, other: Box) -> float:
-    """Return where on its edge an arrow of a box starts or ends: a quarter towards the other."""
+    """Return where an arrow meets the edge of a box: shifted by a quarter towards the other box."""
     reach = box.width / 4
     return box.middle + max(-reach, min(reach, other.middle - box.middle))
 

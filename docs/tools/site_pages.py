@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 FOLDER = "examples"
 INDEX = "overview.md"
-"""The project's README, for `docs/README.md` is the site's first page."""
+"""Name of the project's README on the site, because `docs/README.md` is the first page."""
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -42,12 +42,12 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def _on_site(place: str) -> str:
-    """Return where the site has a file of the project."""
+    """Return the path on the site of a file of the project."""
     return INDEX if place == "README.md" else place.removeprefix("docs/")
 
 
 def _in_project(place: str) -> str:
-    """Return where the project has a page of the site."""
+    """Return the path in the project of a page of the site."""
     if place == INDEX:
         return "README.md"
     return place if place in PAGES[1:] or place.startswith(f"{FOLDER}/") else f"docs/{place}"

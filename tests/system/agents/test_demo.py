@@ -66,7 +66,7 @@ def test_prints_command_table_and_next_steps(demo: Demo) -> None:
     assert "$ orchestrator parallel " in demo.output
     assert demo.output.count("success") >= 2
     assert "timeout" in demo.output
-    assert "Worker 3's time-out is intended" in demo.output
+    assert "Worker 3's timeout is intended" in demo.output
     assert str(demo.repository) in demo.output
     assert "parallel-cleanup" in demo.output
 
