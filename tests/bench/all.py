@@ -1,6 +1,6 @@
-"""Measure everything side by side, and write the tables of docs/performance.md.
+"""Run the benchmarks one after another, and write the tables of docs/performance.md.
 
-A part of the page stands between `<!-- measured: NAME -->` and `<!-- end -->`. Run it with
+A table of the page is between `<!-- measured: NAME -->` and `<!-- end -->`. Run it with
 `python tests/bench/all.py [--rounds 5] [NAME ...]`, on a machine that does nothing else.
 """
 

@@ -18,7 +18,7 @@ from orchestrator.landing.branches import Branch
 from orchestrator.landing.matrix import find_conflicts
 
 MOST_SECONDS = 3.0
-"""What the matrix may take."""
+"""Maximum duration of the matrix in seconds."""
 
 
 def make_branches(repo: Path, files: int, branches: int) -> list[Branch]:

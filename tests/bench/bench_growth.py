@@ -1,6 +1,6 @@
-"""Whether anything grows: a long queue, and commands in a repository with many old runs.
+"""Measure whether costs grow: in a long queue, and in a repository with many old runs.
 
-The queue runs on the engine of plain processes, so that what is measured is ours. Run it with
+The queue runs on the engine of plain processes, without the cost of Docker. Run it with
 `python tests/bench/bench_growth.py [--tasks 1000] [--runs 500]`.
 """
 

@@ -1,11 +1,11 @@
 """Three shapes of work at 1/60 of their size, one task after the other and side by side.
 
-The shapes of the guide that workflows began with: three agents of five minutes, five that depend on
-each other, ten of one minute. "Side by side" is one `spec run`. It is compared with one command of
-ours for each task, as in a shell script, and with the bare tasks in a shell, without containers and
-worktrees: the second comparison counts our whole overhead against us. "At best" is the speed-up of
-a scheduler that costs nothing: ten tasks of one second take three rounds in four slots, so that no
-more than 3.33 can be reached there.
+The original shapes: three agents of five minutes, five that depend on each other, ten of one
+minute. "Side by side" is one `spec run`. It is compared with one `orchestrator` command for each
+task, as in a shell script, and with the bare tasks in a shell, without containers and worktrees;
+the latter includes the whole overhead of the orchestrator. "At best" is the speed-up of a scheduler
+without any cost: ten tasks of one second take three rounds in four slots, so at most 3.33 is
+possible.
 
 Run it with `python tests/bench/bench_shapes.py [--rounds 3]`.
 """

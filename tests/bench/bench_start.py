@@ -1,4 +1,4 @@
-"""CPU time of the start of the command line, compared with the bare interpreter.
+"""Measure the CPU time of command line starts, compared with the bare interpreter.
 
 Run it with `python tests/bench/bench_start.py [--rounds 9]`.
 """

@@ -1,14 +1,14 @@
 """A page's blocks as one shell session.
 
-    ```console    each line behind `$ ` is a command; what stands below it is what it prints
+    ```console    each line after `$ ` is a command; the lines below are its output
     ```sh         a script; every command of it must succeed
-    ```python     a program; it must end well
-    ```yaml       a configuration file, saved as what its first line says (`# orchestrator.yaml`),
+    ```python     a program; it must succeed
+    ```yaml       a configuration file, saved as its first line says (`# orchestrator.yaml`),
                   or steps of a CI job, whose `run:` scripts are run
 
-A command must succeed unless the next one is `echo $?`. Output is compared where it is given:
-`...` stands for anything; run ids, commits, seconds, the width of columns and the repository's
-path may differ.
+A command must succeed unless the next command is `echo $?`. Output is compared if the page has any:
+`...` matches anything; run ids, commits, seconds, column widths and the repository's path may
+differ.
 """
 
 import re

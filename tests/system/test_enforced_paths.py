@@ -34,7 +34,7 @@ tasks:
       git update-index --add --cacheinfo 100644,$evil,evil --cacheinfo 100644,$evil,README
       git commit -qm evil && echo committed
 """
-# An ordinary user may not even reach the interpreter of a user whose home directory is closed.
+# With capabilities that let an ordinary user start the interpreter in a closed home directory.
 ORDINARY = (
     "setpriv", "--reuid=12345", "--regid=12345", "--inh-caps=+dac_read_search",
     "--ambient-caps=+dac_read_search",
@@ -87,7 +87,7 @@ def test_writes_are_possible_only_in_the_paths(open_directory: Path, place: str)
     (result,) = json.loads(done.stdout)["results"]
     assert result["status"] == "success", result
     log = Path(result["log"])
-    # Each of the writes outside was refused, and a commit made by hand does not bring one home.
+    # All writes outside the paths were refused, and the hand-made commit adds no file outside.
     assert (log / "stdout.log").read_text() == "committed\n"
     safe = ("-c", f"safe.directory={repo}")
     changed = git(repo, *safe, "diff", "--no-renames", "--name-status", "main", result["branch"])

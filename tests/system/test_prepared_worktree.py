@@ -10,7 +10,7 @@ from tests.support.repository import git
 from tests.support.submodules import with_submodules
 
 pytestmark = pytest.mark.docker
-# An overlay takes no path with a comma.
+# Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 CONTENT = b"content\n" * 1000
 SECRET = "API_TOKEN=not-for-anybody-else"

@@ -93,7 +93,7 @@ class TestTerminal:
             while chunk := os.read(ours, 4096):
                 shown += chunk
         except OSError:
-            # The other end is closed.
+            # Linux reports the closed end of a terminal as an error.
             pass
         os.close(ours)
         return process.wait(), shown.decode()
