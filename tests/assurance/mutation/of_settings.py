@@ -24,46 +24,50 @@ def settings() -> Iterator[Protection]:
             yield from patches(
                 "config/untrusted_file.py",
                 (SETTINGS,),
-                (f"{key} of a named file alone", whole, rest),
+                (f"{key} only from a named file", whole, rest),
             )
     yield from patches(
         "config/untrusted_file.py", (SETTINGS,),
-        ("limits not above what holds",
+        ("discovered file cannot raise limits",
          '    *(("limits", name) for name in Limits.model_fields),\n', ""),
-        ("network not more open", '("network", "read_only", "history")),',
+        ("discovered file cannot open the network", '("network", "read_only", "history")),',
          '("read_only", "history")),'),
-        ("history not more open", '("network", "read_only", "history")),',
+        ("discovered file cannot extend the history", '("network", "read_only", "history")),',
          '("network", "read_only")),'),
-        ("looking is not writing", '("network", "read_only", "history")),',
+        ("discovered file cannot make worktrees writable", '("network", "read_only", "history")),',
          '("network", "history")),'),
-        ("the user's preset bounds the time", "BOUNDED if without.preset is None else (",
+        ("user's preset limits the timeout of a file", "BOUNDED if without.preset is None else (",
          "BOUNDED if True else ("),
-        ("no time is the longest", '"timeout_per_worker": lambda seconds: seconds or inf',
+        ("timeout 0 counts as the longest", '"timeout_per_worker": lambda seconds: seconds or inf',
          '"timeout_per_worker": lambda seconds: seconds or 0'),
-        ("no network opened for setup",
+        ("discovered file cannot open setup's network",
          '"setup_network": lambda network: _OPEN.index(network or "none")',
          '"setup_network": lambda network: 0'),
-        ("no network opened for checks", '"check_network": _OPEN.index',
+        ("discovered file cannot open the checks' network", '"check_network": _OPEN.index',
          '"check_network": lambda network: 0'),
-        ("no preset that gives more", "by_field.get(field, by_field.get(_PRESET))",
+        ("discovered file cannot name a looser preset",
+         "by_field.get(field, by_field.get(_PRESET))",
          "by_field.get(field)"),
     )  # fmt: skip
     yield from patches(
         "config/loading.py", (SETTINGS,),
-        ("keys of a found file refused", "[] if named else out_of_bounds(file_layer)", "[]"),
-        ("a found file bounded", "_merged(layers) if named else _bounded(layers, path)",
+        ("forbidden keys of a discovered file refused",
+         "[] if named else out_of_bounds(file_layer)", "[]"),
+        ("discovered file is restricted", "_merged(layers) if named else _bounded(layers, path)",
          "_merged(layers)"),
-        ("commands of a found file closed", 'update={"closed_stages": closed}', "update={}"),
-        ("no link of a repository followed", "None if named else top", "None"),
+        ("commands of a discovered file are confined",
+         'update={"closed_stages": closed}', "update={}"),
+        ("linked configuration file refused", "None if named else top", "None"),
     )  # fmt: skip
     yield from patches(
         "config/document.py", (SETTINGS,),
-        ("no folder that is a link followed", "(path, *(below / folder for folder in folders))",
+        ("linked configuration directory refused",
+         "(path, *(below / folder for folder in folders))",
          "(path,)"),
     )  # fmt: skip
     yield from patches(
         "worker/container_specs.py", (STAGES,),
-        ("agents' keys for agents alone", "            **command.default_env,\n"
+        ("API keys reach only the agent", "            **command.default_env,\n"
          "            **command.env,\n            **({} if",
          "            **command.default_env,\n            **worker.settings.inherited_env,\n"
          "            **command.env,\n            **({} if"),
@@ -123,23 +127,23 @@ def preflight() -> Iterator[Protection]:
     yield from patches(
         "runs/preflight.py",
         (PREFLIGHT,),
-        ("no run without a key",
+        ("missing API key refused",
          "        if missing is not None:\n            of_task.add(missing)\n", ""),
     )  # fmt: skip
     yield from patches(
         "runs/problems.py",
         (PREFLIGHT,),
-        ("a check that finds a problem stops the run",
+        ("problem found by a check prevents the run",
          "            self.add(error)\n            return Attempt()\n",
          "            return Attempt()\n"),
     )  # fmt: skip
     yield from patches(
         "runs/machine_check.py",
         (PREFLIGHT,),
-        ("no memory beyond the machine's", "if memory > features.memory and", "if False and"),
-        ("no CPUs beyond the machine's", "cpus > features.cpus:", "False:"),
-        ("a preset is no wish", "and memory != preset", ""),
-        ("crowding told", "    if config.auto_workers or config.workers <= fit:\n",
+        ("memory above the machine's refused", "if memory > features.memory and", "if False and"),
+        ("CPUs above the machine's refused", "cpus > features.cpus:", "False:"),
+        ("preset's values do not count as requested", "and memory != preset", ""),
+        ("crowded machine is reported", "    if config.auto_workers or config.workers <= fit:\n",
          "    if True:\n"),
     )  # fmt: skip
 
@@ -148,58 +152,60 @@ def doors() -> Iterator[Protection]:
     """Return the checks of texts and files from outside."""
     yield from patches(
         "cli/app.py", ("tests/cli/test_input_decoding.py",),
-        ("arguments that are no text", "if not is_text(argument):", "if False:"),
-        ("a locale that knows no letters", "    _restart_in_utf8_mode()\n", ""),
+        ("arguments must be UTF-8", "if not is_text(argument):", "if False:"),
+        ("UTF-8 mode in any locale", "    _restart_in_utf8_mode()\n", ""),
     )  # fmt: skip
     yield from patches(
         "git/command.py", ("tests/cli/test_input_decoding.py",),
-        ("paths that are no text", "if not is_text(str(path)):", "if False:"),
+        ("paths must be UTF-8", "if not is_text(str(path)):", "if False:"),
     )  # fmt: skip
     yield from patches(
         "config/document.py", ("tests/cli/test_input_decoding.py", "tests/workflow"),
-        ("settings from no FIFO",
+        ("settings are not read from a FIFO",
          'read_limited(path, most=MAX_BYTES, follow=True).decode("utf-8-sig")',
          'path.read_bytes().decode("utf-8-sig")'),
-        ("numbers as they are spelled", "self if self.written is None else", "self if True else"),
+        ("numbers keep their spelling", "self if self.written is None else", "self if True else"),
     )  # fmt: skip
     yield from patches(
         "agents/checks.py",
         ("tests/agents/test_long_task.py", "tests/cli/test_input_decoding.py"),
-        ("arguments that a program can take", "if max(words) > LONGEST_WORD:", "if False:"),
-        ("variables that a program can take", "variables[longest] > LONGEST_WORD:", "False:"),
-        ("a command line that a program can take",
+        ("length of arguments limited", "if max(words) > LONGEST_WORD:", "if False:"),
+        ("length of variables limited", "variables[longest] > LONGEST_WORD:", "False:"),
+        ("length of the command line limited",
          "if sum(words) + sum(variables.values()) > LONGEST_LINE:", "if False:"),
     )  # fmt: skip
     yield from patches(
         "runs/recorder.py",
         ("tests/runs/test_runner.py -k observer",),
-        ("a callback that raises", "except Exception as error:  # noqa: BLE001 - the caller's own",
+        ("raising callback does not stop a run",
+         "except Exception as error:  # noqa: BLE001 - the caller's own",
          "except ZeroDivisionError as error:  # the caller's own"),
     )  # fmt: skip
     yield from patches(
         "engine/images/project.py", ("tests/engine/images/test_project.py",),
-        ("no file that a link leads to outside",
+        ("links out of the project are not followed",
          "return not path.resolve().is_relative_to(folder.resolve())", "return False"),
     )  # fmt: skip
     yield from patches(
         "engine/docker/images.py", ("tests/engine/images/test_project.py",),
-        ("no linked list of what is ignored", "read_limited(listed, most=_LARGEST_IGNORE)",
+        ("linked .dockerignore refused", "read_limited(listed, most=_LARGEST_IGNORE)",
          "read_limited(listed, most=_LARGEST_IGNORE, follow=True)"),
     )  # fmt: skip
     yield from patches(
         "config/run.py", ("tests/config/test_untrusted_file.py -k HostileFile",),
-        ("no model that is an option", 'if name.lstrip().startswith("-"):', "if False:"),
-        ("deadlines that clocks know",
+        ("model name that looks like an option refused",
+         'if name.lstrip().startswith("-"):', "if False:"),
+        ("longest timeout limited",
          "min(self.timeout_per_worker, _LONGEST_TIMEOUT)", "self.timeout_per_worker"),
     )  # fmt: skip
     yield from patches(
         "cli/commands/image.py", ("tests/cli/output/test_ci.py",),
-        ("a job's log is no terminal", "elif is_redrawn(sys.stderr):",
+        ("job's log does not count as a terminal", "elif is_redrawn(sys.stderr):",
          "elif Console(stderr=True).is_terminal:"),
     )  # fmt: skip
     yield from patches(
         "cli/output/messages.py", ("tests/cli/output/test_ci.py",),
-        ("errors steer no terminal",
+        ("error messages are sanitised",
          'tell(lines(f"error: {message}" + (f"\\n\\nhint: {hint}" if hint else "")))',
          'tell(f"error: {message}" + (f"\\n\\nhint: {hint}" if hint else ""))'),
     )  # fmt: skip

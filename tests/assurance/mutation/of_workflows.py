@@ -13,60 +13,61 @@ def workflows() -> Iterator[Protection]:
     """Return the protections of a workflow's order, bases and exit code."""
     yield from patches(
         "scheduling/dependencies.py", (RUNNER,),
-        ("a task that was not needed passes work on", "            elif result.reason is not "
+        ("unneeded task passes on its dependencies' work", "            elif result.reason is not "
          "Reason.CONFLICT and name in tasks:\n                pending.extend("
          "reversed(_before(tasks[name])))\n", ""),
-        ("no commit of a task that never ran", " and not result.never_ran:", ":"),
+        ("task that never ran contributes no commit", " and not result.never_ran:", ":"),
     )  # fmt: skip
     yield from patches(
         "scheduling/admission.py", ("tests/scheduling/test_admission.py", RUNNER),
-        ("no more than the machine has",
+        ("tasks wait for free CPUs and memory",
          "if not fits(demands, cpus=machine.cpus, memory=machine.memory):", "if False:"),
-        ("nothing starts while memory is short", "if free is not None and free <",
+        ("no start while memory is short", "if free is not None and free <",
          "if False and 0 <"),
-        ("nothing starts while the disk is full", "if disk < _LEAST_DISK:", "if False:"),
+        ("no start while the disk is full", "if disk < _LEAST_DISK:", "if False:"),
     )  # fmt: skip
     yield from patches(
         "scheduling/queue.py", (RUNNER,),
-        ("admission without a workflow", "            if not self._admission(",
+        ("admission applies without a workflow", "            if not self._admission(",
          "            if False and not self._admission("),
     )  # fmt: skip
     yield from patches(
         "results.py", (RESULTS,),
-        ("a required task that was skipped fails the run",
+        ("skipped required task fails the run",
          "one.required and one.reason is Reason.DEPENDENCY", "False"),
     )  # fmt: skip
     yield from patches(
         "text/path_patterns.py", ("tests/text/test_path_patterns.py",),
-        ("brackets that are in a name match it", "if 0 < size <= last and", "if False and"),
-        ("a name with a slash is from the top", 'if not anchored and "/" not in text.rstrip("/"):',
+        ("brackets match a literal name", "if 0 < size <= last and", "if False and"),
+        ("pattern with a slash is anchored", 'if not anchored and "/" not in text.rstrip("/"):',
          "if not anchored:"),
-        ("a wildcard stops at a slash", 'names = path.split("/")\n        last',
+        ("wildcard does not match a slash", 'names = path.split("/")\n        last',
          "names = [path]\n        last"),
     )  # fmt: skip
     yield from patches(
         "worker/lifecycle.py", (RUNNER,),
-        ("a scope holds without a workflow", "if not paths or tip == worker.base",
+        ("paths are enforced without a workflow", "if not paths or tip == worker.base",
          "if not paths or not worker.run.request.workflow or tip == worker.base"),
-        ("a scope holds for what is not listed", "if not changed.total or not changed.is_whole:",
+        ("paths are enforced for unlisted files", "if not changed.total or not changed.is_whole:",
          "if False:"),
     )  # fmt: skip
     yield from patches(
         "workflow/contents.py", (AFTER,),
-        ("tasks behind one that changed have changed",
+        ("dependents of a changed task are repeated",
          "content = [task.task, settings, task.mode, task.when, before, inputs]",
          "content = [task.task, settings, task.mode, task.when]"),
-        ("batches known by what they do", "if name not in matched and left[digest]:", "if False:"),
+        ("batches are identified by content",
+         "if name not in matched and left[digest]:", "if False:"),
     )  # fmt: skip
     yield from patches(
         "cli/previous_run.py", (AFTER,),
-        ("a live run refused", "    if directory.is_live():", "    if False:"),
-        ("a purged run refused", "    there.check_kept(workflow, done)\n", ""),
+        ("continuing from a live run refused", "    if directory.is_live():", "    if False:"),
+        ("continuing from a purged run refused", "    there.check_kept(workflow, done)\n", ""),
     )  # fmt: skip
     yield from patches(
         "runs/foreach_items.py", ("tests/runs/test_foreach_items.py",),
-        ("a command of foreach is stopped", "            runner.cancel(kill=kill)",
+        ("`foreach` command can be stopped", "            runner.cancel(kill=kill)",
          "            pass"),
-        ("edits of the checkout listed", "base_commit(repository, self._config)",
+        ("`foreach` includes uncommitted files", "base_commit(repository, self._config)",
          "repository.resolve(self._config.base)"),
     )  # fmt: skip
