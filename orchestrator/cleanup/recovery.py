@@ -34,7 +34,7 @@ def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEng
     collect(worker.state, request.redactor)
     if harvested.refused is not None:
         raise HarvestRefusedError(harvested.refused)
-    discard_scratch(request)
+    discard_scratch(request, harvested)
 
 
 def _request(

@@ -44,19 +44,18 @@ class Walk:
     def __iter__(self) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the path of each entry, relative to the root, and its `lstat` result."""
         try:
-            top = os.open(self._root, _DIRECTORY)
+            folders = Folders(self._root)
         except FileNotFoundError:
             return
         except OSError:
             self.hidden += 1
             return
-        folders = _Folders(top)
         try:
-            yield from self._below(folders, os.fstat(top).st_dev)
+            yield from self._below(folders, os.fstat(folders.open("")).st_dev)
         finally:
             folders.close()
 
-    def _below(self, folders: "_Folders", device: int) -> Iterator[tuple[str, os.stat_result]]:
+    def _below(self, folders: "Folders", device: int) -> Iterator[tuple[str, os.stat_result]]:
         pending = [""]
         while pending and not self._is_over():
             folder = pending.pop()
@@ -101,12 +100,17 @@ class Walk:
         return self.late or self.seen >= self._most
 
 
-class _Folders:
+class Folders:
     """Opens the directories of a tree relative to their parents; keeps the last path open."""
 
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: Path) -> None:
+        """Open the top.
+
+        Raises:
+            OSError: It does not exist, is not a directory, or cannot be read.
+        """
         self._names: list[str] = []
-        self._kept = [top]
+        self._kept = [os.open(top, _DIRECTORY)]
         """Descriptors of the top and of the first directories of the last path."""
         self._last: int | None = None
         """Descriptor of the last path's directory if it lies deeper."""

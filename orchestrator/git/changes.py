@@ -1,6 +1,7 @@
 """Compare two commits of a worker, with a git process that has limits."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
@@ -16,6 +17,8 @@ MOST_BYTES = 512 * 1024
 """Maximum number of bytes of the paths listed for one worker."""
 # To count lines, git needs memory of 45 times the size of a file of empty lines: 180 MiB at 4 MiB.
 _LARGE_IS_BINARY = {"core.bigFileThreshold": "4m"}
+_REGULAR = "100"
+"""Beginning of the modes of regular files."""
 _FORM = ("--no-renames", "--no-textconv", "--no-ext-diff", "--ignore-submodules=none")
 
 
@@ -79,6 +82,36 @@ def changed_with_status(
         words = records(output, b"\0")
         for letter, path in zip(words, words, strict=False):
             yield letter.decode("ascii", "replace"), path.decode("utf-8", "backslashreplace")
+
+
+def blobs(
+    repository: Repository, *, base: str | None, tip: str
+) -> Generator[tuple[str, str], None, None]:
+    """Yield the path and the object id of every regular file of a commit.
+
+    Args:
+        repository: The repository.
+        base: Leave out the files that are the same in this commit.
+        tip: The commit.
+
+    Raises:
+        RepositoryError: Git failed.
+    """
+    if base is None:
+        with _git(repository).reading("ls-tree", "-r", "-z", tip) as output:
+            for entry in records(output, b"\0"):
+                said, _, path = entry.partition(b"\t")
+                mode, _, found = said.decode("ascii").split(" ")
+                if mode.startswith(_REGULAR):
+                    yield os.fsdecode(path), found
+        return
+    form = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", *_FORM)
+    with _git(repository).reading(*form, base, tip) as output:
+        words = records(output, b"\0")
+        for said, path in zip(words, words, strict=False):
+            _, mode, _, found, _ = said.decode("ascii").split(" ")
+            if mode.startswith(_REGULAR):
+                yield os.fsdecode(path), found
 
 
 def patch(repository: Repository, *, base: str, tip: str, limit: int) -> bytes:

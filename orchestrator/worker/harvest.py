@@ -54,7 +54,7 @@ def harvest_worker(
         verdict = _of_refused(verdict, harvested, workspace)
         harvested = _shown(worker, workspace, harvested)
         return _with_leaks(worker, harvested), verdict
-    with meanwhile(partial(discard_scratch, request)):
+    with meanwhile(partial(discard_scratch, request, harvested)):
         harvested = _shown(worker, workspace, harvested)
     return _with_leaks(worker, harvested), verdict
 
@@ -84,8 +84,8 @@ def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) ->
     return harvested
 
 
-def discard_scratch(request: HarvestRequest) -> None:
-    """Remove temporary files of a finished harvest, even those that only the kernel can remove.
+def discard_scratch(request: HarvestRequest, harvested: Harvested) -> None:
+    """Remove temporary files of a finished harvest, and written files that the branch has too.
 
     A special file removed from an overlay leaves a device of root's in the overlay's work
     directory. An ordinary user cannot remove the device, but mounting the overlay again clears it.
@@ -102,6 +102,7 @@ def discard_scratch(request: HarvestRequest) -> None:
             finally:
                 container.remove()
     request.workspace.discard_scratch()
+    request.workspace.forget_committed(request.repository, harvested.tip)
 
 
 def _with_leaks(worker: WorkerContext, harvested: Harvested) -> Harvested:

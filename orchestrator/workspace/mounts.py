@@ -8,15 +8,16 @@ worktree that the user sees.
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from itertools import starmap
+from itertools import islice, starmap
 from pathlib import Path
 
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
 from orchestrator.files.owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.changes import blobs
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.lfs import tell_index_again
 from orchestrator.git.repository import Repository
@@ -41,6 +42,7 @@ from orchestrator.workspace.layout import (
     Mounts,
 )
 from orchestrator.workspace.store_state import holds_no_objects
+from orchestrator.workspace.written_files import MOST_FILES, remove_committed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +243,14 @@ class Workspace:
                     remove_tree(path)
                 else:
                     path.unlink()
+
+    def forget_committed(self, repository: Repository, tip: str) -> None:
+        """Remove the files that the worker wrote and that the commit `tip` has."""
+        is_copy = self.mode == "bind"
+        written = self.store.copy if is_copy else self.store.upper
+        base = None if is_copy else self.start
+        with suppress(OrchestratorError), closing(blobs(repository, base=base, tip=tip)) as found:
+            remove_committed(written, dict(islice(found, MOST_FILES)))
 
     def discard_scratch(self) -> None:
         """Remove temporary files after a finished harvest; the worker's written files are kept."""

@@ -61,3 +61,15 @@ def test_a_backup_of_a_run_without_worktrees_has_all_of_its_work(
     (cleaned,) = cleanup(repo, engine=local_engine).workers
     assert cleaned.problem is None
     assert git(repo, "rev-parse", str(cleaned.backup)) == worker.commit
+
+
+def test_only_what_the_branch_does_not_have_is_kept_beside_it(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    task = "echo build > .gitignore; mkdir build; echo b > build/b; echo w > w; git add w"
+    (worker,) = shell_run(repo, local_engine, task).results
+    assert worker.log is not None
+    copy = Path(worker.log) / "copy"
+    left = {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()}
+    assert left - {".git"} == {"build/b"}
+    assert set(git(repo, "ls-tree", "-r", "--name-only", worker.branch).split()) >= {"w", "a.txt"}

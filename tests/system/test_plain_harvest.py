@@ -67,6 +67,11 @@ def trees(repo: Path, result: RunResult) -> list[str]:
     return [git(repo, "log", "-1", form, worker.branch) for worker in result.results]
 
 
+def written(upper: Path) -> set[str]:
+    """Return the names of the regular files below a directory."""
+    return {path.name for path in upper.rglob("*") if path.is_file() and not path.is_symlink()}
+
+
 def test_few_ordinary_files_are_harvested_without_a_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +95,13 @@ def test_other_files_are_harvested_in_a_container(
     repo, result = run(tmp_path / "plain", engine, *OTHERS)
     plain = [n for n in range(1, len(OTHERS) + 1) if "harvest" not in engine.roles[str(n)]]
     assert [OTHERS[number - 1] for number in plain] == []
+    (runs,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    left = {task: written(runs / f"worker-{n}" / "upper") for n, task in enumerate(OTHERS, 1)}
+    # A converted file differs from that of the commit, and no commit has a nested git directory.
+    expected_left = {OTHERS[6]: {"x.log"}, OTHERS[7]: {"x.txt"}, OTHERS[10]: left[OTHERS[10]]}
+    assert {task: names for task, names in left.items() if names} == expected_left
+    assert "HEAD" in left[OTHERS[10]]
+    assert "x.txt" not in left[OTHERS[10]]
     monkeypatch.setattr(harvest, "pack_plainly", lambda _: False)
     other, expected = run(tmp_path / "container", engine, *OTHERS)
     subjects = [git(repo, "log", "-1", "--format=%T", worker.branch) for worker in result.results]

@@ -112,6 +112,12 @@ def harvest() -> Iterator[Protection]:
          "character"),
     )  # fmt: skip
     yield from patches(
+        "workspace/written_files.py workspace/mounts.py",
+        ("tests/workspace/test_written_files.py", "tests/runs/test_worktrees_setting.py"),
+        ("a written file that no commit has stays",
+         "if _object_id(name, folder, len(wanted)) == wanted:", "if wanted:"),
+    )  # fmt: skip
+    yield from patches(
         "worker/plain_harvest.py workspace/store_state.py", (PLAIN_HARVEST,),
         ("plain: store must be unchanged", "if not is_store_as_created(workspace.store):",
          "if False:"),
