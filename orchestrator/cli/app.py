@@ -65,6 +65,7 @@ NETWORK: Mapping[str, _Command] = {
     "log": _Command(
         "commands.network", "network_log", "List the hosts that workers reached or were refused."
     ),
+    "sets": _Command("commands.network", "sets", "List the hosts of the sets for `--allow`."),
 }
 COMMANDS: Mapping[str, _Command | _Group] = {
     "parallel": _Command(
@@ -78,7 +79,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
-    "network": _Group(NETWORK, "Show what workers reached through their gateways."),
+    "network": _Group(NETWORK, "Show what workers reached, and sets of hosts."),
     "resume": _Command("commands.resume", "resume", "Continue a run whose process died."),
     "retry": _Command("commands.retry", "retry", "Repeat one worker of an ended run."),
     "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from orchestrator.config.option import Group, Option
 from orchestrator.config.values import Model, Ports, Size
 
+_SET = re.compile(r"[a-z][a-z0-9-]{0,49}")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
 
 
@@ -74,7 +75,8 @@ class Isolation(Model):
         ),
     ] = ()
     """Hosts that workers may reach. With `network: allowlist`, these and no others: `HOST[:PORT]`,
-    `*.DOMAIN[:PORT]`, `http://HOST[:PORT]`, each with `=NETWORK` if it lies in a private network.
+    `*.DOMAIN[:PORT]`, `http://HOST[:PORT]`, `@SET`, each with `=NETWORK` if it lies in a private
+    network.
     With `open`, in addition to the internet: `HOST[:PORT]`, where the host is a name, an IPv4
     address or network. `host.docker.internal` is this machine. The base URLs of the model's API
     are always allowed."""
@@ -100,6 +102,10 @@ class Isolation(Model):
     ] = ()
     """Hosts that the checks may reach, in place of `allow`. Default: those of `allow`,
     unless either the checks or the worker have an open network."""
+    allow_sets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Own sets of hosts, by name: `allow: ["@NAME"]` stands for all hosts of the set. The sets
+    `pip`, `npm`, `cargo`, `go`, `apt` and `git` are read from the configuration of these tools on
+    this machine, unless they are defined here."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False
     """Mount worktrees read-only, so that workers commit nothing. A worker can then write only to
     `/tmp`, its home directory and its caches. The `setup` commands can still write to the
@@ -162,6 +168,16 @@ class Isolation(Model):
         if any(not pattern.strip() or set(pattern) & set("\0\n") for pattern in copied):
             raise ValueError("a pattern must be one line that is not empty")
         return copied
+
+    @field_validator("allow_sets")
+    @classmethod
+    def _usable_sets(cls, sets: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for name, entries in sets.items():
+            if not _SET.fullmatch(name):
+                raise ValueError("the name of a set must have lower-case letters, digits and `-`")
+            if not entries:
+                raise ValueError(f"the set `{name}` has no hosts")
+        return sets
 
     @field_validator("secrets")
     @classmethod

@@ -28,7 +28,9 @@ from orchestrator.text.suggest import MOST_SUGGESTIONS
 
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
-NO_VARIABLE = frozenset({"tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS})
+NO_VARIABLE = frozenset(
+    {"allow_sets", "tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS}
+)
 """Settings without an environment variable.
 
 `ORCHESTRATOR_SECRETS` and `ORCHESTRATOR_CONTEXT` are set inside workers, which may run this program

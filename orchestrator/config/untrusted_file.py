@@ -28,7 +28,7 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
         *(RUN_FIELDS[name] for name in ("api_base", "context", "image", "include_uncommitted")),
         *(RUN_FIELDS[name] for name in ("agent_cli", "base", "tasks")),
-        *(CONTAINER_FIELDS[name] for name in ("allow", "check_allow", "setup_allow")),
+        *(CONTAINER_FIELDS[name] for name in ("allow", "allow_sets", "check_allow", "setup_allow")),
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],

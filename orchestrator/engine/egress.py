@@ -13,7 +13,8 @@ from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import ConfigError, UnsupportedError
 from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
-from orchestrator.gateway.hosts import checked_hosts, host_of_url, parse_host
+from orchestrator.gateway.hosts import checked_hosts, host_of_url
+from orchestrator.gateway.sets import SIGN, HostSets
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
@@ -87,7 +88,10 @@ def _check_stage(stage: str, found: Sequence[Access]) -> None:
 
 
 def worker_egress(
-    config: ParallelConfig, names: Iterable[str], inherited_env: Mapping[str, str]
+    config: ParallelConfig,
+    names: Iterable[str],
+    inherited_env: Mapping[str, str],
+    sets: HostSets | None = None,
 ) -> dict[Access, Egress]:
     """Return what a worker's containers may reach; empty if none of them has a network.
 
@@ -95,6 +99,7 @@ def worker_egress(
         config: The settings of the worker.
         names: The variables that its agent program is known to read.
         inherited_env: The variables of the caller that the agent program gets.
+        sets: Sets of hosts that allow-lists may name.
 
     Raises:
         UnsupportedError: The network of the runtime could not be closed to this machine.
@@ -107,14 +112,15 @@ def worker_egress(
     urls = list(base_urls(names, {**inherited_env, **config.isolation.env}))
     if config.api_base is not None:
         urls.append(config.api_base)
-    return {access: _egress(access, urls) for access in accesses}
+    sets = sets or HostSets(own=config.isolation.allow_sets)
+    return {access: _egress(access, urls, sets) for access in accesses}
 
 
-def _egress(access: Access, urls: Sequence[str]) -> Egress:
+def _egress(access: Access, urls: Sequence[str], sets: HostSets) -> Egress:
     if access.network == "open":
         return Egress(image=BASE_IMAGE, allowed=allowed_destinations(access.allow, urls))
     found = map(host_of_url, urls)
-    hosts = checked_hosts([*map(parse_host, access.allow), *filter(None, found)])
+    hosts = checked_hosts([*sets.hosts(access.allow), *filter(None, found)])
     if not hosts:
         raise ConfigError(
             "the network is `allowlist`, but the list of allowed hosts is empty",
@@ -168,6 +174,11 @@ def allowed_destinations(requested: Iterable[str], urls: Iterable[str]) -> tuple
 
 
 def _resolve(request: str) -> list[Destination]:
+    if request.startswith(SIGN):
+        raise ConfigError(
+            f"`--allow`: `{request}` is a set of hosts, which needs `--network allowlist`",
+            hint="with `--network open`, public hosts are reached without `--allow`",
+        )
     host, port = _split(request)
     try:
         return [(address, port) for address in _addresses(host)]

@@ -26,6 +26,7 @@ from orchestrator.engine.egress import (
     check_shared_network,
     worker_egress,
 )
+from orchestrator.engine.host_sets import host_sets
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.git.merge import check_git
@@ -150,7 +151,13 @@ def _check_worker(
     attempt(check_length, config, agent)
     variables = attempt(inherited, agent, request.environ)
     inherited_env = {} if variables.failed else variables.value
-    egress = attempt(worker_egress, config, agent.inherited_env, inherited_env)
+    egress = attempt(
+        worker_egress,
+        config,
+        agent.inherited_env,
+        inherited_env,
+        host_sets(config.isolation.allow_sets, repository, request.environ),
+    )
     return CheckedSettings(
         config=config,
         agent=agent,

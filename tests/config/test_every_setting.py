@@ -176,6 +176,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
         "10.9.8.7" in address and port == 5
         for address, port in (seen.worker.egress.allowed if seen.worker.egress else ())
     ),
+    ("isolation", "allow_sets"): "tests/engine/test_egress.py::test_sets_are_expanded",
     ("isolation", "setup_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
     ("isolation", "check_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
     ("isolation", "read_only"): "tests/workspace/test_private_git.py::*",

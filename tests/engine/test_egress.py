@@ -63,3 +63,10 @@ def test_empty_list_is_refused() -> None:
 def test_runtime_with_a_network_stack_of_its_own_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="runsc"):
         worker_egress(config("a.example", runtime="runsc"), (), {})
+
+
+def test_sets_are_expanded() -> None:
+    found = config("@docs", "a.example", allow_sets={"docs": ["b.example"]})
+    assert hosts(found) == (AllowedHost(name="b.example"), AllowedHost(name="a.example"))
+    with pytest.raises(ConfigError, match="`@docs` is a set of hosts, which needs"):
+        hosts(config("@docs", network="open"))

@@ -224,9 +224,11 @@ def test_worker_that_lost_its_gateway_says_so_and_is_retried(
 def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, repo: Path) -> None:
     task = fetch("https://files.example/", "https://other.example/", "https://private.example/")
     hello = f'{task}; python3 -c \'import socket; socket.getaddrinfo("x" * 9 + ".example", 1)\''
+    (repo / "sets.yaml").write_text(f"container: {{allow_sets: {{docs: [{FILES}]}}}}\n")
     done = world.orchestrator(
-        *ALLOWLIST, "--allow", FILES, "--allow", "private.example", f"{hello}; true", cwd=repo
-    )
+        *ALLOWLIST, "--config", "sets.yaml", "--allow", "@docs", "--allow", "private.example",
+        f"{hello}; true", cwd=repo,
+    )  # fmt: skip
     lines = (Path(done.results[1]["log"]) / "network.ndjson").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     found = {(one["host"], one["port"], one["decision"], one["reason"]) for one in records}

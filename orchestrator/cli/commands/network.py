@@ -1,18 +1,24 @@
-"""`orchestrator network`: what workers reached through their gateways, and what was refused."""
+"""`orchestrator network`: what workers reached and were refused, and the sets of hosts."""
 
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from json import dumps
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.formats import amount, table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.run_arguments import RunOption, open_run
+from orchestrator.config.loading import load_settings
+from orchestrator.engine.host_sets import host_sets
 from orchestrator.execution.network_log import NETWORK_LOG
 from orchestrator.gateway.log import NetworkRecord, host_uses, read_records, refused_entries
+from orchestrator.gateway.sets import SIGN, SetMember
+from orchestrator.git.repository import Repository
 from orchestrator.state.history import RunHistory, attempts
 from orchestrator.text.sanitize import one_line
 
@@ -59,6 +65,29 @@ def network_log(
             tell(f"to allow what was refused: {' '.join(f'--allow {one}' for one in entries)}")
     else:
         tell("no connections were recorded: only `--network allowlist` records them")
+
+
+def sets(config: Config = None, json: Json = False) -> None:
+    """List the sets of hosts that `--allow @NAME` stands for, and where each host was found.
+
+    The sets of package managers are read from the configuration of these tools on this machine.
+    """
+    repository = Repository(Path.cwd())
+    loaded = load_settings(
+        options={}, environ=os.environ, top=repository.top, file=config, task_needed=False
+    )
+    found = host_sets(loaded.config.isolation.allow_sets, repository, os.environ)
+    rows = [(f"{SIGN}{name}", found.members(name)) for name in found.names()]
+    if json:
+        listed = {name: [asdict(member) for member in members] for name, members in rows}
+        show_json(dumps({"sets": listed}))
+        return
+    cells = [
+        (name, one_line(member.entry), one_line(member.source))
+        for name, members in rows
+        for member in members or [SetMember(_NONE, "no host is configured here")]
+    ]
+    show(table([("SET", "HOST", "FROM"), *cells], width=terminal_width(), shrink=2))
 
 
 def _logs(history: RunHistory, worker: int | None, *, refused: bool) -> Iterator[_Log]:

@@ -16,7 +16,7 @@ def settings() -> Iterator[Protection]:
         "copy", "env", "runtime", "secrets",
     )  # fmt: skip
     who_and_what = ("agent_cli", "base", "tasks")
-    allowed = ("allow", "check_allow", "setup_allow")
+    allowed = ("allow", "allow_sets", "check_allow", "setup_allow")
     for keys in (run_keys, who_and_what, allowed, container_keys):
         whole = named.format(", ".join(f'"{key}"' for key in keys))
         for key in keys:

@@ -10,6 +10,7 @@ from orchestrator.gateway.log import NetworkRecord
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.live import newest
 from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
 from tests.support.runs import shell_run
 
 TIME = "2026-01-02T03:04:05.000000006Z"
@@ -102,3 +103,29 @@ def test_run_without_allow_lists_has_no_log(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "no connections were recorded" in shown.err
+
+
+def test_sets_show_where_each_host_was_found(
+    repo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(repo)
+    monkeypatch.setenv("GOPROXY", "https://proxy.example")
+    git(repo, "remote", "add", "origin", "https://me:word@code.example/x.git")
+    own = tmp_path / "own.yaml"
+    own.write_text("container: {allow_sets: {docs: [a.example]}}\n")
+    assert run(["network", "sets", "--config", str(own)]) == 0
+    shown = capsys.readouterr().out
+    rows = [line.split(maxsplit=2) for line in shown.splitlines()]
+    for row in (
+        ["@docs", "a.example", "allow_sets"],
+        ["@go", "proxy.example", "$GOPROXY"],
+        ["@git", "code.example", "remote origin"],
+    ):
+        assert row in rows
+    assert "word" not in shown
+    assert run(["network", "sets", "--config", str(own), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["sets"]
+    assert found["@docs"] == [{"entry": "a.example", "source": "allow_sets"}]

@@ -1,0 +1,107 @@
+"""Sets of hosts by name, in allow-lists: `--allow @pip`, `--allow @corp=10.0.0.0/8`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from orchestrator.errors import ConfigError
+from orchestrator.gateway.allowed_host import AllowedHost
+from orchestrator.gateway.hosts import parse_host
+from orchestrator.gateway.tool_hosts import TOOLS, FoundUrl, Machine, web_url
+from orchestrator.text.sanitize import one_line
+
+SIGN = "@"
+GIT = "git"
+"""Name of the set with the hosts of the repository's remotes."""
+_HINTS: Mapping[str, str] = {
+    GIT: "only remotes with `https://` or `http://` can pass a gateway: see `git remote -v`",
+    "cargo": "cargo's index is known once cargo was used here, or from `[registries]` in its "
+    "configuration",
+}
+
+
+@dataclass(frozen=True)
+class SetMember:
+    """A host of a set."""
+
+    entry: str
+    """The host as an entry of an allow-list."""
+    source: str
+    """The file or the variable that names the host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSets:
+    """The sets that an allow-list may name."""
+
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The user's own sets, which take precedence."""
+    machine: Machine = field(default_factory=Machine)
+    remotes: Callable[[], Iterable[FoundUrl]] = tuple
+    """Returns the URLs of the repository's remotes."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all sets."""
+        return tuple(dict.fromkeys((*self.own, *TOOLS, GIT)))
+
+    def members(self, name: str) -> list[SetMember]:
+        """Return the hosts of a set, which may have none.
+
+        Raises:
+            ConfigError: There is no such set.
+        """
+        if name in self.own:
+            return [SetMember(entry, "allow_sets") for entry in self.own[name]]
+        if name not in self.names():
+            known = ", ".join(f"`{SIGN}{one}`" for one in self.names())
+            raise ConfigError(
+                f"`--allow`: there is no set `{SIGN}{one_line(name, limit=60)}`",
+                hint=f"sets: {known}; `allow_sets` in a configuration file defines others",
+            )
+        found = self.remotes() if name == GIT else TOOLS[name](self.machine)
+        members = {_entry(url): SetMember(_entry(url), one.source)
+                   for one in reversed(list(found)) if (url := web_url(one.url))}  # fmt: skip
+        return list(reversed(members.values()))
+
+    def hosts(self, entries: Iterable[str]) -> Iterator[AllowedHost]:
+        """Yield the hosts of an allow-list, with those of its sets.
+
+        Raises:
+            ConfigError: An entry is invalid, or a set has no hosts.
+        """
+        for entry in entries:
+            if entry.startswith(SIGN):
+                yield from self._expanded(entry)
+            else:
+                yield parse_host(entry)
+
+    def _expanded(self, entry: str) -> Iterator[AllowedHost]:
+        name, equals, network = entry.removeprefix(SIGN).partition("=")
+        members = self.members(name)
+        if not members:
+            raise ConfigError(
+                f"`--allow`: the set `{SIGN}{name}` has no hosts: none is configured here",
+                hint=_HINTS.get(name, "configure the tool, or name each host: `--allow HOST`; "
+                                      "`orchestrator network sets` shows all sets"),
+            )  # fmt: skip
+        for member in members:
+            if member.entry.startswith(SIGN):
+                raise ConfigError(f"`{SIGN}{name}`: a set cannot contain the set `{member.entry}`")
+            try:
+                yield parse_host(f"{member.entry}{equals}{network}")
+            except ConfigError as error:
+                raise ConfigError(
+                    f"`{SIGN}{name}`, from {member.source}: {error.message}",
+                    hint="name the hosts that workers need in place of the set",
+                ) from error
+
+
+def _entry(url: str) -> str:
+    """Return a URL's host as an entry of an allow-list; credentials in the URL are left out."""
+    try:
+        parts = urlsplit(url)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return one_line(url, limit=100)
+    host = (parts.hostname or "") + port
+    return host if parts.scheme == "https" else f"http://{host}"
