@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine import load_engine
+from orchestrator.events import Event, WorkerMeasured
 from orchestrator.state.history import WorkerState
+from orchestrator.state.monitor import UsageMonitor
 from orchestrator.workspace.shared_checkout import is_intact
 from tests.support.cli import orchestrator, printed, run_one
-from tests.support.live import eventually, states
+from tests.support.live import eventually, newest, states
 from tests.support.repository import fingerprint, git, make_repository
+from tests.support.screen import Screen
 
 pytestmark = pytest.mark.docker
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
@@ -133,6 +137,41 @@ def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(repo: 
     done = orchestrator("wait", "--json", cwd=repo)
     assert done.results[1]["status"] == "success", done.stdout
     assert done.results[1]["files_modified"] == ["new"]
+
+
+@pytest.mark.parametrize("worktrees", ["end", "none"])
+def test_commands_show_the_files_of_a_running_worker(repo: Path, worktrees: str) -> None:
+    task = "echo new > new; echo said; until test -e /tmp/go; do sleep 0.1; done"
+    command = ("parallel", "--agent-cli", "shell", task, "--workers", "1", "--network", "none")
+    begun = orchestrator(*command, "--worktrees", worktrees, "--detach", cwd=repo)
+    assert begun.returncode == 0, begun.stderr
+    eventually(
+        lambda: orchestrator("exec", "1", "--", "cat", "new", cwd=repo).stdout == "new\n",
+        "what the worker wrote",
+    )
+    assert not (repo / ".architect-parallel-1").exists()
+    screen = Screen(repo, "shell", "1")
+    try:
+        screen.read_until(r"[$#] ")
+        screen.type("cat a.txt new; exit\n")
+        screen.read_until(r"a\r\nnew\r\n")
+        assert screen.finish() == 0
+    finally:
+        screen.close()
+    shown: list[Event] = []
+    with newest(repo) as history:
+        while history.read():
+            pass
+        monitor = UsageMonitor(history, shown.append, connect=lambda: load_engine("docker"))
+        monitor.look()
+    (measured,) = shown
+    assert isinstance(measured, WorkerMeasured)
+    assert measured.files == 1
+    assert measured.memory
+    assert orchestrator("exec", "1", "--", "touch", "/tmp/go", cwd=repo).returncode == 0
+    watched = orchestrator("watch", cwd=repo)
+    assert (watched.returncode, "said" in watched.stderr) == (0, True), watched.stderr
+    assert (repo / ".architect-parallel-1" / "new").exists() == (worktrees == "end")
 
 
 def test_a_plan_names_no_worktree_that_will_not_exist(repo: Path) -> None:
