@@ -79,7 +79,7 @@ def test_a_list_of_runs_imports_neither_settings_nor_the_engine(
 def test_a_cleanup_without_dead_runs_imports_nothing_that_runs_workers(one_run: Path) -> None:
     modules = loaded("parallel-cleanup", "--dry-run", where=one_run)
     assert "orchestrator.cleanup.remove" in modules
-    assert not modules & {"orchestrator.worker.context", "orchestrator.worker.harvest"}
+    assert not modules & {"orchestrator.worker.context", "orchestrator.worker.harvest", "yaml"}
 
 
 def test_a_run_that_is_not_watched_on_a_terminal_draws_no_table(repo: Path) -> None:

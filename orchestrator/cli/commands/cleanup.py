@@ -15,7 +15,6 @@ from orchestrator.cleanup.restore import restore as bring_back
 from orchestrator.cli.options import Config, with_options
 from orchestrator.cli.output.formats import age, count
 from orchestrator.cli.output.messages import show, tell, tell_failure
-from orchestrator.config.loading import load_settings
 from orchestrator.engine import load_engine
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import (
@@ -119,6 +118,9 @@ def gc(
 
 
 def _retention(top: Path, file: Path | None) -> str | None:
+    # Imported here because only `gc` reads the configuration.
+    from orchestrator.config.loading import load_settings
+
     settings = load_settings(options={}, environ=os.environ, top=top, file=file, task_needed=False)
     return settings.config.retention
 
