@@ -66,6 +66,7 @@ def dismiss(container: Container | None) -> None:
 def _packed(request: HarvestRequest, onto: str | None) -> Container:
     worker_id, switch = request.spec.worker_id, request.switch
     request.workspace.clear_harvest()
+    request.workspace.complete_harvest()
     switch.starting(worker_id, HARVEST_TIMEOUT + LATE)
     container = request.engine.start(harvest_container(request, onto=onto))
     try:

@@ -54,7 +54,7 @@ def _plain_files(workspace: Workspace) -> PlainFiles | None:
     """Return all that the worker wrote, or None if that is more than a few ordinary files."""
     if workspace.mode == "bind" or workspace.read_only or workspace.confined_to:
         return None
-    if not is_store_as_created(workspace.store):
+    if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):
         return None
     return read_plain_files(workspace.store.upper, workspace.worktree.path)
 

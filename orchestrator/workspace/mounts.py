@@ -7,6 +7,7 @@ worktree that the user sees.
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -186,6 +187,24 @@ class Workspace:
         (self.store.harvest / "index.lock").unlink(missing_ok=True)
         for name in ("tip", "pack", "kept", "kept.pack"):
             (self.store.out / name).unlink(missing_ok=True)
+
+    def complete_harvest(self) -> None:
+        """Copy the index of a shared checkout to the harvest's git directory, unless it is there.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        index = self.store.harvest / "index"
+        if os.path.lexists(index):
+            return
+        half = index.with_name("index.half")
+        # A process that died may have left a part, and only a new file is certainly no link.
+        half.unlink(missing_ok=True)
+        with (self.worktree.git_dir / "index").open("rb") as source, half.open("xb") as copy:
+            shutil.copyfileobj(source, copy)
+            if self.user[0] != os.getuid():
+                os.fchown(copy.fileno(), *self.user)
+        half.rename(index)
 
     def is_packed(self) -> bool:
         """Return whether the harvest's container finished; it writes the file `tip` last."""

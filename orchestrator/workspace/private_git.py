@@ -118,8 +118,11 @@ def make_store(
             settle(repository, tree, index)
     furnishing.tell(_inside(repository, settings))
     patterns = worktree.git_dir / "info" / "sparse-checkout"
+    # The index of a shared checkout never changes, so the harvest copies it when it is needed.
+    waits = options.is_shared and tree == worktree.path and not _is_split(worktree)
     for git_dir in (store.git, store.harvest):
-        _copy_index(worktree, index, git_dir / "index")
+        if git_dir == store.git or not waits:
+            _copy_index(worktree, index, git_dir / "index")
         if _is_sparse(repository) and patterns.exists():
             shutil.copyfile(patterns, git_dir / "info" / "sparse-checkout")
     # Files newer than this file were changed by the worker, others by the host.
@@ -131,9 +134,13 @@ def make_store(
 def _copy_index(worktree: Worktree, index: Path, copy: Path) -> None:
     """Copy an index as a single file: a split index refers to a second file."""
     shutil.copyfile(index, copy)
-    if any(worktree.git_dir.glob("sharedindex.*")):
+    if _is_split(worktree):
         git = Git(worktree.git_dir, index=copy, work_tree=worktree.path)
         git.run("update-index", "--force-write-index")
+
+
+def _is_split(worktree: Worktree) -> bool:
+    return any(worktree.git_dir.glob("sharedindex.*"))
 
 
 def _add_earlier(repository: Repository, store: Store, options: StoreOptions) -> None:

@@ -9,20 +9,27 @@ from orchestrator.state.worker_directory import Store
 
 _OF_HARVEST = frozenset({"made"})
 """Files that only the git directory of the harvest has."""
+_INDEX = "index"
 _PIECE = 1024**2
 
 
-def is_store_as_created(store: Store) -> bool:
+def is_store_as_created(store: Store, shared: Path) -> bool:
     """Return whether a store still has the HEAD, branch and index of its start, and no objects.
 
     The git directory of the harvest was created with the same files, and no worker can see it. A
     store that was given more than usual, such as submodules, does not count as unchanged.
+
+    Args:
+        store: The files of the worker.
+        shared: The index of the shared checkout, used if the harvest has no index of its own yet.
     """
+    own = store.harvest / _INDEX
     try:
         head = (store.harvest / "HEAD").read_text().strip().removeprefix("ref: ")
         return (
-            entry_names(store.git) == entry_names(store.harvest) - _OF_HARVEST
-            and all(_is_same(store, name) for name in ("HEAD", head, "index"))
+            entry_names(store.git) == entry_names(store.harvest) - _OF_HARVEST | {_INDEX}
+            and all(_is_same(store, name) for name in ("HEAD", head))
+            and _is_same_file(store.git / _INDEX, own if own.exists() else shared)
             and holds_no_objects(store.git / "objects")
         )
     except OSError:
@@ -30,7 +37,11 @@ def is_store_as_created(store: Store) -> bool:
 
 
 def _is_same(store: Store, name: str) -> bool:
-    with open_regular(store.git / name) as one, (store.harvest / name).open("rb") as other:
+    return _is_same_file(store.git / name, store.harvest / name)
+
+
+def _is_same_file(hostile: Path, ours: Path) -> bool:
+    with open_regular(hostile) as one, ours.open("rb") as other:
         while True:
             piece, wanted = one.read(_PIECE), other.read(_PIECE)
             if piece != wanted:

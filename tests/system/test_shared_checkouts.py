@@ -150,6 +150,9 @@ def test_commands_show_the_files_of_a_running_worker(repo: Path, worktrees: str)
         "what the worker wrote",
     )
     assert not (repo / ".architect-parallel-1").exists()
+    # Only a worker with a checkout of its own needs a copy of the index for its harvest.
+    copies = list(repo.glob(".git/orchestrator/runs/*/worker-1/harvest/index"))
+    assert len(copies) == ("," in str(repo))
     screen = Screen(repo, "shell", "1")
     try:
         screen.read_until(r"[$#] ")

@@ -119,10 +119,11 @@ def harvest() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "worker/plain_harvest.py workspace/store_state.py", (PLAIN_HARVEST,),
-        ("plain: store must be unchanged", "if not is_store_as_created(workspace.store):",
-         "if False:"),
-        ("plain: HEAD and index must be unchanged", 'for name in ("HEAD", head, "index"))',
-         "for name in ())"),
+        ("plain: store must be unchanged",
+         'if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):', "if False:"),
+        ("plain: HEAD must be unchanged", 'for name in ("HEAD", head))', "for name in ())"),
+        ("plain: index must be unchanged",
+         "_is_same_file(store.git / _INDEX, own if own.exists() else shared)", "True"),
     )  # fmt: skip
     yield from patches(
         "git/tree_checks.py", (TREES, IMPORT, FUZZ),
