@@ -120,7 +120,8 @@ def harvest() -> Iterator[Protection]:
     yield from patches(
         "worker/plain_harvest.py workspace/store_state.py", (PLAIN_HARVEST,),
         ("plain: store must be unchanged",
-         'if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):', "if False:"),
+         'if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):',
+         "if False:"),
         ("plain: HEAD must be unchanged", 'for name in ("HEAD", head))', "for name in ())"),
         ("plain: index must be unchanged",
          "_is_same_file(store.git / _INDEX, own if own.exists() else shared)", "True"),
