@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from orchestrator.config.container import Network
+from orchestrator.config.container import GATEWAYS, Network
 from orchestrator.config.run import ParallelConfig
 
 
@@ -29,7 +29,8 @@ def stage_access(config: ParallelConfig) -> StageAccess:
 
     def access(network: Network, own: tuple[str, ...] = ()) -> Access:
         # Entries of an allow-list do not apply to an open network, and vice versa.
-        differs = {network, ours.network} == {"allowlist", "open"}
+        both = {network, ours.network}
+        differs = "open" in both and bool(both & GATEWAYS)
         return Access(network, own or (() if differs else ours.allow))
 
     return StageAccess(

@@ -42,9 +42,14 @@ class Limits(Model):
     """Seconds between SIGTERM and SIGKILL when a worker is stopped."""
 
 
-Network = Literal["none", "allowlist", "open"]
+Network = Literal["none", "allowlist", "learn", "open"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
 """Values of `network`, the most restricted first."""
+
+
+GATEWAYS: frozenset[Network] = frozenset({"allowlist", "learn"})
+"""Values of `network` with which each worker has a gateway."""
+_CHOICES = "|".join(NETWORKS)
 
 
 class Isolation(Model):
@@ -54,17 +59,19 @@ class Isolation(Model):
         Network,
         Option(
             Group.ISOLATION,
-            "none|allowlist|open",
-            help="Network of workers: none, only the hosts of `--allow`, or the public internet.",
+            _CHOICES,
+            help="Network of workers: none, the hosts of `--allow`, all public web hosts, or the internet.",
         ),
     ] = "open"
-    """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, or `open` for
-    the public internet. With `open`, workers do not reach this machine, private networks or other
+    """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
+    all public hosts at the ports of the web, listed at the end for `allow`, or `open` for the
+    public internet. With `open`, workers do not reach this machine, private networks or other
     workers."""
-    setup_network: Annotated[Network | None, Option(Group.ISOLATION, "none|allowlist|open")] = None
-    """Network of the setup commands: `none`, `allowlist` or `open`. Default: same as `network`."""
-    check_network: Annotated[Network, Option(Group.ISOLATION, "none|allowlist|open")] = "none"
-    """Network of the checks: `none`, `allowlist` or `open`."""
+    setup_network: Annotated[Network | None, Option(Group.ISOLATION, _CHOICES)] = None
+    """Network of the setup commands: `none`, `allowlist`, `learn` or `open`. Default: same as
+    `network`."""
+    check_network: Annotated[Network, Option(Group.ISOLATION, _CHOICES)] = "none"
+    """Network of the checks: `none`, `allowlist`, `learn` or `open`."""
     allow: Annotated[
         tuple[str, ...],
         Option(

@@ -120,14 +120,16 @@ def _egress(access: Access, urls: Sequence[str], sets: HostSets) -> Egress:
     if access.network == "open":
         return Egress(image=BASE_IMAGE, allowed=allowed_destinations(access.allow, urls))
     found = map(host_of_url, urls)
-    hosts = checked_hosts([*sets.hosts(access.allow), *filter(None, found)])
-    if not hosts:
+    learn = access.network == "learn"
+    hosts = checked_hosts([*sets.hosts(access.allow), *filter(None, found)], learn=learn)
+    if not hosts and not learn:
         raise ConfigError(
             "the network is `allowlist`, but the list of allowed hosts is empty",
             hint="name each host that workers need: `--allow HOST`; or use `--network none`",
         )
     ports = sorted({host.port for host in hosts if host.name == HOST})
-    return Egress(image=BASE_IMAGE, allowed=tuple((HOST, port) for port in ports), hosts=hosts)
+    allowed = tuple((HOST, port) for port in ports)
+    return Egress(image=BASE_IMAGE, allowed=allowed, hosts=hosts, learn=learn)
 
 
 def check_gateways(egress: Mapping[Access, Egress], features: EngineFeatures) -> None:

@@ -61,6 +61,8 @@ class Egress:
     """Allow-list of a container that reaches nothing but these hosts, through a gateway of its own;
     None: all public destinations. Only for engines with the feature `gateways`.
     """
+    learn: bool = False
+    """Whether the gateway passes on to all public hosts too, and records which ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,11 @@ from pathlib import Path
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Emit, Notice
+from orchestrator.gateway.hosts import MOST_HOSTS
 from orchestrator.gateway.log import (
     NetworkRecord,
     count_records,
+    learned_entries,
     read_log,
     read_records,
     refused_entries,
@@ -56,12 +58,8 @@ class NetworkLog:
         except OSError as error:
             said = f"the network log is incomplete ({error.strerror})"
             self._report(f"worker {self.worker_id}: {said}")
-        refused = refused_entries(records)
-        if refused:
-            options = " ".join(f"--allow {entry}" for entry in refused[:_SHOWN])
-            more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-            who = f"worker {self.worker_id} was refused hosts that are not on its list"
-            self._report(f"{who}: `{options}`{more}")
+        self._list("was refused hosts that are not on its list", refused_entries(records))
+        self._list("reached hosts that are not on its list", learned_entries(records), MOST_HOSTS)
 
     def counts(self) -> NetworkCounts | None:
         """Return the sums over the log; None if no container of the worker had a gateway."""
@@ -79,6 +77,12 @@ class NetworkLog:
                 if file.tell() > _LARGEST:
                     return
                 file.write(self.redactor.text(record.model_dump_json()) + "\n")
+
+    def _list(self, what: str, entries: list[str], most: int = _SHOWN) -> None:
+        if entries:
+            options = " ".join(f"--allow {entry}" for entry in entries[:most])
+            more = f" and {len(entries) - most} more" if len(entries) > most else ""
+            self._report(f"worker {self.worker_id} {what}: `{options}`{more}")
 
     def _report(self, message: str) -> None:
         self.emit(Notice(message=self.redactor.text(message)))

@@ -35,8 +35,17 @@ _HINT = (
 )
 
 
-def checked_hosts(hosts: Iterable[AllowedHost]) -> tuple[AllowedHost, ...]:
+_PUBLIC_HTTP = AllowedHost(name="all public hosts", port=80, plain=True)
+_PUBLIC_TLS = AllowedHost(name="all public hosts")
+"""What `learn` opens, at the ports where no entry may differ."""
+
+
+def checked_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple[AllowedHost, ...]:
     """Return the hosts without duplicates if one gateway can serve all of them.
+
+    Args:
+        hosts: The entries of the list.
+        learn: Whether the gateway passes on to all public hosts too, at the usual ports.
 
     Raises:
         ConfigError: A port should speak HTTP for one host and TLS for another, or the list is too
@@ -50,8 +59,9 @@ def checked_hosts(hosts: Iterable[AllowedHost]) -> tuple[AllowedHost, ...]:
         )
     if len({host.port for host in found}) > MOST_PORTS:
         raise ConfigError(f"the list of allowed hosts has more than {MOST_PORTS} different ports")
-    plain = {host.port: host.name for host in found if host.plain}
-    for host in found:
+    public = (_PUBLIC_HTTP, _PUBLIC_TLS) if learn else ()
+    plain = {host.port: host.name for host in (*found, *public) if host.plain}
+    for host in (*found, *public):
         if not host.plain and host.port in plain:
             raise ConfigError(
                 f"port {host.port} cannot speak HTTP for `{plain[host.port]}` and TLS for "

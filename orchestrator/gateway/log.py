@@ -20,6 +20,8 @@ _LONGEST_HOST = 253
 _NOT_A_NAME = re.compile(r" config (\S+) is NXDOMAIN$")
 _REVERSE = ".arpa"
 Decision = Literal["allowed", "refused"]
+LEARNED = "learned"
+"""Reason of a connection to a host that only the network `learn` opens."""
 _REASONS = ("name", "address", "unresolved", "not-tls")
 
 
@@ -34,10 +36,13 @@ class NetworkRecord(BaseModel):
     """The host by its name; empty if the worker named none."""
     port: int | None = None
     """Null for a name that the worker only asked for."""
+    scheme: Literal["https", "http"] | None = None
+    """Protocol of the port; null for a name that the worker only asked for."""
     decision: Decision
     reason: str | None = None
-    """Why it was refused: `name` is not on the list, `address` is not reachable by the list,
-    `unresolved` by the gateway's name servers, `not-tls` without a host's name.
+    """For a refusal: `name` is not on the list, `address` is not reachable by the list,
+    `unresolved` by the gateway's name servers, `not-tls` without a host's name. For an allowed
+    connection: `learned`, if only the network `learn` opened the host.
     """
     sent: int = Field(default=0, ge=0)
     """Bytes from the worker."""
@@ -123,11 +128,20 @@ def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
 
 def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
     """Return entries that would allow what was refused because of its name, in order."""
+    return _entries(record for record in records if record.reason == "name")
+
+
+def learned_entries(records: Iterable[NetworkRecord]) -> list[str]:
+    """Return entries for the hosts that were reached although they were not listed, in order."""
+    return _entries(record for record in records if record.reason == LEARNED)
+
+
+def _entries(records: Iterable[NetworkRecord]) -> list[str]:
     found: dict[str, None] = {}
     for record in records:
-        if record.reason != "name":
-            continue
-        entry = record.host if record.port in (None, 443) else f"{record.host}:{record.port}"
+        prefix, usual = ("http://", 80) if record.scheme == "http" else ("", 443)
+        port = "" if record.port in (None, usual) else f":{record.port}"
+        entry = f"{prefix}{record.host}{port}"
         try:
             parse_host(entry)
         except ConfigError:
@@ -139,15 +153,17 @@ def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
 def _connection(time: str, text: str) -> NetworkRecord | None:
     try:
         fields = json.loads(text)
-        reason = str(fields["refused"])
-        if reason and reason not in _REASONS:
+        refused, scheme = str(fields["refused"]), fields.get("scheme")
+        if refused and refused not in _REASONS:
             return None
+        learned = LEARNED if fields.get("learned") == LEARNED else None
         return NetworkRecord(
             time=one_line(time, limit=40),
             host=one_line(str(fields["host"]), limit=_LONGEST_HOST),
             port=int(fields["port"]),
-            decision="refused" if reason else "allowed",
-            reason=reason or None,
+            scheme=scheme if scheme in ("https", "http") else None,
+            decision="refused" if refused else "allowed",
+            reason=refused or learned,
             sent=int(fields["sent"]),
             received=int(fields["received"]),
         )

@@ -10,7 +10,8 @@ _TTL = 60
 def names_configuration(plan: GatewayPlan) -> str:
     """Return a configuration that resolves listed names to the gateway, and no other name.
 
-    No query is forwarded, so that no data can leave in a name.
+    A gateway that learns resolves every name to itself. No query is forwarded, so that no data can
+    leave in a name.
     """
     return "\n".join([*_settings(plan), *_records(plan), ""])
 
@@ -35,6 +36,9 @@ def _settings(plan: GatewayPlan) -> list[str]:
 
 
 def _records(plan: GatewayPlan) -> Iterator[str]:
+    if plan.learn:
+        yield f"address=/#/{plan.address}"
+        return
     for name, below in sorted({(host.name, host.below) for host in plan.hosts}):
         if below:
             yield f"address=/*.{name}/{plan.address}"

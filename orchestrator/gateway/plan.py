@@ -9,6 +9,7 @@ from orchestrator.gateway.allowed_host import DOCKER_HOST, AllowedHost
 from orchestrator.gateway.hosts import UNREACHABLE
 
 NAME_SERVER = 53
+_HTTP, _TLS = 80, 443
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,8 @@ class GatewayPlan:
     """The allowed hosts of one gateway, and the addresses of its networks."""
 
     hosts: tuple[AllowedHost, ...]
+    learn: bool = False
+    """Whether all public hosts are reachable too, by HTTP at port 80 and TLS at port 443."""
     address: str
     """Address of the gateway in the worker's network."""
     worker: str
@@ -32,7 +35,13 @@ class GatewayPlan:
     @cached_property
     def ports(self) -> tuple[int, ...]:
         """The ports that the worker may connect to, in ascending order."""
-        return tuple(sorted({host.port for host in self.hosts}))
+        public = {_HTTP, _TLS} if self.learn else set()
+        return tuple(sorted({host.port for host in self.hosts} | public))
+
+    def is_plain(self, port: int) -> bool:
+        """Return whether hosts speak HTTP without TLS at a port."""
+        listed = [host.plain for host in self.hosts if host.port == port]
+        return listed[0] if listed else port == _HTTP
 
     @cached_property
     def unreachable(self) -> tuple[str, ...]:

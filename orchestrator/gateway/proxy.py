@@ -31,8 +31,9 @@ resolvers names
   hold valid 10s
 """
 _LOG = (
-    '  log-format "%{{+json}}o %(port)[int({port})] %(host)[var({scope}.name)] '
-    '%(refused)[var({scope}.why)] %(sent)U %(received)B"\n'
+    '  log-format "%{{+json}}o %(port)[int({port})] %(scheme)[str({scheme})] '
+    "%(host)[var({scope}.name)] %(refused)[var({scope}.why)] %(learned)[var({scope}.new)] "
+    '%(sent)U %(received)B"\n'
 )
 _BACKENDS = """\
 backend tls
@@ -78,44 +79,49 @@ def proxy_configuration(plan: GatewayPlan) -> str:
 
 def _frontend(plan: GatewayPlan, port: int) -> str:
     hosts = [host for host in plan.hosts if host.port == port]
-    rules = _http_rules(plan, hosts) if hosts[0].plain else _tls_rules(plan, hosts)
+    is_plain = plan.is_plain(port)
+    rules = (_http_rules if is_plain else _tls_rules)(plan, port, hosts)
     lines = "".join(f"  {rule}\n" for rule in rules)
-    kind = "http" if hosts[0].plain else "tls"
-    scope = "txn" if hosts[0].plain else "sess"
+    kind, scheme = ("http", "http") if is_plain else ("tls", "https")
+    scope = "txn" if is_plain else "sess"
     return (
         f"frontend {kind}-{port}\n  bind {plan.address}:{port}\n"
-        f"{_LOG.format(port=port, scope=scope)}"
-        f"{_HTTP if hosts[0].plain else _TLS}{lines}  default_backend {kind}\n"
+        f"{_LOG.format(port=port, scope=scope, scheme=scheme)}"
+        f"{_HTTP if is_plain else _TLS}{lines}  default_backend {kind}\n"
     )
 
 
-def _tls_rules(plan: GatewayPlan, hosts: list[AllowedHost]) -> Iterator[str]:
+def _tls_rules(plan: GatewayPlan, port: int, hosts: list[AllowedHost]) -> Iterator[str]:
     refuse = "tcp-request content reject if { var(sess.why) -m found }"
-    for rule in _decisions(plan, hosts, "sess", refuse):
+    for rule in _decisions(plan, port, hosts, "sess", refuse):
         yield rule if rule == refuse else f"tcp-request content {rule}"
 
 
-def _http_rules(plan: GatewayPlan, hosts: list[AllowedHost]) -> Iterator[str]:
+def _http_rules(plan: GatewayPlan, port: int, hosts: list[AllowedHost]) -> Iterator[str]:
     refuse = (
         "http-request deny deny_status 403 content-type text/plain "
         'string "gateway: this host is not reachable from the worker\\n" '
         "if { var(txn.why) -m found }"
     )
-    for rule in _decisions(plan, hosts, "txn", refuse):
+    for rule in _decisions(plan, port, hosts, "txn", refuse):
         yield rule if rule == refuse else f"http-request {rule}"
 
 
 def _decisions(
-    plan: GatewayPlan, hosts: list[AllowedHost], scope: str, refuse: str
+    plan: GatewayPlan, port: int, hosts: list[AllowedHost], scope: str, refuse: str
 ) -> Iterator[str]:
     """Yield rules that check the name, then resolve it, then check the address.
 
-    A name that is not on the list is never resolved: the query could carry data out.
+    A name that is not on the list is never resolved, as the query could carry data out, except by a
+    gateway that learns.
     """
-    name, to, why, ok = (f"{scope}.{key}" for key in ("name", "to", "why", "ok"))
+    name, to, why, ok, new = (f"{scope}.{key}" for key in ("name", "to", "why", "ok", "new"))
     for host in hosts:
         yield f"set-var({ok}) bool(true) if {_is(host, name)}"
-    yield f"set-var({why}) str(name) unless {{ var({ok}) -m bool }}"
+    if plan.learn:
+        yield f"set-var({new}) str(learned) unless {{ var({ok}) -m bool }}"
+    else:
+        yield f"set-var({why}) str(name) unless {{ var({ok}) -m bool }}"
     yield refuse
     here = [host for host in hosts if host.name == DOCKER_HOST]
     if here:
@@ -135,7 +141,7 @@ def _decisions(
         yield f"unset-var({why}) if {_is(here[0], name)}"
     yield refuse
     yield f"set-dst var({to})"
-    yield f"set-dst-port int({hosts[0].port})"
+    yield f"set-dst-port int({port})"
 
 
 def _parts(networks: tuple[str, ...]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.agents.checks import choose_agent
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.access import Access, stage_access
-from orchestrator.config.container import Isolation
+from orchestrator.config.container import GATEWAYS, Isolation
 from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected
@@ -65,8 +65,8 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
 def _isolation(config: ParallelConfig) -> Isolation:
     """Return an isolation in which the `setup` commands have a network, and the task has none."""
     ours = config.isolation
-    access = Access("open", () if ours.network == "allowlist" else ours.allow)
-    if config.setup_network == "allowlist":
+    access = Access("open", () if ours.network in GATEWAYS else ours.allow)
+    if config.setup_network in GATEWAYS:
         access = stage_access(config).setup
     return ours.model_copy(
         update={

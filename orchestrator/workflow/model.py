@@ -55,7 +55,7 @@ class WorkerSettings(Model):
     limits: Limits = Limits()
     """Limits that override those of the run; other limits are the run's."""
     network: Network | None = None
-    """Network of the task: `none`, `allowlist` or `open`."""
+    """Network of the task: `none`, `allowlist`, `learn` or `open`."""
     allow: tuple[str, ...] | None = None
     """Hosts that the task may reach, instead of the run's: as `allow` in a configuration file."""
     ports: Ports | None = None

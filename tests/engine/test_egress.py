@@ -70,3 +70,13 @@ def test_sets_are_expanded() -> None:
     assert hosts(found) == (AllowedHost(name="b.example"), AllowedHost(name="a.example"))
     with pytest.raises(ConfigError, match="`@docs` is a set of hosts, which needs"):
         hosts(config("@docs", network="open"))
+
+
+def test_network_that_learns_needs_no_list() -> None:
+    (egress,) = worker_egress(config(network="learn"), (), {}).values()
+    assert (egress.hosts, egress.learn) == ((), True)
+    (egress,) = worker_egress(config("a.example"), (), {}).values()
+    assert not egress.learn
+    for entry in ("http://a.example:443", "https://a.example:80"):
+        with pytest.raises(ConfigError, match="cannot speak HTTP"):
+            worker_egress(config(entry, network="learn"), (), {})

@@ -5,10 +5,13 @@ from orchestrator.gateway.hosts import parse_host
 from orchestrator.gateway.plan import GatewayPlan
 
 
-def make_plan(*entries: str, own: tuple[str, ...] = ("192.0.2.2", "172.17.0.1")) -> GatewayPlan:
+def make_plan(
+    *entries: str, own: tuple[str, ...] = ("192.0.2.2", "172.17.0.1"), learn: bool = False
+) -> GatewayPlan:
     """Return a plan with these entries of an allow-list."""
     return GatewayPlan(
         hosts=tuple(map(parse_host, entries)),
+        learn=learn,
         address="198.18.0.3",
         worker="198.18.0.2",
         resolvers=("203.0.113.53",),

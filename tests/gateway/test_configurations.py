@@ -129,3 +129,28 @@ def test_lines_of_the_proxy_fit_its_limits_with_many_addresses() -> None:
 
 def test_parsed_entries_are_what_the_plan_holds() -> None:
     assert make_plan("a.example").hosts == (parse_host("a.example"),)
+
+
+def test_gateway_that_learns_checks_addresses_but_no_names() -> None:
+    plan = make_plan("http://a.example:8080", "b.corp=10.0.0.0/8", learn=True)
+    found = frontends(plan)
+    assert list(found) == ["frontend http-80", "frontend tls-443", "frontend http-8080"]
+    for lines in found.values():
+        checks = [at for at, line in enumerate(lines) if "str(address)" in line]
+        used = next(at for at, line in enumerate(lines) if "set-dst var" in line)
+        assert checks
+        assert max(checks) < used
+        assert not any("str(name) unless { var" in line for line in lines)
+        assert any("str(learned) unless { var" in line for line in lines)
+    opened = [line for line in found["frontend tls-443"] if "unset-var" in line]
+    assert [line.split("{")[1].split()[-2] for line in opened] == ["b.corp"]
+    out = verdicts(gateway_rules(plan, RATES), "output")
+    assert "tcp dport { 80, 443, 8080 } accept" in out
+    assert any("10.0.0.0/8" in rule and "reject" in rule for rule in out)
+
+
+def test_gateway_that_learns_forwards_no_query() -> None:
+    lines = names_configuration(make_plan("a.example", learn=True)).splitlines()
+    assert "address=/#/198.18.0.3" in lines
+    assert {"no-resolv", "no-hosts", "local=/#/"} <= set(lines)
+    assert not any(line.startswith("server") for line in lines)

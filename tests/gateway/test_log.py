@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from orchestrator.gateway.log import MOST_RECORDS, NetworkRecord, read_log, refused_entries
+from orchestrator.gateway.log import (
+    MOST_RECORDS,
+    NetworkRecord,
+    learned_entries,
+    read_log,
+    refused_entries,
+)
 
 TIME = "2026-01-02T03:04:05.000000006Z"
 
@@ -70,3 +76,23 @@ def test_refused_names_become_entries() -> None:
         connection(host="1.2.3.4", refused="name"), unknown("x`;rm.example"), unknown("localhost"),
     )  # fmt: skip
     assert refused_entries(found) == ["b.example", "c.example", "d.example:8443"]
+
+
+def test_learned_hosts_become_entries() -> None:
+    found = records(
+        connection(), connection(host="b.example", learned="learned", scheme="https"),
+        connection(host="c.example", port=80, learned="learned", scheme="http"),
+        connection(host="d.example", port=8080, learned="learned", scheme="http"),
+        connection(host="b.example", learned="learned"), connection(host="x", learned="learned"),
+        connection(host="e.example", refused="address", learned="learned"),
+        connection(host="f.example", learned="other", scheme="ftp"),
+    )  # fmt: skip
+    assert learned_entries(found) == ["b.example", "http://c.example", "http://d.example:8080"]
+    assert refused_entries(found) == []
+    assert [one.reason for one in found[-2:]] == ["address", None]
+    assert found[-1].scheme is None
+
+
+def test_refused_hosts_without_tls_become_entries() -> None:
+    found = records(connection(host="d.example", port=8080, refused="name", scheme="http"))
+    assert refused_entries(found) == ["http://d.example:8080"]

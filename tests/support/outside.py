@@ -23,17 +23,20 @@ from tests.support.cli import Completed
 NETWORK = "10.99.112.0/24"
 """Addresses of the outside, which every gateway closes unless an entry opens them."""
 PRIVATE = "10.99.113.0/24"
+PUBLIC = "192.52.193.10"
+"""A public address, of the block for multicast relays (RFC 7450); routed to the namespace."""
 NAME_SERVER = "10.99.112.53"
 OWN = "10.99.112.1"
 """Address of this machine in the network of the outside."""
 _DEVICE = "orch-outside"
-_ADDRESSES = (*(f"10.99.112.{n}" for n in (10, 11, 12, 53)), "10.99.113.10")
+_ADDRESSES = (*(f"10.99.112.{n}" for n in (10, 11, 12, 53)), "10.99.113.10", PUBLIC)
 RECORDS = {
     "files.example": ["10.99.112.10"],
     "other.example": ["10.99.112.11"],
     "a.wide.example": ["10.99.112.12"],
     "wide.example": ["10.99.112.12"],
     "private.example": ["10.99.113.10"],
+    "public.example": [PUBLIC],
     "metadata.example": ["169.254.169.254"],
     "loopback.example": ["127.0.0.1"],
     "machine.example": [OWN],
@@ -117,7 +120,7 @@ def outside(folder: Path) -> Iterator[Outside]:
     with _LOCK.open("w") as lock, ExitStack() as stack:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _ip("link", "delete", _DEVICE, check=False)  # left by a session that was killed
-        for network in (NETWORK, PRIVATE):
+        for network in (NETWORK, PRIVATE, f"{PUBLIC}/32"):
             # Without the device, this route drops the packets: they never leave the machine.
             _ip("route", "replace", "blackhole", network, "metric", "4000")
             stack.callback(_ip, "route", "delete", "blackhole", network, "metric", "4000")
@@ -137,7 +140,8 @@ def _connect(namespace: str) -> None:
     _ip("link", "add", _DEVICE, "type", "veth", *peer)
     _ip("address", "add", f"{OWN}/24", "dev", _DEVICE)
     _ip("link", "set", _DEVICE, "up")
-    _ip("route", "add", PRIVATE, "dev", _DEVICE)
+    for network in (PRIVATE, PUBLIC):
+        _ip("route", "add", network, "dev", _DEVICE)
     for device in ("lo", "eth0"):
         _ip("-n", namespace, "link", "set", device, "up")
     for address in _ADDRESSES:

@@ -20,7 +20,7 @@ from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.cli import orchestrator, printed
 from tests.support.daemon import ours
 from tests.support.live import eventually
-from tests.support.outside import Outside, outside
+from tests.support.outside import PUBLIC, Outside, outside
 
 pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell", "--json", "--workers", "1")
@@ -248,3 +248,30 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
     listed = orchestrator("network", "log", "--json", cwd=repo).json
     assert [one["host"] for one in listed["connections"]] == [one["host"] for one in records]
     assert listed["refused"] == ["other.example", "xxxxxxxxx.example"]
+
+
+def test_learned_list_is_enough_for_the_same_task(world: Outside, repo: Path) -> None:
+    world.forget()
+    urls = ("https://public.example/a", "http://public.example/b", "https://files.example/")
+    closed = ("https://private.example/", "https://metadata.example/", "https://machine.example/")
+    task = f"{fetch(*urls, *closed)}; getent ahostsv6 public.example || echo none"
+    learn = (*SHELL, "--network", "learn", "--allow", FILES)
+    expected = [
+        served(PUBLIC, path="/a"), served(PUBLIC, 80, "/b"), served("10.99.112.10"),
+        *(f"closed {url}" for url in closed), "none",
+    ]  # fmt: skip
+    done = world.orchestrator(*learn, task, cwd=repo)
+    assert lines_of(done) == expected
+    learned = ["public.example", "http://public.example"]
+    options = [word for entry in learned for word in ("--allow", entry)]
+    said = "worker 1 reached hosts that are not on its list"
+    assert f"{said}: `{' '.join(options)}`" in done.stderr
+    found = orchestrator("network", "log", "--json", cwd=repo).json
+    assert found["learned"] == learned
+    reasons = {(one["host"], one["decision"], one["reason"]) for one in found["connections"]}
+    assert reasons == {
+        ("public.example", "allowed", "learned"), ("files.example", "allowed", None),
+        *((f"{name}.example", "refused", "address") for name in ("private", "metadata", "machine")),
+    }  # fmt: skip
+    again = world.orchestrator(*ALLOWLIST, "--allow", FILES, *options, task, cwd=repo)
+    assert lines_of(again, 2) == expected

@@ -16,7 +16,13 @@ from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.config.loading import load_settings
 from orchestrator.engine.host_sets import host_sets
 from orchestrator.execution.network_log import NETWORK_LOG
-from orchestrator.gateway.log import NetworkRecord, host_uses, read_records, refused_entries
+from orchestrator.gateway.log import (
+    NetworkRecord,
+    host_uses,
+    learned_entries,
+    read_records,
+    refused_entries,
+)
 from orchestrator.gateway.sets import SIGN, SetMember
 from orchestrator.git.repository import Repository
 from orchestrator.state.history import RunHistory, attempts
@@ -55,14 +61,17 @@ def network_log(
     """
     with open_run(run, worker=worker) as history:
         logs = list(_logs(history, worker, refused=refused))
-    entries = refused_entries(record for log in logs for record in log.records)
+    records = [record for log in logs for record in log.records]
+    refused_hosts, learned = refused_entries(records), learned_entries(records)
     if json:
-        show_json(dumps({"connections": list(map(_entry, _lines(logs))), "refused": entries}))
+        found = {"refused": refused_hosts, "learned": learned}
+        show_json(dumps({"connections": list(map(_entry, _lines(logs))), **found}))
     elif any(log.records for log in logs):
         rows = [_HEADING, *(row for log in logs for row in _rows(log))]
         show(table(rows, width=terminal_width(), shrink=_HOST))
-        if entries:
-            tell(f"to allow what was refused: {' '.join(f'--allow {one}' for one in entries)}")
+        for what, entries in (("refused", refused_hosts), ("learned", learned)):
+            if entries:
+                tell(f"to allow what was {what}: {' '.join(f'--allow {one}' for one in entries)}")
     else:
         tell("no connections were recorded: only `--network allowlist` records them")
 

@@ -110,6 +110,7 @@ def start_gateway(
     behind = Gateway(client, network.id)
     plan = GatewayPlan(
         hosts=egress.hosts or (),
+        learn=egress.learn,
         address=network.gateway,
         worker=network.worker,
         resolvers=servers,

@@ -74,9 +74,10 @@ def test_one_worker_and_refused_hosts_alone(capsys: pytest.CaptureFixture[str]) 
     assert found == {
         "connections": [
             {"worker": 2, "attempt": None, "time": TIME, "host": "a.example", "port": 80,
-             "decision": "refused", "reason": "address", "sent": 7, "received": 0},
+             "scheme": None, "decision": "refused", "reason": "address", "sent": 7, "received": 0},
         ],
         "refused": [],
+        "learned": [],
     }  # fmt: skip
     assert run(["network", "log", "--refused", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -43,10 +43,11 @@ printf %s "$PROXY" > /tmp/proxy && haproxy -c -f /tmp/proxy && echo proxy
     "plan",
     [
         make_plan(*ENTRIES),
+        make_plan("a.example", "http://c.example:8080", "e.corp=10.0.0.0/8", learn=True),
         make_plan(*(f"h{n}.example=10.{n % 256}.0.0/16" for n in range(200)),
                   own=tuple(f"8.8.{n}.1" for n in range(100))),
     ],
-    ids=["every kind", "many"],
+    ids=["every kind", "learn", "many"],
 )  # fmt: skip
 def test_programs_accept_the_configurations(docker_run: Run, plan: GatewayPlan) -> None:
     env = {
