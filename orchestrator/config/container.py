@@ -60,7 +60,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="Network of workers: none, the hosts of `--allow`, all public web hosts, or the internet.",
+            help="Network of workers: none, listed hosts, all public web hosts, or the internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
