@@ -7,7 +7,7 @@ from tests.assurance.mutation.protection import Protection, patches
 CLEANUP = "tests/cleanup/test_remove.py"
 KEPT = "tests/git/test_kept_refs.py"
 CHOICE = "tests/cleanup/test_selection.py"
-RESTORE = "tests/cleanup/test_restored_worker_is_printed.py"
+RESTORE = "tests/cleanup/test_restore.py"
 NAMES = "tests/runs/test_naming.py"
 ACCEPTANCE = "tests/system/test_acceptance.py"
 

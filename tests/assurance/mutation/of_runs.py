@@ -141,7 +141,7 @@ def workspace() -> Iterator[Protection]:
         ("worktree's top stays the caller's", ' if path.name != ".git"', ""),
     )  # fmt: skip
     yield from patches(
-        "git/submodules.py", ("tests/git/test_submodules_are_checked_out.py",),
+        "git/submodules.py", ("tests/git/test_submodules.py",),
         ("submodule names cannot lead out of `modules`", ' and _is_usable(name):', ":"),
     )  # fmt: skip
     yield from patches(

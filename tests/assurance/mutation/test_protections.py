@@ -24,6 +24,13 @@ def test_patch_applies_exactly_once(area: str, protection: Protection) -> None:
     ast.parse(whole.replace(protection.old, protection.new))
 
 
+def test_every_named_test_exists() -> None:
+    words = {word for _, protection in ALL for tests in protection.tests for word in tests.split()}
+    paths = {word.partition("::")[0] for word in words if word.startswith("tests/")}
+    assert len(paths) > 50
+    assert sorted(path for path in paths if not (ROOT / path).exists()) == []
+
+
 def test_every_git_setting_is_listed() -> None:
     listed = "".join(protection.old for protection in PROTECTIONS["git"])
     settings = (git.CONFIG.keys() | git.ENVIRONMENT.keys()) - NO_PROTECTIONS

@@ -1,2 +1,2 @@
-# Names a program as file system monitor in the repository's configuration: `git status` starts it.
+# Configures a program as the repository's file system monitor, which `git status` would start.
 set_config "$COMMON/config" core.fsmonitor "$PAYLOAD; false"

@@ -1,4 +1,4 @@
-# Defines a filter driver and gives it every file, by info/attributes and by .gitattributes.
+# Defines a filter driver for every file, by info/attributes and .gitattributes.
 for side in clean smudge process; do set_config "$COMMON/config" filter.mine.$side "$PAYLOAD; cat"; done
 mkdir -p "$COMMON/info"
 echo '* filter=mine diff=mine merge=mine' | tee -a "$COMMON/info/attributes" >> .gitattributes

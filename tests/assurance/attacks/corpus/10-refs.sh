@@ -1,4 +1,4 @@
-# Moves main and the sibling's branch, deletes a branch, plants a replacement object.
+# Moves main and another worker's branch, deletes a branch, adds a replacement object.
 #: ends success
 evil=$(git commit-tree "HEAD^{tree}" -m evil)
 git update-ref refs/heads/main "$evil"

@@ -1,4 +1,4 @@
-# Writes nothing but 3,000 directories inside each other, in its store.
+# Creates 3,000 nested directories in its store.
 #: honest no
 python3 -c 'import os
 os.chdir("/git/objects")

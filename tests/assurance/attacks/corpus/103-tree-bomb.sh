@@ -1,4 +1,4 @@
-# A commit of few objects whose files would be 10^10, with a harmless one on top of it.
+# Commits a few objects that represent 10^10 files, with a harmless commit on top.
 #: refused too (many|much|large)
 blob=$(echo x | git hash-object -w --stdin)
 inner="100644 blob $blob"

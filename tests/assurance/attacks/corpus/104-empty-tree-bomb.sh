@@ -1,4 +1,4 @@
-# The same without a single file: 10^12 empty directories, which a listing of files never mentions.
+# Commits a few objects that represent 10^12 empty directories, which no file listing mentions.
 #: refused too (many|much|large)
 tree=$(git mktree < /dev/null)
 for level in 1 2 3 4 5 6 7 8 9 10 11 12; do

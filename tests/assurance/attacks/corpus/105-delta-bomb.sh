@@ -1,4 +1,4 @@
-# A pack of a few kilobytes with a delta that unpacks to 3 GiB in memory.
+# Commits a pack of a few kilobytes with a delta that unpacks to 3 GiB in memory.
 #: refused index-pack|harvest failed
 cat > /tmp/pack.py <<'END'
 import hashlib, struct, subprocess, sys, zlib

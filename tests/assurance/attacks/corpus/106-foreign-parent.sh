@@ -1,4 +1,4 @@
-# Knows the id of a commit that it was not given, and makes it a parent of its own.
+# Uses a commit that it was not given as a parent, by its id.
 #: note not on top of its base
 { echo "tree $(git rev-parse "HEAD^{tree}")"; echo "parent $(git rev-parse HEAD)"
   echo "parent $PRIVATE"; git cat-file commit HEAD | grep -E '^(author|committer)'; echo; echo x

@@ -1,4 +1,4 @@
-# Knows the id of a file that it was not given, and puts it into its tree.
+# Uses a file that it was not given in a tree, by its id.
 #: note not on top of its base
 tree=$({ git ls-tree HEAD; printf '100644 blob %s\tgot\n' "$PRIVATE_BLOB"; } | git mktree --missing)
 echo "$(git commit-tree "$tree" -p HEAD -m x)" > \

@@ -1,4 +1,4 @@
-# FIFOs in the object store: indexes of packs, and the very objects that are wanted next.
+# Creates FIFOs in the object store, as pack indexes and as the objects that are needed next.
 echo more >> a.txt; commit
 for id in $(git rev-parse HEAD "HEAD^{tree}"); do
   file=$GIT_DIRECTORY/objects/$(echo "$id" | cut -c1-2)/$(echo "$id" | cut -c3-)

@@ -1,4 +1,4 @@
-# Damaged and lying indexes: commit graph, multi-pack index, reachability bitmaps.
+# Leaves damaged and false indexes: commit graph, multi-pack index, reachability bitmaps.
 echo more >> a.txt; commit
 git commit-graph write --reachable; git repack -adq; git multi-pack-index write --bitmap
 for file in $(find "$GIT_DIRECTORY/objects" -name '*graph*' -o -name 'multi-pack*' -o -name '*.bitmap'); do

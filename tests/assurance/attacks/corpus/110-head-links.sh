@@ -1,4 +1,4 @@
-# HEAD and its branch as links out of the store, in a circle, and as names that climb.
+# Makes HEAD and its branch links out of the store, links in a circle, and names with `..`.
 ln -sf "$TRAP/secret" "$GIT_DIRECTORY/packed-refs"
 branch=$GIT_DIRECTORY/refs/heads/architect/parallel-$ORCHESTRATOR_WORKER_ID
 rm "$branch"; ln -s "$TRAP/secret" "$branch"

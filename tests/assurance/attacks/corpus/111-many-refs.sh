@@ -1,4 +1,4 @@
-# 100,000 refs in a file, 3,000 as files, and the longest names there may be.
+# Creates 100,000 packed refs, 3,000 loose refs, and refs with the longest possible names.
 id=$(git rev-parse HEAD)
 python3 -c 'import sys
 for n in range(100000): print(sys.argv[1], f"refs/heads/r{n}")' "$id" >> "$GIT_DIRECTORY/packed-refs"

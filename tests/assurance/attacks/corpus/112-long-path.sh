@@ -1,4 +1,4 @@
-# Commits a path of 60,000 bytes: no file system takes it.
+# Commits a path of 60,000 bytes, which no file system accepts.
 #: refused path
 blob=$(echo x | git hash-object -w --stdin)
 tree=$(printf '100644 blob %s\tf\n' "$blob" | git mktree)

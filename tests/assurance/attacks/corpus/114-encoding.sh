@@ -1,4 +1,4 @@
-# Attributes under which git cannot add the files that are not committed yet.
+# Sets attributes with which git cannot add the uncommitted files.
 #: note without conversion
 echo '* working-tree-encoding=UTF-16' > .gitattributes
 head -c 1001 /dev/urandom > unreadable.bin; printf 'odd' > odd.txt

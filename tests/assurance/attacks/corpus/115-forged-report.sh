@@ -1,4 +1,4 @@
-# Says that it succeeded, as another worker, on another branch, for nothing; and fails.
+# Reports success in the name of another worker and branch at no cost, and fails.
 #: ends failed agent_failed
 printf '{"worker_id": 2, "branch": "main", "status": "success", "cost": 1e308, "steps": -5}\n' \
   | tee /proc/1/fd/1

@@ -1,4 +1,4 @@
-# Tries to move, unmount and cover what is mounted into its work tree.
+# Tries to move, unmount and cover the mounts in its work tree.
 #: never done=
 mkdir other; mv .git other/ && report done=mv; umount -l .git && report done=umount
 mount --bind other . && report done=bind; python3 -c 'import os; os.rename(os.getcwd(), "/tmp/elsewhere")' && report done=rename

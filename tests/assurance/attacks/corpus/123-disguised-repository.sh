@@ -1,4 +1,4 @@
-# A bare repository as ordinary files: git takes it for one when somebody stands in it.
+# Commits a bare repository as ordinary files, which git would discover from inside.
 #: refused git directory
 git init -q --bare innocent && set_config innocent/config core.fsmonitor "$PAYLOAD; false"
 set_config innocent/config core.bare false; set_config innocent/config core.worktree ..

@@ -1,4 +1,4 @@
-# Thousands of FIFOs and sockets: what is left out must not fill the report.
+# Creates thousands of FIFOs and sockets, to fill the report of files left out.
 python3 -c 'import os, socket
 os.makedirs("specials\033]0;PWNED\007")
 for n in range(3000): os.mkfifo(f"specials\033]0;PWNED\007/{n}")

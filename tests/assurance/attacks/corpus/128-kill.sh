@@ -1,4 +1,4 @@
-# Kills everything it can, the container's first process included.
+# Kills every process it can, including the container's first process.
 # init hands TERM on to us; whether we are still there then is chance.
 trap '' TERM
 for target in '-9 -1' '-9 1' '-STOP 1' '-TERM 1'; do kill $target || true; done

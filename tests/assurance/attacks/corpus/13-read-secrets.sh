@@ -1,4 +1,4 @@
-# Looks for what its branch does not contain: other branches, remote addresses with tokens, siblings.
+# Looks for data outside its branch: other branches, remote URLs with tokens, other workers.
 #: repository rich
 #: never CANARY
 {

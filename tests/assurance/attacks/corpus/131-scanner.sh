@@ -1,4 +1,4 @@
-# Looks for siblings on its network.
+# Scans its network for other workers.
 #: options --ports 8000 --network open
 #: never reached=
 python3 -c 'import socket, time

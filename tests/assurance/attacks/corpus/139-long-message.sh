@@ -1,4 +1,4 @@
-# A commit message of 20 MB, with control sequences, by an author with a name of 1 MB.
+# Commits with a message of 20 MB, control sequences, and an author's name of 1 MB.
 #: refused message included
 python3 -c 'print("m\033]0;PWNED\007\n" + "x" * (20 << 20))' > /tmp/message
 python3 -c 'import subprocess, sys

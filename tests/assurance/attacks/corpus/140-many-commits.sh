@@ -1,4 +1,4 @@
-# 20,000 commits.
+# Creates 20,000 commits.
 python3 -c 'print("reset refs/heads/long\nfrom HEAD\n")
 for n in range(20000):
     print("commit refs/heads/long\ncommitter a <a@a> 1700000000 +0000\ndata 1\nx\nfrom refs/heads/long^0" if n else

@@ -1,4 +1,4 @@
-# Rewrites programs that are tracked files, wherever git's configuration may name one.
+# Rewrites tracked files that git's configuration may name as programs.
 #: repository programs
 for name in extdiff textconv editor pager sign hook askpass clean; do program tools/$name.sh; done
 echo '{"more": 1}' > x.nb

@@ -1,4 +1,4 @@
-# Fills the disk below a path too long to name.
+# Fills the disk below a path that is too long to name.
 #: options --disk 100m --inodes 5000 --timeout-per-worker 120
 #: group limits
 #: ends failed disk

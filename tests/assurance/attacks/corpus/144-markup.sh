@@ -1,4 +1,4 @@
-# Names, messages and last words in the languages of reports: HTML, Markdown, CI commands, CSV, rich.
+# Uses markup in names, messages and output: HTML, Markdown, CI commands, CSV, rich.
 #: ends failed agent_failed
 python3 -c 'for name in (b"<script>alert(1)<!script>", b"| a | b |", b"[link](http:!!localhost)",
   b"::error file=x::PWNED", b"##vso[task.setvariable variable=x]PWNED", b"=cmd|\x27!C calc\x27!A0",

@@ -1,4 +1,4 @@
-# Ways around a filter for TCP: datagrams, raw packets, IPv6, multicast, fragments of other families.
+# Tries protocols beside TCP: datagrams, raw packets, IPv6, multicast, fragments.
 #: options --ports 8000 --network open
 #: never (reached|sent|raw)=
 #: always tried=yes

@@ -1,4 +1,4 @@
-# System calls that reach past a container: handles, namespaces, modules, keys, clocks, eBPF.
+# Tries system calls that reach outside a container: handles, namespaces, modules, keys, clocks, eBPF.
 #: never allowed=
 #: always tried=
 python3 - <<'END'

@@ -1,4 +1,4 @@
-# A commit with forged headers: a signature that answers for git, a date out of range, an encoding.
+# Commits with forged headers: a signature with text for git's output, an invalid date, an encoding.
 #: ends success
 signed() {
   { echo "tree $(git rev-parse "HEAD^{tree}")"; echo "parent $(git rev-parse HEAD)"

@@ -1,4 +1,4 @@
-# Files where the harvest puts nested repositories aside, FIFOs and git directories among them.
+# Uses the paths to which the harvest moves nested repositories, with FIFOs and git directories.
 mkdir -p .git-of-a-nested-repository/sub .git-of-a-nested-repository-2
 echo x | tee .git-of-a-nested-repository/f > .git-of-a-nested-repository/sub/f
 git add -f .git-of-a-nested-repository; git commit -qm aside

@@ -1,4 +1,4 @@
-# Crashes with much in memory: the kernel may write a core file, or call a program of the host's.
+# Crashes with much memory, so that the kernel may write a core file or run a program of the host.
 #: most core 0
 report "core=$(ulimit -c)"
 for n in 1 2 3; do python3 -c 'import os, signal

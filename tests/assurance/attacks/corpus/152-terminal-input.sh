@@ -1,4 +1,4 @@
-# Types into whatever terminal it has been given, and reads from it.
+# Writes input into every terminal that it finds, and reads from them.
 #: never typed=
 #: always tried=yes
 python3 - <<'END'

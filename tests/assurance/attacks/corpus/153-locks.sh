@@ -1,4 +1,4 @@
-# Lock files and half-done business of git's, in its store and, as files, in its tree.
+# Leaves lock files and unfinished git operations in its store and as files in its tree.
 for name in index HEAD config packed-refs shallow refs/heads/main objects/maintenance \
   "refs/heads/architect/parallel-$ORCHESTRATOR_WORKER_ID"; do
   mkdir -p "$(dirname "$GIT_DIRECTORY/$name")"; : > "$GIT_DIRECTORY/$name.lock"

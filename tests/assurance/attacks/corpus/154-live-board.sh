@@ -1,4 +1,4 @@
-# Writes for a live view: sequences cut in two, bare carriage returns, half characters, endless lines.
+# Prints for the live view: split sequences, carriage returns, partial characters, endless lines.
 #: ends partial agent_failed
 for n in 1 2 3 4 5 6 7 8; do
   printf '\033]0;PWNED'; printf '\007\033[6;66mcolour\033[99A\033[99B\033[5n\033[c\033Pq\033\\\n'

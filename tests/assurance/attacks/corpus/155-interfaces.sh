@@ -1,4 +1,4 @@
-# Reconfigures the network it was given: interfaces, routes, marks, packet filter, neighbours.
+# Tries to change its network: interfaces, routes, marks, packet filter, neighbours.
 #: options --ports 8000 --network open
 #: never changed=
 #: always tried=yes

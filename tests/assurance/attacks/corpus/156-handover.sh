@@ -1,4 +1,4 @@
-# Hands over links, FIFOs, sockets, devices, and what is huge or deep, where findings and artifacts go.
+# Hands over links, FIFOs, sockets, devices, and large or deep files as findings and artifacts.
 #: note the worker's `findings.md` is not a readable file; .* had too long a path.*; .* were not regular files
 #: never done=
 OUT=/run/orchestrator/out

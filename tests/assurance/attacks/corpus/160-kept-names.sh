@@ -1,4 +1,4 @@
-# Names for kept refs: too long, colliding, climbing, of the next attempt, and that steer a terminal or CI
+# Creates refs with hostile names: too long, colliding, with `..`, of a next attempt, control sequences.
 #: note are kept
 t="HEAD^{tree}"; d="$GIT_DIRECTORY/refs/heads"
 n=0; plant() { n=$((n + 1)); git commit-tree -p HEAD -m "kept $n" "$t"; }

@@ -1,4 +1,4 @@
-# Sparse files of 100 GB as everything that git lists things in, and an index that claims 4,000,000,000 entries
+# Replaces git's lists by sparse files of 100 GB, and claims 4,000,000,000 index entries.
 #: note git index is unreadable
 for name in packed-refs logs/refs/stash logs/HEAD shallow info/grafts sharedindex.$(printf %040d 1) \
     objects/info/commit-graph objects/pack/multi-pack-index objects/info/alternates BISECT_LOG; do

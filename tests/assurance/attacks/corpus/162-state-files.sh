@@ -1,4 +1,4 @@
-# FIFOs and links to the host in the places where git notes what is half done, and lists of refs
+# Replaces ref lists and the files of unfinished git operations by FIFOs and links to the host.
 #: note git index is unreadable
 cd "$GIT_DIRECTORY"
 rm -f packed-refs index ORIG_HEAD; mkdir -p logs/refs rebase-merge worktrees/x refs/stash refs/tags

@@ -1,4 +1,4 @@
-# 3,000 tags of tags, a tag of itself as far as that goes, and 300 refs to them
+# Creates chains of 3,000 tags, a tag that refers to itself, and 300 refs to them.
 #: note are kept
 python3 - "$GIT_DIRECTORY" "$(git rev-parse HEAD)" <<'EOF' > /tmp/tip
 import hashlib, os, sys, zlib

@@ -1,4 +1,4 @@
-# Many and long names of what is left out, so that a lost file goes without a word
+# Creates many long names that are left out, to hide the note about a lost file.
 #: note file over 100 MiB left out: big
 truncate -s 101M big
 f=$(printf '\377%.0s' $(seq 250)); mkdir -p "$f/$f/$f/$f/$f/$f/$f/$f"

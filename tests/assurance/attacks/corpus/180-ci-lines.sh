@@ -1,4 +1,4 @@
-# Prints and commits commands for CI systems: in lines, names, messages, at both ends, after CR and tabs.
+# Prints and commits CI commands: in lines, names, messages, after carriage returns and tabs.
 #: ends failed agent_failed
 printf '::add-mask::PWNED\n \t::set-env name=A::PWNED\n50%%\r::add-path::/tmp/PWNED\n'
 printf '##[add-mask]PWNED\nx ##vso[task.prependpath]/tmp/PWNED\n##teamcity[buildStatus text=PWNED]\n'

@@ -1,4 +1,4 @@
-# Prints commands for CI systems in pieces: cut in two writes, by colours and by what nobody sees.
+# Prints CI commands in pieces: in two writes, with colours and invisible characters between.
 #: ends failed agent_failed
 for piece in '#' '#v' 'so[task.pre' 'pendpath]/tmp/PWNED' '\n:' ':add-mask:' ':PWNED\n'; do
   printf "$piece"; sleep 0.05

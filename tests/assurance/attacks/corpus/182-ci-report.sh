@@ -1,4 +1,4 @@
-# Reports commands for CI systems: as the message, escaped in JSON, with the numbers and the status.
+# Reports CI commands: in the message, escaped in JSON, beside numbers and the status.
 #: ends failed agent_failed
 printf '%s\n' '{"status": "failed", "message": "\u0023\u0023vso[task.prependpath]PWNED\n\u003a\u003aadd-mask::PWNED"}'
 printf '%s\n' '{"status": "failed", "steps": "##vso[a.b]PWNED", "cost": "::add-mask::PWNED", "message": ["##[x]"]}'

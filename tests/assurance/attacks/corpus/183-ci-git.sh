@@ -1,4 +1,4 @@
-# Lets git say commands for CI systems: broken refs, a rude HEAD, odd attributes, branches and tags.
+# Makes git print CI commands: broken refs, an invalid HEAD, odd attributes, branches and tags.
 #: ends success
 git config alias.x '!echo ##vso[task.prependpath]PWNED'
 printf '"##vso[a.b]::add-mask::PWNED\n::add-mask::PWNED [attr]##[add-mask]x\n' > .gitattributes

@@ -1,4 +1,4 @@
-# Floods every channel with commands for CI systems at once, on two streams, faster than anybody reads.
+# Floods both streams and every report with CI commands at the same time.
 #: ends failed agent_failed
 python3 -c 'import sys
 line = "::stop-commands::PWNED\r##vso[task.prependpath]/PWNED\n::add-mask::PWNED\n--- PWNED\n"

@@ -1,4 +1,4 @@
-# Fills the kernel's table of connections with flows to itself, over IPv4 and IPv6.
+# Fills the kernel's connection table with flows to itself, over IPv4 and IPv6.
 #: options --ports 8000 --network open
 #: most entries 1500
 python3 -c 'import socket

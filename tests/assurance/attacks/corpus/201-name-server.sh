@@ -1,4 +1,4 @@
-# Keeps the engine's daemon busy with questions for names; it answers them outside of all limits.
+# Floods the engine's resolver, which runs outside of the worker's limits, with DNS queries.
 #: options --ports 8000 --network open
 #: most answered 2500
 python3 -c 'import socket, time

@@ -1,4 +1,4 @@
-# Further ways to the host: echo requests, MPTCP, UDP-Lite, Fast Open, source routes, fragments.
+# Tries other ways to the host: echo requests, MPTCP, UDP-Lite, Fast Open, source routes, fragments.
 #: options --ports 8000 --network open
 #: never (reached|sent)=
 #: always tried=yes

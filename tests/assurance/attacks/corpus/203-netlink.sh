@@ -1,4 +1,4 @@
-# Listens to what the kernel tells about the machine: devices, audit, security policy, transports.
+# Listens to kernel messages about the machine: devices, audit, security policy, transports.
 #: never heard=
 #: always tried=yes
 python3 -c 'import socket

@@ -1,4 +1,4 @@
-# Forbidden system calls by other doors: as 32-bit and x32 calls, and with bits that the kernel drops.
+# Makes forbidden system calls as 32-bit and x32 calls, and with bits that the kernel ignores.
 #: never allowed=
 #: always tried=yes
 python3 - <<'END'

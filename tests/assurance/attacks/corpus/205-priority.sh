@@ -1,4 +1,4 @@
-# Puts itself before others: priorities, real time, locked memory, and who dies first without memory.
+# Tries to raise its priority: scheduling, real time, locked memory, order of out-of-memory kills.
 #: never raised=
 #: always tried=yes
 python3 - <<'END'

@@ -1,4 +1,4 @@
-# What /proc and /sys give away: the kernel's addresses and messages, other processes, other containers.
+# Reads about the host in /proc and /sys: kernel addresses and messages, processes, containers.
 #: never leak=
 #: always tried=yes
 python3 - <<'END'

@@ -1,4 +1,4 @@
-# Stops the container's first process with ptrace, and itself with SIGSTOP, when it is asked to end.
+# Stops the container's first process with ptrace, and itself with SIGSTOP, when asked to end.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
 #: within 60

@@ -1,4 +1,4 @@
-# Closes its output and forks on and on, each in a session of its own, so that no id is its for long.
+# Closes its output and forks endlessly into new sessions, so that its process id keeps changing.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
 #: within 60

@@ -1,4 +1,4 @@
-# Waits where few signals arrive: in vfork, beside a thread that outlives the first, on a FIFO.
+# Waits where few signals arrive: in vfork, in a thread that outlives the first, on a FIFO.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
 #: within 60

@@ -1,4 +1,4 @@
-# Overwrites, replaces and links .git so that it points at a git directory in the work tree.
+# Overwrites, replaces and links .git to point at a git directory in the work tree.
 git init -q --bare .evil
 set_config .evil/config core.bare false
 set_config .evil/config core.fsmonitor "$PAYLOAD; false"

@@ -1,4 +1,4 @@
-# Takes pseudoterminals and asynchronous requests, which the kernel counts for the whole machine.
+# Uses up pseudoterminals and asynchronous requests, which the kernel counts for the machine.
 #: never taken=aio
 #: always tried=yes
 python3 -c 'import ctypes, os

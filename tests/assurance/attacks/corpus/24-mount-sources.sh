@@ -1,4 +1,4 @@
-# Plants links where a later run may take a mount's source from, or create a file.
+# Creates links where a later run may read a mount's source or create a file.
 for name in .cache .venv node_modules .architect .orchestrator .claude logs out output results tmp; do
   rm -rf $name; ln -s "$TRAP" $name
 done

@@ -1,4 +1,4 @@
-# Leaves nested repositories behind uncommitted: a directory, a pointer file, a link.
+# Leaves uncommitted nested repositories: a directory, a pointer file, a link.
 for name in sub deep/in/side; do
   git init -q $name && git -C $name commit -q --allow-empty -m x
   set_config $name/.git/config core.fsmonitor "$PAYLOAD; false"

@@ -1,4 +1,4 @@
-# Fills the path of a submodule that the repository really has: `git status` walks into it.
+# Writes files into the path of an existing submodule, which `git status` enters.
 #: repository rich
 #: ends success
 path=vendor/lib

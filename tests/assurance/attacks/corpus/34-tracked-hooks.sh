@@ -1,4 +1,4 @@
-# Rewrites hooks that are tracked files, where the user's core.hooksPath names their directory.
+# Rewrites tracked hooks in the directory that the user's core.hooksPath names.
 #: repository rich
 for hook in pre-commit post-commit post-index-change post-checkout prepare-commit-msg \
   reference-transaction; do

@@ -1,4 +1,4 @@
-# Rewrites programs that are tracked files, where the user's filter and diff drivers name them.
+# Rewrites tracked programs that the user's filter and diff drivers name.
 #: repository rich
 for name in tools/clean.sh tools/diff.sh; do program $name; done
 echo '{"more": 1}' > x.nb

@@ -1,4 +1,4 @@
-# A .gitmodules with a command, addresses and paths that look like options, and one that is a link.
+# Commits a .gitmodules with a command, with URLs and paths that look like options, and as a link.
 #: refused gitmodules|submodule|nested
 printf '[submodule "a"]\n\tpath = m\n\turl = -u./evil\n\tupdate = !%s\n' "$PAYLOAD" > .gitmodules
 printf '[submodule "../../x"]\n\tpath = ../../x\n\turl = ext::%s\n' "$PAYLOAD" >> .gitmodules

@@ -1,4 +1,4 @@
-# Commits links to files of the host where results and tracked files were.
+# Commits links to files of the host in place of results and tracked files.
 for name in result.json report.json .architect/result.json .orchestrator/result.json a.txt; do
   mkdir -p "$(dirname $name)" && ln -sf "$TRAP/secret" $name
 done

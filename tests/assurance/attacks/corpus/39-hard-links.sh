@@ -1,4 +1,4 @@
-# Makes hard links to whatever is mounted beside the work tree, and writes through them.
+# Creates hard links to files mounted beside the work tree, and writes through them.
 number=0
 for file in /git-objects/pack/*.pack "$COMMON/config" ../.git/config /etc/passwd .git; do
   number=$((number + 1))

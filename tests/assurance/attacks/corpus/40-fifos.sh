@@ -1,4 +1,4 @@
-# Puts FIFOs wherever somebody may open a file: tracked paths, attributes, the store's own files.
+# Creates FIFOs in place of files that are read: tracked paths, attributes, the store's files.
 for name in a.txt result.json x.nb .gitattributes .gitignore .gitmodules fifos/1 fifos/2; do
   mkdir -p "$(dirname $name)"; rm -f $name; mkfifo $name
 done

@@ -1,2 +1,2 @@
-# Files that seem huge: 1 TiB and 20 GiB of nothing.
+# Creates sparse files of 1 TiB and 20 GiB.
 truncate -s 1T huge.bin a.txt; truncate -s 20G large.bin

@@ -1,4 +1,4 @@
-# As many files as there may be.
+# Creates as many files as possible.
 #: options --disk 100m --inodes 5000 --timeout-per-worker 120
 #: group limits
 #: ends failed inodes

@@ -1,4 +1,4 @@
-# Names with newlines, dashes, invalid UTF-8, control sequences, quotes, shell and JSON syntax.
+# Uses file names with newlines, dashes, invalid UTF-8, control sequences, quotes, shell and JSON syntax.
 cat > /tmp/names.py <<'END'
 import os, sys
 mark = sys.argv[1].encode()

@@ -1,4 +1,4 @@
-# Directories that another file system takes for .git, committed with git's protection off.
+# Commits directories that other file systems take for .git, without git's protection.
 #: refused hasDotgit|dotgit|git directory
 hidden=$(printf '.g\342\200\214it')
 for name in .GIT .Git 'git~1' '.git ' '.git.' "$hidden" '.git::$INDEX_ALLOCATION'; do

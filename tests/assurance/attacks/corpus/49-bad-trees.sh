@@ -1,4 +1,4 @@
-# A commit whose tree holds .git/config, .., a name with a slash and a name twice.
+# Commits a tree with .git/config, .., a name with a slash, and a duplicate name.
 #: refused hasDotgit|hasDotdot|fullPathname|duplicateEntries|index-pack|harvest failed
 blob=$(printf '[core]\n\tfsmonitor = %s; false\n' "$PAYLOAD" | git hash-object -w --stdin)
 entry() { printf '%s %s\0' "$1" "$2"; printf %s "$3" | python3 -c 'import sys

@@ -1,4 +1,4 @@
-# Commits 480 MiB of zeros, half a megabyte as a pack.
+# Commits 480 MiB of zeros in a pack of half a megabyte.
 #: options --disk 100m --inodes 5000 --timeout-per-worker 120
 #: group limits
 #: refused too many to check out

@@ -1,4 +1,4 @@
-# Hooks, programs, a promisor remote, alternates and links in the git directory it may write.
+# Writes hooks, programs, a promisor remote, alternates and links to its git directory.
 for hook in pre-receive update post-receive post-update reference-transaction; do
   mkdir -p "$GIT_DIRECTORY/hooks"; program "$GIT_DIRECTORY/hooks/$hook"
 done

@@ -1,4 +1,4 @@
-# As many processes as there may be.
+# Starts as many processes as possible.
 #: ends failed pids
 #: most processes 128
 exec python3 -c 'import os, time

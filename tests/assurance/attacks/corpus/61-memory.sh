@@ -1,4 +1,4 @@
-# As much memory as there may be, and as much again in /dev/shm.
+# Uses as much memory as possible, and the same in /dev/shm.
 #: ends failed oom
 #: most mib 256
 #: most shm 300

@@ -1,4 +1,4 @@
-# More busy loops than it has CPUs.
+# Runs more busy loops than it has CPUs.
 #: most hundredths 140
 python3 -c 'import os, time
 started = time.time()

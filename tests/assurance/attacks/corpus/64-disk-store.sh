@@ -1,4 +1,4 @@
-# Fills the disk by way of its store.
+# Fills the disk through its store.
 #: options --disk 100m --inodes 5000 --timeout-per-worker 120
 #: group limits
 #: ends failed disk

@@ -1,4 +1,4 @@
-# 200 MB of lines to both streams.
+# Prints 200 MB of lines to both streams.
 #: options --disk 100m --inodes 20000 --log-limit 5m --idle-timeout 8
 #: group limits
 #: ends failed log_limit

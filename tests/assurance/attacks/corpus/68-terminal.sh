@@ -1,4 +1,4 @@
-# Sequences that steer a terminal: title, clipboard, links, other screen, C1, bidi, carriage return.
+# Prints control sequences: title, clipboard, links, alternate screen, C1, bidi, carriage return.
 printf '\033]0;PWNED\007\033]52;c;UFdORUQ=\007\033]8;;http://localhost/\007link\033]8;;\007\033[2J\033[H'
 printf '\033[?1049h\033P+q\033\\\233[31m\302\2332J\r\342\200\256PWNED\n'
 printf '{"status":"partial","error":"\\u001b[2J","message":"\\u001b]0;PWNED\\u0007"}\n'

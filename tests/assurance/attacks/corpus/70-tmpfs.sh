@@ -1,4 +1,4 @@
-# Fills every tmpfs, by bytes and by inodes.
+# Fills every tmpfs with data and with inodes.
 #: ends failed oom
 #: most mib 300
 #: most inodes 250000

@@ -1,4 +1,4 @@
-# Inotify instances (counted per user of the whole host) and open files.
+# Uses up inotify instances, which count per user of the host, and open files.
 #: most files 65536
 python3 -c 'import ctypes, os
 count = 0

@@ -1,4 +1,4 @@
-# Ignores every signal it can and never ends.
+# Ignores every signal and never ends.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
 #: within 60

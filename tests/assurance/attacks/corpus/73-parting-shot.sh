@@ -1,4 +1,4 @@
-# Writes as fast as it can, into work tree and store, when it is asked to stop, until it is killed.
+# Writes as fast as possible into work tree and store from SIGTERM until SIGKILL.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
 #: within 60

@@ -1,4 +1,4 @@
-# Orphans that end: they count against the process limit unless somebody reaps them.
+# Creates orphans that end and count against the process limit until they are reaped.
 #: most zombies 20
 python3 -c 'import os, time
 for number in range(300):

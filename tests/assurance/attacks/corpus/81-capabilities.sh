@@ -1,4 +1,4 @@
-# What powers it has, and which it can get.
+# Lists its capabilities, and tries to get others.
 #: always CapEff=0000000000000000
 #: always CapBnd=0000000000000000
 #: never (raw|node|owner|userns|mount|uid)=(1|0)$

@@ -1,4 +1,4 @@
-# Whether setuid programs could raise it, and whether system calls are filtered.
+# Checks whether setuid programs gain privileges, and whether system calls are filtered.
 #: always NoNewPrivs=1
 #: always Seccomp=2
 for field in NoNewPrivs Seccomp; do

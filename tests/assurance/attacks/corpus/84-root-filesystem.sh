@@ -1,4 +1,4 @@
-# Where it can write outside of its own places.
+# Looks for writable places outside its own directories.
 #: never root=
 for path in /x /etc/x /usr/x /var/x /git-objects/x /dev/x; do
   (: > $path) && report root=$path

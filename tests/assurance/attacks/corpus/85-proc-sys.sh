@@ -1,4 +1,4 @@
-# Switches in /proc and /sys that reach the kernel of the host.
+# Tries to change files in /proc and /sys that affect the host's kernel.
 #: never (writable|readable|cgroup)=
 for path in /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/panic_on_oom \
   /proc/sys/net/ipv4/ip_forward /proc/sysrq-trigger /proc/sys/fs/binfmt_misc/register \

@@ -1,4 +1,4 @@
-# Looks for services of the host: on its bridge, by the engine's name for it, over TCP and UDP.
+# Looks for services of the host: on its bridge, by the engine's host name, over TCP and UDP.
 #: options --ports 8000 --network open
 #: never reached=
 #: always tried=5

@@ -1,4 +1,4 @@
-# Prints its secret in many spellings, reports it, and commits it: as text, message, author and name.
+# Prints its secret in many encodings, reports and commits it: as text, message, author and name.
 #: options --secret ATTACK_TOKEN
 #: ends failed agent_failed
 #: note contains the value of `ATTACK_TOKEN`

@@ -1,4 +1,4 @@
-# Listens where its port is published and answers with rubbish.
+# Listens on its published port and answers with invalid data.
 #: options --ports 8000 --network open
 timeout 3 python3 -c 'import socket
 with socket.create_server(("0.0.0.0", 8000)) as server:
