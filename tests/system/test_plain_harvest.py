@@ -34,6 +34,8 @@ OTHERS = (
     "mv src moved",
     "rm -r src; mkdir src; echo x > src/x.txt",
     "mkdir sub; git -C sub init -q; echo x > sub/x.txt",
+    "echo x > x.txt; git symbolic-ref HEAD refs/heads/other",
+    "echo x > x.txt; git update-ref HEAD HEAD~1",
 )
 """Tasks that leave more than ordinary files, such as links, commits or deletions."""
 
