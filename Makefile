@@ -17,8 +17,8 @@ PYTHON ?= python3
 # Tests of a file run in one process, because they share fixtures. tests/support/cost.py orders the
 # files: slow tests with containers come first, many short tests last.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
-# Agent programs that `make test` runs in addition to architect; `make agents` runs all of them.
-TESTED := claude codex
+# Images that `make test` needs in addition to that of architect; `make agents` runs all programs.
+TESTED := claude codex broker
 OTHERS := gemini opencode mini aider
 BIN := .venv/bin
 STAMP := .venv/.installed

@@ -16,7 +16,7 @@ from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.engine.protocol import Leftover
 from orchestrator.errors import EngineUnavailableError
 from tests.support import cost
-from tests.support.images import build_agent_image
+from tests.support.images import build_agent_image, build_broker_image
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import make_repository
 
@@ -130,6 +130,12 @@ def client() -> Iterator[docker.APIClient]:
 def agent_image(docker_engine: DockerEngine) -> Callable[[str], str]:
     """Return a function that builds an agent's image, which may take minutes."""
     return partial(build_agent_image, docker_engine)
+
+
+@pytest.fixture(scope="session")
+def broker_image(docker_engine: DockerEngine) -> str:
+    """Return the name of the credential broker's image, which is built on first use."""
+    return build_broker_image(docker_engine)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,7 @@
 """Check that an agent program can honour the settings of a run."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import (
@@ -33,6 +34,9 @@ def check_supported(config: ParallelConfig, agent: Agent) -> None:
         ConfigError: A setting can be enforced neither by the program nor from outside.
     """
     settings = AgentSettings.of(config)
+    if config.isolation.keys == "broker":
+        # The broker measures and enforces them.
+        settings = replace(settings, budget=None, tokens=None)
     unsupported = agent.unsupported(settings)
     if unsupported is not None:
         unsupported = _as_it_was_asked(unsupported, config)

@@ -113,6 +113,27 @@ class Isolation(Model):
     """Own sets of hosts, by name: `allow: ["@NAME"]` stands for all hosts of the set. The sets
     `pip`, `npm`, `cargo`, `go`, `apt` and `git` are read from the configuration of these tools on
     this machine, unless they are defined here."""
+    keys: Annotated[
+        Literal["env", "broker"],
+        Option(
+            Group.ISOLATION,
+            "env|broker",
+            help="Where API keys of models are: in the worker, or in the run's credential broker.",
+        ),
+    ] = "env"
+    """Where the API keys of models are. `env`: the agent program gets them as variables. `broker`:
+    they stay in the run's credential broker, and a worker gets a token that is of no use elsewhere.
+    """
+    key_models: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Option(Group.ISOLATION, "CSV", help="Models that the broker passes on, as `claude-*`."),
+    ] = ()
+    """Models that workers may call through the broker, as patterns such as `claude-*`. Default: all
+    models; with a budget, all models with a known price."""
+    calls_per_minute: Annotated[
+        int, Option(Group.LIMITS, "N", help="Calls a minute that the broker passes on per worker.")
+    ] = Field(default=0, ge=0)
+    """Calls that each worker may make through the broker in one minute; 0: no limit."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False
     """Mount worktrees read-only, so that workers commit nothing. A worker can then write only to
     `/tmp`, its home directory and its caches. The `setup` commands can still write to the

@@ -18,18 +18,24 @@ def _setup(config: ParallelConfig) -> bool:
     return bool(config.project.setup)
 
 
+def _broker(config: ParallelConfig) -> bool:
+    return config.isolation.keys == "broker"
+
+
 def _triggers(config: ParallelConfig) -> bool:
     asked = config.triggers
     return bool(asked.silence or asked.repeated_errors or asked.prompts or asked.paths)
 
 
 NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
+    "calls_per_minute": (_broker, "`--keys broker`"),
     "check_allow": (_checks, "`--check`"),
     "check_network": (_checks, "`--check`"),
     "dotenv": (
         lambda config: bool(config.isolation.ports or config.project.services),
         "`--ports` or `--service`",
     ),
+    "key_models": (_broker, "`--keys broker`"),
     "on_trigger": (
         _triggers,
         "`--alert-silence`, `--alert-errors`, `--alert-prompt` or `--alert-outside`",

@@ -30,6 +30,7 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         *(RUN_FIELDS[name] for name in ("agent_cli", "base", "tasks")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "allow_sets", "check_allow", "setup_allow")),
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
+        *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "key_models")),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],
     }

@@ -19,10 +19,18 @@ from orchestrator.engine.protocol import (
     Leftover,
     LogChunk,
     Measurement,
+    PrivateNetwork,
     TerminalSize,
     Usage,
 )
-from orchestrator.engine.spec import BindMount, ContainerSpec, Egress, OverlayMount, TmpfsMount
+from orchestrator.engine.spec import (
+    BindMount,
+    BrokerLink,
+    ContainerSpec,
+    Egress,
+    OverlayMount,
+    TmpfsMount,
+)
 from orchestrator.errors import (
     ConfigError,
     EngineError,
@@ -39,6 +47,7 @@ from orchestrator.gateway.allowed_host import AllowedHost
 __all__ = [
     "AllowedHost",
     "BindMount",
+    "BrokerLink",
     "Container",
     "ContainerEngine",
     "ContainerSpec",
@@ -61,6 +70,7 @@ __all__ = [
     "NotRunningError",
     "OverlayMount",
     "PortTakenError",
+    "PrivateNetwork",
     "Progress",
     "Stream",
     "TerminalSize",

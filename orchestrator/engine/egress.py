@@ -106,23 +106,30 @@ def worker_egress(
         ConfigError: An allowed host is invalid or cannot be resolved.
     """
     accesses = networked_access(config)
+    sets = sets or HostSets(own=config.isolation.allow_sets)
+    if config.isolation.keys == "broker":
+        # The broker connects to the models' APIs, and the workers only to the broker.
+        accesses = tuple(dict.fromkeys((*accesses, stage_access(config).task)))
+        check_runtime(config.isolation.runtime)
+        return {access: _egress(access, (), sets, needs_hosts=False) for access in accesses}
     if not accesses:
         return {}
     check_runtime(config.isolation.runtime)
     urls = list(base_urls(names, {**inherited_env, **config.isolation.env}))
     if config.api_base is not None:
         urls.append(config.api_base)
-    sets = sets or HostSets(own=config.isolation.allow_sets)
     return {access: _egress(access, urls, sets) for access in accesses}
 
 
-def _egress(access: Access, urls: Sequence[str], sets: HostSets) -> Egress:
+def _egress(
+    access: Access, urls: Sequence[str], sets: HostSets, *, needs_hosts: bool = True
+) -> Egress:
     if access.network == "open":
         return Egress(image=BASE_IMAGE, allowed=allowed_destinations(access.allow, urls))
     found = map(host_of_url, urls)
     learn = access.network == "learn"
     hosts = checked_hosts([*sets.hosts(access.allow), *filter(None, found)], learn=learn)
-    if not hosts and not learn:
+    if not hosts and needs_hosts and not learn:
         raise ConfigError(
             "the network is `allowlist`, but the list of allowed hosts is empty",
             hint="name each host that workers need: `--allow HOST`; or use `--network none`",
@@ -132,12 +139,18 @@ def _egress(access: Access, urls: Sequence[str], sets: HostSets) -> Egress:
     return Egress(image=BASE_IMAGE, allowed=allowed, hosts=hosts, learn=learn)
 
 
-def check_gateways(egress: Mapping[Access, Egress], features: EngineFeatures) -> None:
-    """Reject an engine that would ignore an allow-list.
+def check_gateways(
+    config: ParallelConfig, egress: Mapping[Access, Egress], features: EngineFeatures
+) -> None:
+    """Reject an engine that would ignore an allow-list, or has no network for a broker.
 
     Raises:
         UnsupportedError: The engine has no gateways, and a worker needs one.
     """
+    if not features.gateways and config.isolation.keys == "broker":
+        raise UnsupportedError(
+            "this engine cannot connect workers to a credential broker", hint="use `--keys env`"
+        )
     if not features.gateways and any(one.hosts is not None for one in egress.values()):
         raise UnsupportedError(
             "this engine cannot confine a worker to the hosts of an allow-list",

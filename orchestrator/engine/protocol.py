@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import IPv4Network
 from typing import Literal, Protocol
 
 from orchestrator.engine.image_protocol import ImageEngine
@@ -224,6 +225,15 @@ class Leftover:
     labels: Mapping[str, str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrivateNetwork:
+    """A network without a way out, in which this machine has no address."""
+
+    id: str
+    subnet: IPv4Network
+    """Its second and all further addresses can be given to containers."""
+
+
 class ContainerEngine(Protocol):
     """Starts containers on one machine."""
 
@@ -296,6 +306,22 @@ class ContainerEngine(Protocol):
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Create a network without connections between its containers, and return its id.
+
+        Raises:
+            EngineError: The network could not be created.
+        """
+
+    def create_private_network(
+        self, name: str, labels: Mapping[str, str], *, addresses: int
+    ) -> PrivateNetwork:
+        """Create a network without a way out, for a credential broker and its workers.
+
+        Only for engines with the feature `gateways`.
+
+        Args:
+            name: Name of the network.
+            labels: Labels of the network.
+            addresses: Number of containers that the network must have room for.
 
         Raises:
             EngineError: The network could not be created.

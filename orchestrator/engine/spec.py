@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.gateway.allowed_host import AllowedHost
+from orchestrator.gateway.allowed_host import BROKER_PORT, AllowedHost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,23 @@ class Egress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BrokerLink:
+    """The place of a container in the network of the run's credential broker.
+
+    Programs of a worker reach the broker by the name `BROKER_NAME`, and nothing else there.
+    """
+
+    network: str
+    """Id of a network that `create_private_network` returned."""
+    address: str
+    """Address by which the broker knows the worker, or the broker's own address."""
+    broker: str | None = None
+    """Address of the broker; None for the broker itself."""
+    port: int = BROKER_PORT
+    """Port of `BROKER_NAME`. Without a gateway, this must be `BROKER_PORT`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
     """Full specification of one container. Whatever is not specified is denied."""
 
@@ -84,6 +101,10 @@ class ContainerSpec:
     """`none`, or the id of a network that `create_network` returned."""
     egress: Egress | None = None
     """Filter of the network's connections; None leaves them unfiltered."""
+    link: BrokerLink | None = None
+    """Connection to the run's credential broker; needs `egress`. Only for engines with the feature
+    `gateways`.
+    """
     network_of: str | None = None
     """Id of a running container whose network, with its `localhost`, this container joins. The
     `network`, `egress`, `extra_hosts` and `ports` of that container apply; those given here are

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 DOCKER_HOST = "host.docker.internal"
 """Name of the host inside a container; no name server knows it."""
+BROKER_NAME = "broker.internal"
+"""Name of the credential broker inside a container; no name server knows it."""
+BROKER_PORT = 8080
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

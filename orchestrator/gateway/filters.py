@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
 PROGRAM = 13
@@ -81,7 +82,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
         f"meta skuid != {PROGRAM} {_REFUSE}",
         *_opened(plan),
         f"ip daddr {_set(plan.not_public)} {_REFUSE}",
-        f"tcp dport {_set(plan.ports)} accept",
+        *([f"tcp dport {_set(plan.host_ports)} accept"] if plan.host_ports else ()),
         _REFUSE,
     ]
     return _table(
@@ -92,6 +93,8 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
 
 
 def _opened(plan: GatewayPlan) -> Iterator[str]:
+    if plan.broker is not None:
+        yield f"ip daddr {plan.broker} tcp dport {BROKER_PORT} accept"
     for server in plan.resolvers:
         yield f"ip daddr {server} udp dport {NAME_SERVER} accept"
         yield f"ip daddr {server} tcp dport {NAME_SERVER} accept"

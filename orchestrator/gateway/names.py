@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from orchestrator.gateway.allowed_host import BROKER_NAME
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
 _TTL = 60
@@ -36,6 +37,8 @@ def _settings(plan: GatewayPlan) -> list[str]:
 
 
 def _records(plan: GatewayPlan) -> Iterator[str]:
+    if plan.broker is not None:
+        yield f"host-record={BROKER_NAME},{plan.address}"
     if plan.learn:
         yield f"address=/#/{plan.address}"
         return

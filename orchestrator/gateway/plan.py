@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from orchestrator.gateway.allowed_host import DOCKER_HOST, AllowedHost
+from orchestrator.gateway.allowed_host import BROKER_PORT, DOCKER_HOST, AllowedHost
 from orchestrator.gateway.hosts import UNREACHABLE
 
 NAME_SERVER = 53
@@ -29,12 +29,22 @@ class GatewayPlan:
     """Address of this machine for `host.docker.internal`."""
     closed: tuple[str, ...]
     """Networks that are reached only where an entry opens them."""
+    broker: str | None = None
+    """Address of the run's credential broker; None if the worker has no access to it."""
+    broker_port: int = BROKER_PORT
+    """Port of the gateway that leads to the broker."""
     own: tuple[str, ...]
     """This machine's own addresses, which no network of an entry opens."""
 
     @cached_property
     def ports(self) -> tuple[int, ...]:
         """The ports that the worker may connect to, in ascending order."""
+        own = set() if self.broker is None else {self.broker_port}
+        return tuple(sorted({*self.host_ports} | own))
+
+    @cached_property
+    def host_ports(self) -> tuple[int, ...]:
+        """The ports of the allowed hosts, in ascending order."""
         public = {_HTTP, _TLS} if self.learn else set()
         return tuple(sorted({host.port for host in self.hosts} | public))
 

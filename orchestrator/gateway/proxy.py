@@ -7,7 +7,7 @@ connects to that address.
 
 from collections.abc import Iterator
 
-from orchestrator.gateway.allowed_host import DOCKER_HOST, AllowedHost
+from orchestrator.gateway.allowed_host import BROKER_PORT, DOCKER_HOST, AllowedHost
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
 _MOST_WORDS = 40
@@ -71,9 +71,20 @@ def proxy_configuration(plan: GatewayPlan) -> str:
                 f"  nameserver n{number} {server}:{NAME_SERVER}\n"
                 for number, server in enumerate(plan.resolvers, start=1)
             ),
-            *(_frontend(plan, port) for port in plan.ports),
+            *(_frontend(plan, port) for port in plan.host_ports),
+            *([] if plan.broker is None else [_broker(plan, plan.broker)]),
             _BACKENDS,
         ]
+    )
+
+
+def _broker(plan: GatewayPlan, address: str) -> str:
+    """Return the part that passes calls of models' APIs on to the run's credential broker."""
+    return (
+        f"frontend broker\n  mode http\n  option http-no-delay\n  no log\n"
+        f"  bind {plan.address}:{plan.broker_port}\n  default_backend broker\n"
+        f"backend broker\n  mode http\n  option http-no-delay\n"
+        f"  server broker {address}:{BROKER_PORT}\n"
     )
 
 

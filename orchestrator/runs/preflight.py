@@ -27,7 +27,7 @@ from orchestrator.engine.egress import (
     worker_egress,
 )
 from orchestrator.engine.host_sets import host_sets
-from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.git.merge import check_git
 from orchestrator.git.repository import Repository
@@ -39,7 +39,7 @@ from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedS
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.workflow.checks import check_modes, check_results, merges
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.planning import Programs, distinct_settings
+from orchestrator.workflow.planning import Programs, distinct_settings, plan_workers
 from orchestrator.workspace.confined import check_confined
 from orchestrator.workspace.shared_files import read_given
 from orchestrator.workspace.untracked import choose_copies, secret_lines
@@ -158,7 +158,7 @@ def _check_worker(
         inherited_env,
         host_sets(config.isolation.allow_sets, repository, request.environ),
     )
-    return CheckedSettings(
+    settings = CheckedSettings(
         config=config,
         agent=agent,
         image=image,
@@ -166,6 +166,9 @@ def _check_worker(
         egress={} if egress.failed else egress.value,
         inherited_env=inherited_env,
     )
+    for model in dict.fromkeys(spec.model for spec in plan_workers(config)):
+        attempt(settings.keys, model)
+    return settings
 
 
 def _check_engine(
@@ -176,7 +179,8 @@ def _check_engine(
     for task, _, settings in every:
         config, of_task = settings.config, problems.of_task(task)
         services = (service.image for service in config.project.services.values())
-        images = (settings.image, BASE_IMAGE, *services)
+        broker = (BROKER_IMAGE,) if config.isolation.keys == "broker" else ()
+        images = (settings.image, BASE_IMAGE, *broker, *services)
         features = of_task.attempt(engine.check, images=images, runtime=config.isolation.runtime)
         found.append(features)
         if features.failed:
@@ -185,7 +189,7 @@ def _check_engine(
                 of_task.attempt(engine.check, images=(image,), runtime=None)
             features = of_task.attempt(engine.check, images=(), runtime=None)
         if not features.failed:
-            of_task.attempt(check_gateways, settings.egress, features.value)
+            of_task.attempt(check_gateways, config, settings.egress, features.value)
             for too_large in machine_problems(config, features.value):
                 of_task.add(too_large)
         missing = missing_keys(config, settings.agent, settings.inherited_env)

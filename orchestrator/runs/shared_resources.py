@@ -8,6 +8,7 @@ from dataclasses import replace
 from orchestrator.cleanup.orphans import remove_all
 from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.engine.spec import Egress
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Emit, Notice
 from orchestrator.execution.cancel import Cancel
@@ -18,6 +19,12 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import ready_submodules
+from orchestrator.runs.broker_container import (
+    BROKER_ROLE,
+    broker_egress,
+    needs_broker,
+    start_broker,
+)
 from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.recorder import Recorder
 from orchestrator.state.checkpoints import Checkpoints
@@ -36,7 +43,7 @@ from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
 _TAKING_OVER = 60.0
 """Seconds to find containers of another process before the switch kills them."""
-_KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
+_KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
 """Roles of containers that continue while no process carries out the run."""
 _OF_NETWORKS = frozenset({"guard", "gateway"})
 """Roles of containers that serve the network of another container of the same worker."""
@@ -132,7 +139,7 @@ def prepare_shared(
         switch=switch,
         resumed=resumed,
     )
-    return _with_network(run)
+    return _with_network(run, record.workers)
 
 
 def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
@@ -140,7 +147,7 @@ def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
         checkouts.take(base, "")
 
 
-def _with_network(run: RunContext) -> RunContext:
+def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContext:
     """Create the network of a run, or find the network that another process created."""
     if not any(one.egress for _, one in run.checked.request.by_task()):
         return run
@@ -148,16 +155,22 @@ def _with_network(run: RunContext) -> RunContext:
     ours = run.labels(role="network")
     made = [left.id for left in run.engine.leftovers(ours) if left.kind == "network"]
     network = made[0] if made else run.engine.create_network(name, ours)
-    return replace(_with_host_closed(run, name, network), network=network)
+    run = replace(run, network=network)
+    if not needs_broker(run):
+        return _with_host_closed(run, name, network)
+    egress = broker_egress(run, workers)
+    run = _with_host_closed(run, name, network, egress)
+    return replace(run, broker=start_broker(run, workers, egress))
 
 
-def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
+def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -> RunContext:
     """Block the host for the run's network, or add a notice if that is not possible.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
     """
     known = [egress for _, one in run.checked.request.by_task() for egress in one.egress.values()]
+    known += more
     allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
     egress = replace(known[0], allowed=tuple(allowed))
     try:
@@ -198,7 +211,8 @@ def remove_helpers(engine: ContainerEngine, run_id: str) -> None:
     """
     found = engine.leftovers({MANAGED: "true", RUN: run_id})
     containers = [left for left in found if left.kind == "container"]
-    kept = {left.labels[WORKER] for left in containers if left.labels[ROLE] in _KEPT}
+    # The broker and its guard belong to no worker.
+    kept = {left.labels.get(WORKER) for left in containers if left.labels[ROLE] in _KEPT}
     for left in containers:
         role, number = left.labels[ROLE], left.labels.get(WORKER)
         if role not in _KEPT and not (role in _OF_NETWORKS and number in kept):

@@ -182,6 +182,19 @@ def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
         raise EngineError(f"cannot write private values: {error.strerror}") from error
 
 
+def private_directory(root: Path, run_id: str) -> Path:
+    """Return the run's directory in memory, which only the caller can read.
+
+    Raises:
+        EngineError: The directory belongs to another user.
+        OSError: The directory could not be created.
+    """
+    directory = _run_directory(root, run_id)
+    with _threads:
+        _own_directory(directory)
+    return directory
+
+
 def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | None:
     """Return a file of `write_private`, or None if it is gone."""
     for root in _candidates(environ):

@@ -5,9 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 from orchestrator.agents.output.limit_hints import limits_named
+from orchestrator.broker.grant import Grant, hashed
 from orchestrator.engine.labels import DEADLINE
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.execution.broker import new_token
 from orchestrator.execution.launch import (
     ContainerLimits,
     RunningContainer,
@@ -82,6 +84,7 @@ def run_task(
             raise
         except BaseException:
             _removed(running.container)
+            _dismiss(worker)
             raise
         worker.times.begin("stop")
         worker.times.count_as_stop(ending.stopping)
@@ -91,6 +94,7 @@ def run_task(
             # Services share the gateway, which runs until they are removed.
             worker.network_log.add(running.container)
         problem = _removed(running.container)
+        _dismiss(worker)
     return replace(ending, error=ending.error or problem)
 
 
@@ -113,7 +117,9 @@ def _start(
     )
     if found is None:
         with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
-            described = services.network_of(worker_container(worker, workspace, secrets))
+            token = _admit(worker)
+            described = worker_container(worker, workspace, secrets, token=token)
+            described = services.network_of(described)
             # Written again, because setup may have overwritten the file, or other ports may have
             # been chosen.
             write = partial(write_dotenv, worker, workspace, services.variables())
@@ -126,6 +132,34 @@ def _start(
     except BaseException:
         found.remove()
         raise
+
+
+def _admit(worker: WorkerContext) -> str | None:
+    """Open the broker for a worker; return the token of the worker, or None without a broker.
+
+    Raises:
+        OrchestratorError: The broker does not start.
+    """
+    keys, broker, isolation = worker.keys, worker.run.broker, worker.config.isolation
+    if keys is None or broker is None:
+        return None
+    token, share = new_token(), worker.budget
+    grant = Grant(
+        ledger=worker.ledger,
+        token=hashed(token),
+        upstreams=dict(keys.upstreams),
+        models=isolation.key_models,
+        budget=share.budget,
+        tokens=share.tokens,
+        calls_per_minute=isolation.calls_per_minute,
+    )
+    broker.admit(worker.number, grant)
+    return token
+
+
+def _dismiss(worker: WorkerContext) -> None:
+    if worker.run.broker is not None:
+        worker.run.broker.dismiss(worker.number)
 
 
 def _is_cancelled(worker: WorkerContext) -> bool:

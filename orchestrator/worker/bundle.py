@@ -1,4 +1,4 @@
-"""Join a program of `in_container` and the modules that it imports into one text.
+"""Join a program for a container and the modules of this project that it imports into one text.
 
 The image of a container has no copy of this package, and its Python may be another version than the
 host's. So the program is passed as source text: `python3 -c TEXT ARGUMENTS`.
@@ -11,7 +11,7 @@ from importlib.resources import files
 PACKAGE = "orchestrator.worker.in_container"
 MOST_BYTES = 128 * 1024 - 1
 """Longest argument that Linux passes to a program."""
-_IMPORT = re.compile(rf"^from {re.escape(PACKAGE)}\.(\w+) import", re.MULTILINE)
+_IMPORT = re.compile(r"^from (orchestrator(?:\.\w+)+) import", re.MULTILINE)
 _START = """\
 import sys, types
 for name, text in {texts!r}.items():
@@ -27,18 +27,19 @@ def bundle(program: str) -> str:
     """Return the text that defines the modules of a program and calls its `main`.
 
     Args:
-        program: Name of a module of `in_container` whose function `main` takes the arguments of the
-            command line.
+        program: Name of a module whose function `main` takes the arguments of the command line:
+            the full name, or the name of a module of `worker/in_container`.
     """
     texts: dict[str, str] = {}
-    _add(program, texts)
+    _add(program if "." in program else f"{PACKAGE}.{program}", texts)
     return _START.format(texts=texts)
 
 
 def _add(module: str, texts: dict[str, str]) -> None:
     """Add a module after the modules that it imports."""
-    text = files(PACKAGE).joinpath(f"{module}.py").read_text(encoding="utf-8")
+    top, *folders, name = module.split(".")
+    text = files(top).joinpath(*folders, f"{name}.py").read_text(encoding="utf-8")
     for imported in _IMPORT.findall(text):
-        if f"{PACKAGE}.{imported}" not in texts:
+        if imported not in texts:
             _add(imported, texts)
-    texts[f"{PACKAGE}.{module}"] = text
+    texts[module] = text

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.agents.base import Agent
+from orchestrator.broker.keys import Keys, choose_keys, shown_to_workers
 from orchestrator.config.access import Access, StageAccess
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
@@ -28,7 +29,20 @@ class CheckedSettings:
     """Filters of the networks that the worker's containers have; without those of network `none`.
     """
     inherited_env: Mapping[str, str]
-    """The caller's variables that the agent program gets."""
+    """The caller's variables that the agent program gets, or that the credential broker holds."""
+
+    def keys(self, model: str | None) -> Keys | None:
+        """Return what the credential broker holds for a worker; None with `--keys env`.
+
+        Raises:
+            ConfigError: The broker cannot hold the key that the worker needs.
+        """
+        if self.config.isolation.keys == "env":
+            return None
+        given = {**self.inherited_env, **self.config.isolation.env}
+        program = self.agent.inherited_env
+        needed = self.agent.missing_key(model, shown_to_workers(given, program))
+        return choose_keys(program, given, api_base=self.config.api_base, key_of_model=needed)
 
 
 @dataclass(frozen=True, kw_only=True)

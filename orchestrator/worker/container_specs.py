@@ -1,14 +1,17 @@
 """Specifications of one worker's containers: agent, setup, teardown and checks."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
+from orchestrator.broker.keys import shown_to_workers
 from orchestrator.config.access import Access
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
+from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
 from orchestrator.execution.launch import ContainerLimits
+from orchestrator.gateway.allowed_host import BROKER_NAME
 from orchestrator.state import secret_files
 from orchestrator.worker.context import WorkerContext
 from orchestrator.workspace.caches import environment
@@ -36,6 +39,7 @@ def worker_container(
     secrets: Path | None,
     *,
     access: Access | None = None,
+    token: str | None = None,
 ) -> ContainerSpec:
     """Return the specification of a worker's container.
 
@@ -44,10 +48,14 @@ def worker_container(
         workspace: Its files.
         secrets: The directory with its secrets; None without secrets.
         access: Network access of the container. Default: that of the agent.
+        token: The worker's token for the credential broker; None without a broker.
     """
     config, limits, settings = worker.config, worker.config.limits, worker.settings
-    command = _agent_command(worker, config)
-    egress = settings.egress.get(access or settings.access.task)
+    link = worker.broker_link if access is None else None
+    given = Given.of(worker, link, token)
+    command = _agent_command(worker, given.config)
+    chosen = access or settings.access.task
+    egress = settings.egress.get(chosen) if link or chosen.network != "none" else None
     return ContainerSpec(
         name=worker.name,
         image=settings.image,
@@ -56,11 +64,12 @@ def worker_container(
         workdir=WORKSPACE,
         labels=worker.labels(role="worker"),
         env={
-            **_common_env(worker, workspace, secrets, offline=egress is None),
+            **_common_env(worker, workspace, secrets, offline=chosen.network == "none"),
             **command.default_env,
-            **settings.inherited_env,
+            **given.inherited_env,
             **command.env,
-            **config.isolation.env,
+            **given.config.isolation.env,
+            **given.tokens,
         },
         mounts=(
             *workspace.mounts(),
@@ -72,6 +81,7 @@ def worker_container(
         ),
         network="none" if egress is None else worker.run.network,
         egress=egress,
+        link=link,
         cpus=worker.cpus,
         memory=limits.memory,
         pids=limits.pids,
@@ -79,6 +89,41 @@ def worker_container(
         runtime=config.isolation.runtime,
         kept_output=limits.log_limit,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """Settings and variables of a worker's container, with or without keys."""
+
+    config: ParallelConfig
+    inherited_env: Mapping[str, str]
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """The worker's token, and the URLs of the broker, in the place of keys and base URLs."""
+
+    @classmethod
+    def of(cls, worker: WorkerContext, link: BrokerLink | None, token: str | None) -> "Given":
+        """Return what a container gets.
+
+        Args:
+            worker: The worker.
+            link: The way to the credential broker; None without one.
+            token: The worker's token; None without a broker, and for commands before and after the
+                agent.
+        """
+        config, inherited_env, keys = worker.config, worker.settings.inherited_env, worker.keys
+        if keys is None:
+            return cls(config=config, inherited_env=inherited_env)
+        program = worker.agent.inherited_env
+        env = shown_to_workers(config.isolation.env, program)
+        isolation = config.isolation.model_copy(update={"env": env})
+        url = None if link is None else f"http://{BROKER_NAME}:{link.port}"
+        known = url is not None and keys.api_base is not None
+        api_base = f"{url}/{keys.api_base}" if known else None
+        return cls(
+            config=config.model_copy(update={"isolation": isolation, "api_base": api_base}),
+            inherited_env=shown_to_workers(inherited_env, program),
+            tokens={} if url is None or token is None else keys.environment(url, token),
+        )
 
 
 def _agent_command(worker: WorkerContext, config: ParallelConfig) -> AgentCommand:
@@ -120,7 +165,8 @@ def job_container(
         secrets: The directory with the worker's secrets; None without secrets.
         job: The job.
     """
-    workspace, config = replace(workspace, read_only=False), worker.config
+    workspace = replace(workspace, read_only=False)
+    config = Given.of(worker, None, None).config
     agents = worker_container(worker, workspace, secrets, access=job.access)
     # The base URL may contain a key too.
     shown = config.model_copy(update={"api_base": None}) if job.closed else config

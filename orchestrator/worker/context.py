@@ -6,14 +6,18 @@ run. `WorkerContext` contains what differs: `worker.config` and `worker.base`. B
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 from orchestrator.agents.base import Agent
+from orchestrator.broker.keys import Keys
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import cpus_of
 from orchestrator.engine import labels as label
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
+from orchestrator.engine.spec import BrokerLink
 from orchestrator.events import Emit
+from orchestrator.execution.broker import RunBroker
 from orchestrator.execution.cancel import Cancel, WorkerCancel
 from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
 from orchestrator.execution.network_log import NetworkLog
@@ -21,6 +25,7 @@ from orchestrator.execution.ports import PortBlocks, WorkerPorts
 from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.execution.token_bucket import provider_of
+from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.git.lfs import NO_CONTENT, Content
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import Submodule
@@ -71,6 +76,8 @@ class RunContext:
     """The checkouts that workers share; None if each has a worktree from the start."""
     switch: Switch = NO_SWITCH
     """Kills containers at their deadline if this process is gone."""
+    broker: RunBroker | None = None
+    """The run's credential broker; None if no worker uses one."""
     resumed: bool = False
     """Whether another process started the run, and may have left containers and files."""
 
@@ -162,6 +169,30 @@ class WorkerContext:
     def ports(self) -> WorkerPorts:
         """The ports of the worker on the host."""
         return self.run.ports.of(self.number, self.config.isolation.ports)
+
+    @property
+    def keys(self) -> Keys | None:
+        """The keys that the broker holds for the worker; None if the worker gets its keys itself.
+
+        Raises:
+            ConfigError: The broker cannot hold the key that the worker needs.
+        """
+        return self.settings.keys(self.spec.model)
+
+    @property
+    def broker_link(self) -> BrokerLink | None:
+        """The place of the worker in the broker's network; None without a broker."""
+        broker, task = self.run.broker, self.settings.access.task
+        if broker is None or self.config.isolation.keys == "env":
+            return None
+        taken = {host.port for host in self.settings.egress[task].hosts or ()}
+        port = next(port for port in count(BROKER_PORT) if port not in taken)
+        return broker.link(self.number, port=port)
+
+    @property
+    def ledger(self) -> str:
+        """The name of the broker's ledger of this attempt."""
+        return f"{self.number}-{len(self.attempts()) + 1}"
 
     @property
     def network_log(self) -> NetworkLog:

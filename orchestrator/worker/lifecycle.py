@@ -19,6 +19,7 @@ from orchestrator.worker.checks import check
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.harvest import harvest_worker
+from orchestrator.worker.measured_spending import explained, measured, with_measured
 from orchestrator.worker.prepare import ready_workspace
 from orchestrator.worker.result_builder import NO_CHANGES, Finish, failed, finished
 from orchestrator.worker.services import Services
@@ -60,8 +61,10 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         else:
             ending = before
         times.begin("stop")
-        outcome = _read_outcome(worker, ending)
+        spent = measured(worker)
+        outcome = with_measured(_read_outcome(worker, ending), spent)
         judged = judge(ending, outcome, budget=worker.budget.budget, tokens=worker.budget.tokens)
+        judged = explained(worker, judged, spent)
         verdict = unready or _with_whole_log(judged, ending)
         notes = tear_down(worker, workspace, services)
         verdict = _publish(worker, verdict)
@@ -75,6 +78,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         ending=ending,
         outcome=outcome,
         verdict=_in_scope(worker, verdict, changed, harvested.tip),
+        spent=spent,
         harvested=harvested,
         changes=changed,
         checks=checks,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agents.base import AgentOutcome
+from orchestrator.broker.ledger import Spent
 from orchestrator.errors import OrchestratorError
 from orchestrator.execution.verdict import Verdict
 from orchestrator.git.changes import Changes
@@ -36,6 +37,8 @@ class Finish:
     outcome: AgentOutcome | None
     """The agent's report; None if there is none."""
     verdict: Verdict
+    spent: Spent | None = None
+    """What the credential broker measured; None without a broker."""
     harvested: Harvested
     changes: Changes = NO_CHANGES
     checks: Sequence[CheckResult] = ()
@@ -48,6 +51,9 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
     """Return the result of a worker whose container ended and whose work was harvested."""
     spec, ending, verdict = worker.spec, finish.ending, finish.verdict
     outcome, changes = finish.outcome or _NO_OUTCOME, finish.changes
+    cost, tokens = outcome.cost, outcome.tokens
+    if finish.spent is not None:
+        cost, tokens = finish.spent.known_cost, finish.spent.tokens
     messages = filter(None, (verdict.message, *finish.notes))
     return WorkerResult(
         worker_id=spec.worker_id,
@@ -55,7 +61,7 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
         model=spec.model_name,
         status=verdict.status,
         steps=outcome.steps,
-        cost=outcome.cost or 0.0,
+        cost=cost or 0.0,
         duration=round(ending.duration, 3),
         files_modified=list(changes.files),
         files_total=changes.total,
@@ -75,9 +81,9 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
         deletions=changes.deletions,
         checks=list(finish.checks),
         artifacts=list(finish.artifacts),
-        tokens=outcome.tokens,
+        tokens=tokens,
         retry_after=outcome.retry_after if verdict.reason is Reason.RATE_LIMITED else None,
-        cost_known=outcome.cost is not None,
+        cost_known=cost is not None,
         ports=dict(ending.ports),
         limits_hit=list(ending.limits_hit),
         interventions=list(ending.interventions),

@@ -212,6 +212,7 @@ class Services:
             labels=self._worker.labels(role=HOLDER_ROLE),
             network=self._network,
             egress=self._egress,
+            link=self._worker.broker_link,
             extra_hosts=dict.fromkeys(self._wanted, "127.0.0.1"),
             memory=_HOLDER_MEMORY,
             pids=32,

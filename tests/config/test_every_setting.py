@@ -112,6 +112,7 @@ STOPPED_BY_A_TRIGGER = f"{TRIGGERS}::test_on_alert_stop_stops_the_worker_and_kee
 CAPACITY, RETENTION = "tests/runs/test_capacity.py", "tests/cleanup/test_retention.py"
 CONFINED, STAGES = "tests/workspace/test_confined.py", "tests/worker/test_stages.py"
 GATEWAY = "tests/system/test_gateway.py"
+BROKER = "tests/system/test_broker.py"
 SCHEDULER = "tests/scheduling/test_scheduler.py"
 DEPENDENCIES = "tests/scheduling/test_dependencies.py"
 SETTINGS: dict[tuple[str, ...], Look | str] = {
@@ -179,6 +180,9 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "allow_sets"): "tests/engine/test_egress.py::test_sets_are_expanded",
     ("isolation", "setup_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
     ("isolation", "check_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
+    ("isolation", "keys"): f"{BROKER}::*",
+    ("isolation", "key_models"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
+    ("isolation", "calls_per_minute"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
     ("isolation", "read_only"): "tests/workspace/test_private_git.py::*",
     ("isolation", "runtime"): lambda seen: seen.worker.runtime == "runc",
     ("isolation", "env"): lambda seen: seen.worker.env["MINE"] == "1",

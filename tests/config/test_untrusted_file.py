@@ -67,6 +67,12 @@ class TestGuest:
         found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
         assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
 
+    def test_keys_can_be_kept_outside(self, tmp_path):
+        write(tmp_path, "container: {keys: broker}")
+        assert load(top=tmp_path).isolation.keys == "broker"
+        write(tmp_path, "container: {keys: env}")
+        assert load({"keys": "broker"}, top=tmp_path).isolation.keys == "broker"
+
     def test_read_only_cannot_be_switched_off(self, tmp_path):
         closed = {"options": {"read_only": True}}
         write(tmp_path, "container: {read_only: true}")
@@ -204,6 +210,8 @@ def test_every_setting_is_classified_for_discovered_files():
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
         "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
         "teardown", "timeout_per_worker", "workers",
+        # Its default is the least strict value.
+        "keys",
         # Removes only merged and clean workers, so no work is lost.
         "retention",
         # Only for new names; directories outside of the repository are refused (`_leads_outside`).

@@ -26,10 +26,22 @@ def built_image(engine: ImageEngine, folder: Path, tag: str) -> Iterator[str]:
 
 def build_agent_image(engine: ImageEngine, agent: str) -> str:
     """Build the image of `agent` unless it is up to date, and return its name."""
+    with _builder(engine) as builder:
+        return builder.build_worker(agent)
+
+
+def build_broker_image(engine: ImageEngine) -> str:
+    """Build the image of the credential broker unless it is up to date, and return its name."""
+    with _builder(engine) as builder:
+        return builder.build_broker()
+
+
+@contextmanager
+def _builder(engine: ImageEngine) -> Iterator[ImageBuilder]:
     lock = Path(tempfile.gettempdir()) / f"orchestrator-test-images-{os.getuid()}.lock"
     with lock.open("w") as file:
         # One build at a time: concurrent builds would repeat the layers that they share.
         fcntl.flock(file, fcntl.LOCK_EX)
         builder = ImageBuilder(engine=engine, environ=os.environ, progress=lambda _: None)
         builder.build_base()
-        return builder.build_worker(agent)
+        yield builder

@@ -36,6 +36,7 @@ from orchestrator.engine import (
     Measurement,
     NotRunningError,
     PortTakenError,
+    PrivateNetwork,
     Stream,
     TerminalSize,
     TmpfsMount,
@@ -152,6 +153,13 @@ class LocalEngine:
         with self._lock:
             self._networks[name] = Leftover(kind="network", id=name, labels=dict(labels))
         return name
+
+    def create_private_network(
+        self, name: str, labels: Mapping[str, str], *, addresses: int
+    ) -> PrivateNetwork:
+        """Refuse: plain processes cannot be confined."""
+        asked = f"`{name}` ({labels}) with {addresses} addresses"
+        raise UnsupportedError(f"the local engine has no private networks: {asked}")
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]

@@ -42,7 +42,7 @@ _SHOWN = 5
 
 
 class AgentImage(StrEnum):
-    """Agent programs with an image."""
+    """Agent programs with an image, and other images."""
 
     ARCHITECT = "architect"
     CLAUDE = "claude"
@@ -52,6 +52,7 @@ class AgentImage(StrEnum):
     MINI = "mini"
     AIDER = "aider"
     SHELL = "shell"
+    BROKER = "broker"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,9 @@ class BuildOptions:
 
     agent: Annotated[
         AgentImage,
-        typer.Option(help="Agent program to install; `shell` builds only the base image."),
+        typer.Option(
+            help="Agent program to install; `shell`: only the base; `broker`: the key broker."
+        ),
     ] = AgentImage.ARCHITECT
     base: Annotated[
         str | None,
@@ -98,13 +101,20 @@ def build(options: BuildOptions) -> None:
             "`--tag` names an agent's image, but `shell` has no image of its own",
             hint=f"`shell` tasks run in the base image `{BASE_IMAGE}`",
         )
+    if options.agent is AgentImage.BROKER and (options.tag or options.project):
+        raise ConfigError(
+            "the credential broker always has the same image",
+            hint="remove `--tag` and `--from`",
+        )
     own = _project(options.project, quiet=options.quiet) if options.project else None
     with _engine() as engine, _progress(quiet=options.quiet) as progress:
         builder = ImageBuilder(
             engine=engine, environ=os.environ, progress=progress, use_cache=not options.no_cache
         )
         builder.build_base(options.base)
-        if options.agent is not AgentImage.SHELL:
+        if options.agent is AgentImage.BROKER:
+            made = builder.build_broker()
+        elif options.agent is not AgentImage.SHELL:
             made = builder.build_worker(options.agent.value, options.tag, project=own)
         else:
             made = builder.build_project(own) if own else BASE_IMAGE

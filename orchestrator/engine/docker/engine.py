@@ -20,21 +20,31 @@ from orchestrator.engine.docker.container import (
     repeatable,
 )
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.firewall import close_host, create, start_guard
+from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
 from orchestrator.engine.docker.gateway import start_gateway
 from orchestrator.engine.docker.images import DockerImages
+from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.process import DockerProcess
+from orchestrator.engine.docker.rules import resolvers
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.docker.support import check_address, check_engine
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import SHARES
-from orchestrator.engine.protocol import EngineFeatures, Leftover, Measurement, TerminalSize
+from orchestrator.engine.protocol import (
+    EngineFeatures,
+    Leftover,
+    Measurement,
+    PrivateNetwork,
+    TerminalSize,
+)
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
 # Each worker holds two connections (output stream, wait); docker-py's default pool is smaller.
 _CONNECTIONS = 64
 _TIMEOUT = 60
+_OWN_ADDRESSES = 4
+"""Addresses of a network that containers do not get: its own, the gateway's, the broadcast."""
 _VOLUME = 1024**3
 """Size in bytes of each volume that an image declares; volumes count as the worker's memory."""
 
@@ -181,6 +191,14 @@ class DockerEngine(DockerImages):
                 labels=dict(labels),
             )["Id"]
         return network_id
+
+    def create_private_network(
+        self, name: str, labels: Mapping[str, str], *, addresses: int
+    ) -> PrivateNetwork:
+        """Create an internal network without a way out, with enough addresses."""
+        used = (*resolvers(), gateway_of(self._client))
+        prefix = 32 - (addresses + _OWN_ADDRESSES).bit_length()
+        return create_internal_network(self._client, name, labels, used=used, prefix=prefix)
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]

@@ -23,6 +23,7 @@ from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import EngineError
+from orchestrator.gateway.allowed_host import BROKER_NAME, BROKER_PORT
 from orchestrator.text.sanitize import one_line
 
 _READY = b"guarded"
@@ -69,6 +70,8 @@ def start_guard(
     """
     guard = create(client, _guard_spec(client, spec, egress), seccomp=seccomp)
     try:
+        if spec.link is not None:
+            connect(client, guard, spec.link.network, spec.link.address)
         guard.start()
         await_ready(guard)
     except BaseException:
@@ -97,10 +100,22 @@ def create(
         raise
 
 
+def connect(
+    client: docker.APIClient, container: DockerContainer, network: str, address: str
+) -> None:
+    """Connect a container that was not started yet to a second network."""
+    with translated("connect the container to a network"):
+        client.connect_container_to_network(container.id, network, ipv4_address=address)
+
+
 def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -> ContainerSpec:
-    gateway = gateway_of(client)
+    gateway, link = gateway_of(client), spec.link
+    hosts = {**spec.extra_hosts, HOST: gateway}
+    if link is not None and link.broker is not None:
+        hosts[BROKER_NAME] = link.broker
+        egress = replace(egress, allowed=(*egress.allowed, (link.broker, BROKER_PORT)))
     return guard_spec(
-        replace(spec, extra_hosts={**spec.extra_hosts, HOST: gateway}),
+        replace(spec, extra_hosts=hosts),
         image=egress.image,
         command=("sh", "-c", _SCRIPT),
         env={"RULES": guard_rules(egress, gateway=gateway)},
@@ -145,6 +160,7 @@ def guard_spec(
         labels={**spec.labels, ROLE: "guard", **labels},
         env=env,
         egress=None,
+        link=None,
         cpus=None,
         runtime=None,
         **fields,

@@ -5,13 +5,9 @@ namespace the worker shares. The other is the gateway: it is a member of the run
 runs a name server and a proxy (`orchestrator/gateway`).
 """
 
-import ipaddress
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import docker
-from docker.types import IPAMConfig, IPAMPool
 
 from orchestrator.engine.docker.container import (
     NAMES_ENDED,
@@ -19,8 +15,15 @@ from orchestrator.engine.docker.container import (
     DockerContainer,
     Gateway,
 )
-from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.firewall import Place, await_ready, create, gateway_of, guard_spec
+from orchestrator.engine.docker.firewall import (
+    Place,
+    await_ready,
+    connect,
+    create,
+    gateway_of,
+    guard_spec,
+)
+from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.rules import (
     BURST,
     CLOSED,
@@ -30,10 +33,9 @@ from orchestrator.engine.docker.rules import (
     own_addresses,
     resolvers,
 )
-from orchestrator.engine.docker.subnets import free_subnets
 from orchestrator.engine.labels import GATEWAY, ROLE
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
-from orchestrator.errors import EngineError
+from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.gateway.filters import PROGRAM, Rates, gateway_rules, worker_rules
 from orchestrator.gateway.names import names_configuration
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
@@ -104,7 +106,10 @@ def start_gateway(
     Raises:
         EngineError: The gateway could not be started; nothing is left.
     """
-    servers = tuple(resolvers()) or (RESOLVER,)
+    # Without a host, the gateway asks no name server, and is no member of the run's network.
+    goes_out = bool(egress.hosts) or egress.learn
+    servers = (tuple(resolvers()) or (RESOLVER,)) if goes_out else ()
+    link = spec.link
     machine = gateway_of(client)
     network = _create_network(client, spec, used=(*servers, machine))
     behind = Gateway(client, network.id)
@@ -116,13 +121,21 @@ def start_gateway(
         resolvers=servers,
         machine=machine,
         closed=CLOSED,
+        broker=None if link is None else link.broker,
+        broker_port=BROKER_PORT if link is None else link.port,
         own=tuple(own_addresses()),
     )
     try:
         described = _gateway_spec(spec, egress.image, plan)
-        behind.container = gateway = create(client, described, seccomp=seccomp)
-        with translated("connect the gateway"):
-            client.connect_container_to_network(gateway.id, network.id, ipv4_address=plan.address)
+        place = None
+        if link is not None and not goes_out:
+            described = replace(described, network=link.network)
+            place = Place(address=link.address, writable=False)
+        gateway = create(client, described, seccomp=seccomp, place=place)
+        behind.container = gateway
+        connect(client, gateway, network.id, plan.address)
+        if link is not None and place is None:
+            connect(client, gateway, link.network, link.address)
         gateway.start()
         inside = replace(spec, network=network.id, ports={})
         described = _guard_spec(inside, egress.image, plan, gateway.id)
@@ -184,42 +197,12 @@ def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> Contain
 def _create_network(
     client: docker.APIClient, spec: ContainerSpec, *, used: tuple[str, ...]
 ) -> _Network:
-    """Create an internal network in which this machine has no address.
+    """Create a worker's internal network.
 
     Raises:
         EngineError: The engine refused every subnet.
     """
-    options = {"com.docker.network.bridge.inhibit_ipv4": "true"}
     labels = {**spec.labels, ROLE: "gateway-network"}
-    problem = "no subnet is free"
-    for subnet in free_subnets(used):
-        try:
-            created = _create_internal(client, f"{spec.name}-gateway", subnet, options, labels)
-        except EngineError as error:
-            # Another program uses the subnet; the engine only knows its own networks.
-            if "overlap" not in error.message:
-                raise
-            problem = error.message
-            continue
-        _, worker, gateway, *_ = map(str, subnet.hosts())
-        return _Network(id=created["Id"], worker=worker, gateway=gateway)
-    raise EngineError(f"cannot create the worker's network: {problem}")
-
-
-def _create_internal(
-    client: docker.APIClient,
-    name: str,
-    subnet: ipaddress.IPv4Network,
-    options: Mapping[str, str],
-    labels: Mapping[str, str],
-) -> Mapping[str, Any]:
-    with translated("create the worker's network"):
-        created: Mapping[str, Any] = client.create_network(
-            name,
-            driver="bridge",
-            internal=True,
-            options=dict(options),
-            ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=str(subnet))]),
-            labels=dict(labels),
-        )
-    return created
+    created = create_internal_network(client, f"{spec.name}-gateway", labels, used=used)
+    _, worker, gateway, *_ = map(str, created.subnet.hosts())
+    return _Network(id=created.id, worker=worker, gateway=gateway)

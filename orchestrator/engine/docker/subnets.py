@@ -7,24 +7,26 @@ from pathlib import Path
 
 _POOLS = (ipaddress.IPv4Network("198.18.0.0/15"), ipaddress.IPv4Network("10.201.0.0/16"))
 """Networks for benchmarks (RFC 2544), and a private network for machines that use these."""
-_PREFIX = 29
+SMALLEST = 29
+"""Length of the prefix of a network with a worker and its gateway."""
 _TRIES = 100
 
 
 def free_subnets(
-    used: Iterable[str], routes: Path = Path("/proc/net/route")
+    used: Iterable[str], routes: Path = Path("/proc/net/route"), *, prefix: int = SMALLEST
 ) -> Iterator[ipaddress.IPv4Network]:
     """Yield subnets in random order that overlap with no route of this machine.
 
     Args:
         used: Addresses that must stay reachable.
         routes: The kernel's list of routes.
+        prefix: Length of each subnet's prefix.
     """
     taken = [*_routed(routes), *map(ipaddress.IPv4Network, used)]
     for pool in _POOLS:
         for _ in range(_TRIES):
-            offset = secrets.randbelow(2 ** (_PREFIX - pool.prefixlen)) << (32 - _PREFIX)
-            subnet = ipaddress.IPv4Network((int(pool.network_address) + offset, _PREFIX))
+            offset = secrets.randbelow(2 ** (prefix - pool.prefixlen)) << (32 - prefix)
+            subnet = ipaddress.IPv4Network((int(pool.network_address) + offset, prefix))
             if not any(subnet.overlaps(other) for other in taken):
                 yield subnet
 

@@ -8,16 +8,23 @@ from pathlib import Path
 
 from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
 from orchestrator.engine.images.debian import SUITE, bootstrap
-from orchestrator.engine.images.names import BASE_IMAGE, PROJECT_IMAGES, worker_image
+from orchestrator.engine.images.names import (
+    BASE_IMAGE,
+    BROKER_IMAGE,
+    PROJECT_IMAGES,
+    worker_image,
+)
 from orchestrator.engine.images.project import ProjectImage, read_project
 from orchestrator.engine.images.recipes import (
     BASE_FILE,
+    BROKER_FILES,
     INSTALLERS,
     PACKAGES_FILE,
     agent_files,
     agent_recipe,
     base_packages,
     base_recipe,
+    broker_recipe,
     build_context,
     ca_bundle,
     index_args,
@@ -116,6 +123,18 @@ class ImageBuilder:
             self._build(name, agent_files(agent), args=args, labels=labels)
         return name
 
+    def build_broker(self) -> str:
+        """Build the image of the credential broker on `BASE_IMAGE`, and return its name.
+
+        Raises:
+            ImageBuildError: A step failed.
+        """
+        labels = {RECIPE: broker_recipe(self.engine.image_id(BASE_IMAGE) or "")}
+        if not self._keeps(BROKER_IMAGE, labels):
+            args = {"BASE": BASE_IMAGE, **index_args("pip", self.environ)}
+            self._build(BROKER_IMAGE, BROKER_FILES, args=args, labels=labels)
+        return BROKER_IMAGE
+
     def build_project(self, project: ProjectImage) -> str:
         """Build or pull a project's own image, without an agent, and return its name.
 
@@ -204,7 +223,7 @@ def project_tag(project: ProjectImage, agent: str | None = None) -> str:
 def image_statuses(engine: ImageEngine) -> tuple[ImageStatus, ...]:
     """Return the state of all images of the orchestrator, and of projects' images."""
     base = engine.image_id(BASE_IMAGE) or ""
-    wanted = {BASE_IMAGE: base_recipe()}
+    wanted = {BASE_IMAGE: base_recipe(), BROKER_IMAGE: broker_recipe(base)}
     wanted |= {worker_image(agent): agent_recipe(agent, base) for agent in INSTALLERS}
     ours = (_status(engine, tag, recipe) for tag, recipe in wanted.items())
     projects = engine.labelled_images(PROJECT).items()

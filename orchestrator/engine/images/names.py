@@ -4,6 +4,8 @@ BASE_IMAGE = "orchestrator/base:latest"
 """Image with git and Python: runs `shell` tasks and harvests the work of every worker."""
 
 
+BROKER_IMAGE = "orchestrator/broker:latest"
+"""Image of the credential broker."""
 PROJECT_IMAGES = "orchestrator/project"
 """Repository name of images that are built from a project's own Dockerfile."""
 
@@ -15,7 +17,8 @@ def worker_image(agent: str) -> str:
 
 def image_hint(image: str) -> str:
     """Return a hint on how to get an image that the engine does not have."""
-    agent = "shell" if image == BASE_IMAGE else image.removeprefix(worker_image(""))
+    known = {BASE_IMAGE: "shell", BROKER_IMAGE: "broker"}
+    agent = known.get(image) or image.removeprefix(worker_image(""))
     if agent != image:
         return f"build it with `orchestrator image build --agent {agent}`"
     if image.startswith(PROJECT_IMAGES):

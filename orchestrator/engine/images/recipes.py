@@ -15,6 +15,8 @@ from orchestrator.errors import ImageBuildError
 WORKER_FILE: Final = "Dockerfile.worker"
 BASE_FILE: Final = "images/Dockerfile.base"
 PACKAGES_FILE: Final = "images/base-packages.txt"
+BROKER_FILES: Final = ("images/Dockerfile.broker", "images/broker.txt")
+"""Files that the credential broker's image is built from; the Dockerfile comes first."""
 INSTALLERS: Final = {
     "architect": "pip",
     "claude": "npm",
@@ -76,6 +78,11 @@ def base_recipe() -> str:
 def agent_recipe(agent: str, base: str) -> str:
     """Return the hash of an agent image's build files and of its base."""
     return recipe_hash(*_texts(agent_files(agent)), base)
+
+
+def broker_recipe(base: str) -> str:
+    """Return the hash of the broker image's build files and of its base."""
+    return recipe_hash(*_texts(BROKER_FILES), base)
 
 
 def recipe_hash(*ingredients: str) -> str:

@@ -136,8 +136,8 @@ def guard() -> Iterator[Protection]:
     yield from patches(
         "runs/shared_resources.py",
         ("tests/runs/test_repositories.py",),
-        ("host blocked for the run's network", "    return replace(_with_host_closed(run, name, \
-network), network=network)", "    return replace(run, network=network)"),
+        ("host blocked for the run's network",
+         "        return _with_host_closed(run, name, network)", "        return run"),
     )  # fmt: skip
     yield from patches(
         "engine/egress.py", (RULES, "tests/system/test_oci_runtime.py"),
@@ -169,7 +169,8 @@ def _gateway() -> Iterator[Protection]:
         ("allow-list cannot open the host's addresses",
          '    yield f"ip daddr {_set(plan.unreachable)} {_REFUSE}"\n', ""),
         ("gateway connects only to listed ports",
-         '        f"tcp dport {_set(plan.ports)} accept",', '        "meta l4proto tcp accept",'),
+         '*([f"tcp dport {_set(plan.host_ports)} accept"] if plan.host_ports else ()),',
+         '"meta l4proto tcp accept",'),
         ("only the gateway's two programs can connect",
          '        f"meta skuid != {PROGRAM} {_REFUSE}",\n', ""),
     )  # fmt: skip
@@ -196,8 +197,6 @@ def _gateway() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "engine/docker/gateway.py", (GATEWAY_CONTAINER, GATEWAY),
-        ("worker's network is internal", "internal=True", "internal=False"),
-        ("host has no address in the worker's network", '"true"}', '"false"}'),
         ("gateway's programs have no capabilities", "--bounding-set=-all", ""),
         ("gateway's container has four capabilities",
          '"SETPCAP", "SETUID")', '"SETPCAP", "SETUID", "SYS_ADMIN")'),
@@ -205,9 +204,15 @@ def _gateway() -> Iterator[Protection]:
         ("gateway's memory limited", "_GATEWAY_MEMORY = 128 *", "_GATEWAY_MEMORY = 256 *"),
     )  # fmt: skip
     yield from patches(
+        "engine/docker/networks.py", (GATEWAY_CONTAINER, GATEWAY),
+        ("worker's network is internal", "internal=True", "internal=False"),
+        ("host has no address in the worker's network", '"true"}', '"false"}'),
+    )  # fmt: skip
+    yield from patches(
         "runs/preflight.py", ("tests/runs/test_preflight.py",),
         ("engine without gateways refused for an allow-list",
-         "            of_task.attempt(check_gateways, settings.egress, features.value)\n", ""),
+         "            of_task.attempt(check_gateways, config, settings.egress, features.value)\n",
+         ""),
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """All protections, by area."""
 
 from tests.assurance.mutation import (
+    of_broker,
     of_cleanup,
     of_containers,
     of_git,
@@ -16,6 +17,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "container": tuple(of_containers.container()),
     "engine": tuple(of_containers.engine()),
     "network": tuple(of_containers.guard()),
+    "broker": tuple(of_broker.broker()),
     "images": tuple(of_containers.images()),
     "services": tuple(of_containers.services()),
     "git": tuple(of_git.gate()),

@@ -13,7 +13,13 @@ from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.engine.images import builder as images
 from orchestrator.engine.images import recipes
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
-from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE, image_hint, worker_image
+from orchestrator.engine.images.names import (
+    BASE_IMAGE,
+    BROKER_IMAGE,
+    DEFAULT_IMAGE,
+    image_hint,
+    worker_image,
+)
 from orchestrator.engine.images.recipes import (
     INSTALLERS,
     ca_bundle,
@@ -215,8 +221,18 @@ def test_missing_custom_base_is_an_error() -> None:
         builder_for(ShelfEngine()).build_base("mine:1")
 
 
+def test_broker_image_is_built_from_its_own_files_until_they_change() -> None:
+    engine = ShelfEngine(registry={UPSTREAM})
+    builder = builder_for(engine, environ={"PIP_INDEX_URL": "http://index"})
+    builder.build_base()
+    assert builder.build_broker() == builder.build_broker() == BROKER_IMAGE
+    _, build = engine.builds
+    assert {"images/Dockerfile.broker", "images/broker.txt"} <= set(build.files)
+    assert build.args == {"BASE": BASE_IMAGE, "PIP_INDEX_URL": "http://index"}
+
+
 def test_missing_images_are_listed() -> None:
-    tags = [BASE_IMAGE, *(worker_image(agent) for agent in INSTALLERS)]
+    tags = [BASE_IMAGE, BROKER_IMAGE, *(worker_image(agent) for agent in INSTALLERS)]
     missing = [ImageStatus(tag=tag, info=None, stale=False) for tag in tags]
     assert list(image_statuses(ShelfEngine())) == missing
 
@@ -271,7 +287,7 @@ def test_change_of_one_agents_files_makes_only_its_image_stale(
 def test_every_agent_with_files_has_an_image() -> None:
     files = (recipes.build_files() / "images" / "agents").iterdir()
     assert sorted(file.stem for file in files) == sorted(INSTALLERS)
-    assert {agent.value for agent in AgentImage} == {*INSTALLERS, "shell"}
+    assert {agent.value for agent in AgentImage} == {*INSTALLERS, "shell", "broker"}
 
 
 @pytest.mark.parametrize(

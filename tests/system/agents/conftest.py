@@ -14,7 +14,9 @@ from tests.support.bridge import bridge_gateway
 from tests.support.cli import learn_of_overlays, spare_probe
 from tests.support.model_server import ModelServer
 
-pytest.register_assert_rewrite("tests.system.agents.agent_suite")
+pytest.register_assert_rewrite(
+    "tests.system.agents.agent_suite", "tests.system.agents.broker_suite"
+)
 
 ROOT = Path(__file__).parents[3]
 SAMPLE = ROOT / "docs" / "demo" / "sample"

@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.model_script import ToolCall
 from tests.system.agents.agent_suite import AgentSuite, scenario
+from tests.system.agents.broker_suite import BrokerSuite
 
 pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(600, func_only=True)]
 
@@ -12,3 +13,7 @@ SCENARIO = scenario(lambda command: ToolCall(name="exec_command", arguments={"cm
 
 class TestCodex(AgentSuite):
     name, model, tells_cost = "codex", "gpt-5-codex", False
+
+
+class TestCodexThroughTheBroker(BrokerSuite):
+    name, model = "codex", "gpt-5-codex"

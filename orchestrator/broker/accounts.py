@@ -1,0 +1,167 @@
+"""What each worker may call and has used of it."""
+
+import fnmatch
+import hmac
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from orchestrator.broker.bodies import Request
+from orchestrator.broker.calls import Call
+from orchestrator.broker.grant import Grant, Upstream, hashed
+from orchestrator.broker.ledger import Ledger
+from orchestrator.broker.prices import most
+from orchestrator.text.redact import Redactor
+
+_MOST_AT_ONCE = 16
+"""Calls of one worker at the same time."""
+_MINUTE = 60.0
+
+
+class RefusedError(Exception):
+    """A call that is not passed on."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        retry_after: int | None = None,
+        costs_nothing: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self.costs_nothing = costs_nothing
+        """Whether it is certain that the provider bills nothing."""
+
+
+@dataclass
+class Account:
+    """A worker's grant, and what it uses of it."""
+
+    grant: Grant
+    ledger: Ledger
+    redactor: Redactor
+    at_once: int = 0
+    recent: deque[float] = field(default_factory=deque)
+    """Times of the calls of the last minute."""
+
+    def begin(self, call: Call) -> None:
+        """Count a call.
+
+        Raises:
+            RefusedError: The worker calls too often.
+        """
+        now, most_calls = time.monotonic(), self.grant.calls_per_minute
+        while self.recent and now - self.recent[0] >= _MINUTE:
+            self.recent.popleft()
+        if most_calls and len(self.recent) >= most_calls:
+            wait = int(_MINUTE - (now - self.recent[0])) + 1
+            self.ledger.refuse("rate")
+            raise RefusedError(
+                429,
+                "gateway_rate_limit",
+                f"the worker may make {most_calls} calls a minute",
+                retry_after=wait,
+            )
+        if self.at_once >= _MOST_AT_ONCE:
+            raise RefusedError(
+                429,
+                "gateway_rate_limit",
+                f"the worker may make {_MOST_AT_ONCE} calls at once",
+                retry_after=1,
+            )
+        if call.flavor is not None or most_calls:
+            self.recent.append(now)
+        self.at_once += 1
+
+    def set_aside(self, request: Request, size: int) -> int:
+        """Set the most that a call can cost aside, and return the call's number in the ledger.
+
+        Nothing else happens between the check and the entry, so calls at once cannot share money.
+
+        Raises:
+            RefusedError: The model is not on the list or has no price, or the budget is spent.
+        """
+        grant, flavor, model = self.grant, request.call.flavor, request.model
+        if flavor is None:
+            raise ValueError("the call is not billed")
+        names = (model, model.rpartition("/")[2])
+        if grant.models and not any(
+            fnmatch.fnmatchcase(name, pattern) for name in names for pattern in grant.models
+        ):
+            raise RefusedError(403, "model_not_allowed", f"the worker may not use {model!r:.100}")
+        # A token has at least one byte.
+        cost, made = most(model, flavor, size, 0), 0
+        if grant.budget is not None and cost is None:
+            raise RefusedError(403, "model_without_price", f"no price is known for {model!r:.100}")
+        if grant.budget is not None or grant.tokens is not None:
+            fitting = request.limit_answer(lambda made: self._fits(request, size, made))
+            if fitting is None:
+                self.ledger.refuse("budget")
+                raise RefusedError(402, "budget_exceeded", "the worker's budget is spent")
+            made, cost = fitting, most(model, flavor, size, fitting)
+        return self.ledger.begin(cost, size + made, model)
+
+    def _fits(self, request: Request, given: int, made: int) -> bool:
+        grant, spent, flavor = self.grant, self.ledger.spent, request.call.flavor
+        if grant.tokens is not None and spent.most_tokens + given + made > grant.tokens:
+            return False
+        if grant.budget is None or flavor is None:
+            return True
+        cost = most(request.model, flavor, given, made)
+        return cost is not None and spent.most_cost + cost <= grant.budget
+
+
+class Accounts:
+    """The accounts of all workers, by address; a grant is read again when its file changes."""
+
+    def __init__(self, grants: Path, state: Path) -> None:
+        self._grants = grants
+        self._state = state
+        self._found: dict[str, tuple[tuple[int, int], Account]] = {}
+        self._ledgers: dict[str, Ledger] = {}
+
+    def of(self, address: str, token: str) -> Account:
+        """Return the account of a worker.
+
+        Raises:
+            RefusedError: The address has no grant, or the token belongs to another address.
+        """
+        account = self._account(address)
+        if account is None or not hmac.compare_digest(account.grant.token, hashed(token)):
+            raise RefusedError(401, "invalid_gateway_token", "the token is not this worker's")
+        return account
+
+    def _account(self, address: str) -> Account | None:
+        path = self._grants / f"{address}.json"
+        try:
+            info = path.stat()
+            version = (info.st_ino, info.st_mtime_ns)
+            known = self._found.get(address)
+            if known is not None and known[0] == version:
+                return known[1]
+            grant = Grant.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            self._found.pop(address, None)
+            return None
+        account = Account(grant, self._ledger(grant.ledger), _redactor(grant.upstreams))
+        self._found[address] = version, account
+        return account
+
+    def _ledger(self, name: str) -> Ledger:
+        if name not in self._ledgers:
+            self._ledgers[name] = Ledger(self._state / f"{name}.ndjson")
+        return self._ledgers[name]
+
+
+def _redactor(upstreams: Mapping[str, Upstream]) -> Redactor:
+    keys = {name: one.key.encode() for name, one in upstreams.items() if one.key}
+    return Redactor(keys)

@@ -1,0 +1,107 @@
+"""Read requests, and limit what they can cost."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.broker.calls import Call
+
+LONGEST_ANSWER = 32_000
+"""Tokens of an answer if the request names no limit and a budget has to be kept."""
+SHORTEST_ANSWER = 16
+"""Tokens below which a call is refused: OpenAI accepts no lower limit."""
+
+
+class BadRequestError(Exception):
+    """The body of a request is not what the call expects."""
+
+
+@dataclass
+class Request:
+    """The body of a billed request."""
+
+    call: Call
+    body: dict[str, Any]
+    model: str
+    adds_usage: bool = False
+    """Whether the broker asked for the usage at the end of a stream, which the worker did not."""
+
+    @classmethod
+    def read(cls, call: Call, raw: bytes) -> "Request":
+        """Parse a body.
+
+        Raises:
+            BadRequestError: The body is not a JSON object, or names no model.
+        """
+        try:
+            body = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError("the body is not JSON") from error
+        if not isinstance(body, dict):
+            raise BadRequestError("the body is not a JSON object")
+        model = call.model or body.get("model")
+        if not isinstance(model, str) or not model:
+            raise BadRequestError("the body names no model")
+        return cls(call, body, model)
+
+    def ask_for_usage(self) -> None:
+        """Ask for the usage at the end of a stream, which OpenAI's API sends only on request."""
+        if self.call.flavor != "chat" or not self.body.get("stream"):
+            return
+        given = self.body.get("stream_options")
+        options = dict(given) if isinstance(given, dict) else {}
+        if not options.get("include_usage"):
+            self.body["stream_options"] = {**options, "include_usage": True}
+            self.adds_usage = True
+
+    def limit_answer(self, fits: Callable[[int], bool]) -> int | None:
+        """Lower the longest answer until the call fits into the budget; return its tokens.
+
+        Args:
+            fits: Whether the budget is enough for an answer with this number of tokens.
+
+        Returns:
+            The limit; None if not even the shortest answer fits.
+        """
+        place, name = self._limit()
+        given = place.get(name)
+        asked = given if isinstance(given, int) and given > 0 else LONGEST_ANSWER
+        answers = self._answers()
+        low, high = 0, asked
+        # The most tokens that fit; `fits` is true up to some number of tokens, and false above.
+        while low < high:
+            middle = (low + high + 1) // 2
+            if fits(middle * answers):
+                low = middle
+            else:
+                high = middle - 1
+        if low < min(SHORTEST_ANSWER, asked):
+            return None
+        place[name] = low
+        return low * answers
+
+    def _answers(self) -> int:
+        """Return the number of answers that the request asks for at once."""
+        settings = self.body.get("generationConfig")
+        count = self.body.get("n")
+        if self.call.flavor == "gemini" and isinstance(settings, dict):
+            count = settings.get("candidateCount")
+        return count if isinstance(count, int) and count > 1 else 1
+
+    def _limit(self) -> tuple[dict[str, Any], str]:
+        """Return the object and the key with the limit of tokens of an answer."""
+        if self.call.flavor == "gemini":
+            settings = self.body.get("generationConfig")
+            if not isinstance(settings, dict):
+                settings = self.body["generationConfig"] = {}
+            return settings, "maxOutputTokens"
+        if self.call.flavor == "responses":
+            return self.body, "max_output_tokens"
+        if self.call.flavor == "chat" and "max_tokens" not in self.body:
+            return self.body, "max_completion_tokens"
+        return self.body, "max_tokens"
+
+    def encoded(self) -> bytes:
+        """Return the body to send."""
+        return json.dumps(self.body).encode()

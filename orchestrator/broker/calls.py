@@ -1,0 +1,110 @@
+"""Which calls of the models' APIs a worker may make, and what is passed on of each."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Flavor = Literal["chat", "responses", "messages", "gemini"]
+"""Format of a call that is billed."""
+
+_PART = r"[A-Za-z0-9._:@-]+"
+_PATH = re.compile(rf"/({_PART})/((?:{_PART}/)*{_PART})")
+_VERSION = r"(?:v\d+(?:alpha|beta)?\d*/|beta/)?"
+_MODEL = r"models/(?P<model>[A-Za-z0-9._-]+)"
+_CALLS: tuple[tuple[str, str, Flavor | None], ...] = (
+    ("POST", "chat/completions", "chat"),
+    ("POST", "responses", "responses"),
+    ("POST", "messages", "messages"),
+    ("POST", "messages/count_tokens", None),
+    ("POST", f"{_MODEL}:(?:generateContent|streamGenerateContent)", "gemini"),
+    ("POST", f"{_MODEL}:countTokens", None),
+    ("GET", f"(?:{_MODEL}|models)", None),
+)
+_QUERY = frozenset({"alt", "beta", "limit", "after_id", "before_id", "pageSize", "pageToken"})
+# A header that is not named here could change what a call does, such as `X-HTTP-Method-Override`.
+_HEADERS = frozenset(
+    {
+        *("accept", "content-type", "user-agent", "originator", "session_id", "conversation_id"),
+        *("x-app", "x-goog-api-client", "x-client-request-id"),
+    }
+)
+_HEADER_STARTS = ("anthropic-", "openai-", "x-stainless-")
+_TOKEN_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+_BEARER = "bearer "
+_QUERY_KEY = "key"
+_NOT_RETURNED = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "content-length", "content-encoding", "set-cookie", "location", "alt-svc"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that workers may make."""
+
+    upstream: str
+    """Name of the API in the worker's grant."""
+    path: str
+    """The rest of the path."""
+    flavor: Flavor | None
+    """None for a call that is not billed."""
+    model: str | None
+    """The model, if the path contains it."""
+
+
+def find_call(method: str, raw_path: str) -> Call | None:
+    """Return the call that a request makes; None if it is not on the list.
+
+    Args:
+        method: The method of the request.
+        raw_path: The path as it was sent, without the query.
+    """
+    parts = _PATH.fullmatch(raw_path)
+    if parts is None or not {".", ".."}.isdisjoint(raw_path.split("/")):
+        return None
+    for allowed, path, flavor in _CALLS:
+        found = re.fullmatch(_VERSION + path, parts[2]) if method == allowed else None
+        if found is not None:
+            return Call(parts[1], parts[2], flavor, found.groupdict().get("model"))
+    return None
+
+
+def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
+    """Return the token of a request, wherever programs send a key; empty without a token."""
+    bearer = headers.get("authorization", "")
+    if bearer.lower().startswith(_BEARER):
+        return bearer[len(_BEARER) :].strip()
+    named = (headers[name] for name in _TOKEN_HEADERS if name in headers)
+    return next(named, query.get(_QUERY_KEY, ""))
+
+
+def request_headers(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
+    """Return the headers that are passed on, with the key in the place of the token."""
+    passed = {
+        name: value
+        for name, value in headers.items()
+        if name.lower() in _HEADERS or name.lower().startswith(_HEADER_STARTS)
+    }
+    # The usage is read from the answer.
+    passed["Accept-Encoding"] = "identity"
+    if key is None:
+        return passed
+    if "authorization" in headers:
+        return {**passed, "Authorization": f"Bearer {key}"}
+    names = (name for name in _TOKEN_HEADERS if name in headers)
+    return {**passed, next(names, "x-goog-api-key"): key}
+
+
+def request_query(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters that are passed on."""
+    return {name: value for name, value in query.items() if name in _QUERY}
+
+
+def answer_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the headers of an answer that the worker gets."""
+    for name, value in headers.items():
+        if name.lower() not in _NOT_RETURNED:
+            yield name, value

@@ -1,0 +1,42 @@
+"""What one worker may call through the broker, as a file that only the broker reads."""
+
+import hashlib
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Upstream(BaseModel):
+    """The API of a model provider, and the key that opens it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    """Base URL, without the version at its end."""
+    key: str | None = None
+    """Key that replaces the worker's token; None for a server without keys."""
+
+
+class Grant(BaseModel):
+    """What one attempt of a worker may call. Its file is named after the worker's address."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ledger: str
+    """Name of the file in which the broker records what the worker spends."""
+    token: str
+    """Hash of the worker's token."""
+    upstreams: dict[str, Upstream]
+    """APIs by the first part of a call's path."""
+    models: tuple[str, ...] = ()
+    """Patterns of model names; empty: all models."""
+    budget: float | None = None
+    """Most that the worker may spend, in USD."""
+    tokens: int | None = None
+    """Most input and output tokens of the worker."""
+    calls_per_minute: int = Field(default=0, ge=0)
+    """Most calls in one minute; 0: no limit."""
+
+
+def hashed(token: str) -> str:
+    """Return the form of a token that a grant contains."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,130 @@
+"""What a worker spends through the broker: a file to which each call adds two lines.
+
+The first line is written before the call, with the most that the call can cost; the second line has
+the real cost. If the second line is missing, because the broker was killed or the answer had no
+usage, the first line counts.
+"""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MOST_BYTES = 64 * 1024**2
+"""Largest ledger that is read."""
+
+
+@dataclass
+class Spent:
+    """Sums of a ledger."""
+
+    cost: float = 0.0
+    """Cost of the ended calls in USD."""
+    tokens: int = 0
+    """Input and output tokens of the ended calls."""
+    calls: int = 0
+    priced: bool = True
+    """Whether the price of every call is known."""
+    refused: set[str] = field(default_factory=set)
+    """Why calls were refused."""
+    pending: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """Cost and tokens that are set aside for calls which have not ended, by the call's number."""
+
+    @property
+    def known_cost(self) -> float | None:
+        """The cost of all calls; None if a price is unknown."""
+        return self.most_cost if self.priced else None
+
+    @property
+    def most_cost(self) -> float:
+        """The cost, with what is set aside."""
+        return self.cost + sum(cost for cost, _ in self.pending.values())
+
+    @property
+    def most_tokens(self) -> int:
+        """The tokens, with those that are set aside."""
+        return self.tokens + sum(tokens for _, tokens in self.pending.values())
+
+    def add(self, line: dict[str, object]) -> None:
+        """Add one line of the ledger."""
+        number = line.get("call")
+        if not isinstance(number, int):
+            self.refused.add(str(line.get("refused")))
+            return
+        cost, tokens = line.get("cost"), line.get("tokens")
+        known = isinstance(cost, int | float)
+        amount = float(cost) if isinstance(cost, int | float) else 0.0
+        count = tokens if isinstance(tokens, int) else 0
+        if not line.get("ended"):
+            self.calls += 1
+            self.pending[number] = (amount, count)
+            return
+        self.pending.pop(number, None)
+        self.cost += amount
+        self.tokens += count
+        self.priced = self.priced and known
+
+
+def read_ledger(path: Path) -> Spent:
+    """Return the sums of a ledger; a file that does not exist is empty.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    spent = Spent()
+    try:
+        with path.open("rb") as file:
+            lines = file.read(MOST_BYTES).splitlines()
+    except FileNotFoundError:
+        return spent
+    for line in lines:
+        # The broker may have been killed while it wrote a line.
+        with suppress(ValueError):
+            entry = json.loads(line)
+            if isinstance(entry, dict):
+                spent.add(entry)
+    return spent
+
+
+class Ledger:
+    """The ledger of one attempt of a worker, as the broker writes it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the ledger; calls that an earlier broker did not end are counted as they stand.
+
+        Raises:
+            OSError: The file cannot be read or written.
+        """
+        self.spent = read_ledger(path)
+        self._number = self.spent.calls
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self._file = os.open(path, flags, 0o644)
+        if path.stat().st_size:
+            # The last line may be incomplete.
+            os.write(self._file, b"\n")
+
+    def begin(self, cost: float | None, tokens: int, model: str) -> int:
+        """Set an amount aside for a call, and return the call's number."""
+        self._number += 1
+        self._add({"call": self._number, "model": model[:200], "cost": cost, "tokens": tokens})
+        return self._number
+
+    def end(self, number: int, cost: float | None, tokens: int) -> None:
+        """Record the real cost of a call; None if the price is unknown."""
+        self._add({"call": number, "ended": True, "cost": cost, "tokens": tokens})
+
+    def end_unknown(self, number: int) -> None:
+        """Record the end of a call without usage: the amount that was set aside is spent."""
+        cost, tokens = self.spent.pending[number]
+        self.end(number, cost, tokens)
+
+    def refuse(self, why: str) -> None:
+        """Record that a call was refused; each reason is recorded once."""
+        if why not in self.spent.refused:
+            self._add({"refused": why})
+
+    def _add(self, line: dict[str, object]) -> None:
+        # Recorded before it counts, so that a killed broker forgets nothing.
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+        self.spent.add(line)

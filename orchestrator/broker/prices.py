@@ -1,0 +1,85 @@
+"""Tokens and prices of calls, by the price list of `genai-prices`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from genai_prices import Usage, calc_price, extract_usage
+
+from orchestrator.broker.calls import Flavor
+
+_PROVIDERS: Mapping[Flavor, tuple[str, str]] = {
+    "chat": ("openai", "chat"),
+    "responses": ("openai", "responses"),
+    "messages": ("anthropic", "default"),
+    "gemini": ("google", "default"),
+}
+"""Names of the provider and the format in the price list."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Tokens and cost of one call."""
+
+    tokens: int
+    cost: float | None
+    """In USD; None if the price is unknown."""
+
+
+def most(model: str, flavor: Flavor, given: int, made: int) -> float | None:
+    """Return the most that a call can cost in USD; None if the model has no price.
+
+    Args:
+        model: Name of the model.
+        flavor: Format of the call.
+        given: Input tokens.
+        made: Output tokens.
+    """
+    # Written to a cache, a token costs more than otherwise.
+    usages = [Usage(input_tokens=given, output_tokens=made)]
+    if flavor == "messages":
+        usages.append(Usage(input_tokens=given, cache_write_tokens=given, output_tokens=made))
+    prices = [_price(usage, model, flavor) for usage in usages]
+    known = [price for price in prices if price is not None]
+    return max(known) if known else None
+
+
+def measured(answer: Mapping[str, Any], model: str, flavor: Flavor) -> Measured | None:
+    """Return tokens and cost of a complete answer; None if it contains no usage.
+
+    Args:
+        answer: The parts of the answer that tell model and usage.
+        model: Name of the model in the request.
+        flavor: Format of the call.
+    """
+    provider, api = _PROVIDERS[flavor]
+    try:
+        # The format is the provider's; the model may be another provider's.
+        known = {"model": "gpt-4o", "modelVersion": "gemini-2.5-pro"}
+        if flavor == "messages":
+            known = {"model": "claude-sonnet-4-5"}
+        usage = extract_usage({**answer, **known}, provider_id=provider, api_flavor=api).usage
+    except (ValueError, LookupError, TypeError):
+        return None
+    tokens = int(usage.input_tokens or 0) + int(usage.output_tokens or 0)
+    if not tokens:
+        return None
+    named = answer.get("model") or answer.get("modelVersion")
+    prices = (_price(usage, name, flavor) for name in (named, model) if isinstance(name, str))
+    return Measured(tokens, next((price for price in prices if price is not None), None))
+
+
+def _price(usage: Usage, model: str, flavor: Flavor) -> float | None:
+    for name, provider in _spellings(model, _PROVIDERS[flavor][0]):
+        try:
+            return float(calc_price(usage, name, provider_id=provider).total_price)
+        except (LookupError, ValueError):
+            continue
+    return None
+
+
+def _spellings(model: str, provider: str) -> Iterator[tuple[str, str | None]]:
+    """Yield names under which the price list may have a model: `provider/model` is common."""
+    for name in dict.fromkeys((model, model.rpartition("/")[2])):
+        yield name, provider
+        yield name, None

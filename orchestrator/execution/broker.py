@@ -1,0 +1,214 @@
+"""The credential broker of a run: its container, its network, and the grants of its workers."""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from orchestrator.broker.grant import Grant
+from orchestrator.broker.ledger import Spent, read_ledger
+from orchestrator.engine.protocol import Container, ContainerEngine
+from orchestrator.engine.spec import BrokerLink, ContainerSpec
+from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.execution.sidecar import Sidecar
+from orchestrator.state.grant_files import remove_grant, write_grant
+from orchestrator.text.redact import Redactor
+
+_READY = "ready"
+"""File that the broker creates when it listens."""
+_START = 60.0
+"""Seconds in which the broker must listen."""
+_PAUSE = 0.02
+_LOG = 4 * 1024**2
+_OWN_PLACE = 2
+"""Index of the broker's address in its network; those of the workers follow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerPlace:
+    """The files and the network of a run's broker."""
+
+    memory: Path
+    """Directory on a tmpfs with the grants, which contain the keys."""
+    state: Path
+    """Directory with the ledgers."""
+    network: str
+    """Id of the network."""
+    subnet: IPv4Network
+    owner: tuple[int, int]
+    """User of the broker."""
+
+    @property
+    def address(self) -> str:
+        """The address of the broker."""
+        return str(self.subnet[_OWN_PLACE])
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerPlan:
+    """The broker's container, and the workers that it serves."""
+
+    spec: ContainerSpec
+    place: BrokerPlace
+    workers: tuple[int, ...]
+    """Numbers of the run's workers, in a fixed order."""
+    log: Path
+    """File that receives the broker's output."""
+    redactor: Redactor
+    """Removes keys from the output."""
+
+
+def new_token() -> str:
+    """Return a new token for a worker; it looks like a key, because programs check the form."""
+    return f"sk-ant-gateway-{secrets.token_hex(24)}"
+
+
+class RunBroker:
+    """The credential broker of a run. Its methods may be called from several threads."""
+
+    def __init__(
+        self, engine: ContainerEngine, plan: BrokerPlan, *, running: Container | None = None
+    ) -> None:
+        """Store the arguments.
+
+        Args:
+            engine: The container engine.
+            plan: The broker's container and its workers.
+            running: The container that another process started.
+        """
+        self._engine = engine
+        self._plan = plan
+        self._place = plan.place
+        self._places = {number: index for index, number in enumerate(plan.workers, _OWN_PLACE + 1)}
+        self._lock = threading.Lock()
+        self._sidecar = None if running is None else self._follow(running)
+
+    def start(self) -> None:
+        """Start the broker unless it runs, and wait until it listens.
+
+        Raises:
+            EngineError: The broker does not start.
+        """
+        with self._lock:
+            if self._sidecar is not None:
+                if _ended(self._sidecar) is None:
+                    return
+                self._sidecar.remove()
+            (self._place.state / _READY).unlink(missing_ok=True)
+            self._sidecar = self._follow(self._engine.create(self._plan.spec))
+            self._await(self._sidecar)
+
+    def _follow(self, container: Container) -> Sidecar:
+        plan = self._plan
+        sidecar = Sidecar("broker", container, plan.log, limit=_LOG, redactor=plan.redactor)
+        try:
+            sidecar.start()
+        except BaseException:
+            container.remove()
+            raise
+        return sidecar
+
+    def _await(self, sidecar: Sidecar) -> None:
+        deadline = time.monotonic() + _START
+        while not (self._place.state / _READY).exists():
+            problem = sidecar.ended()
+            if problem is None and time.monotonic() > deadline:
+                problem = f"was not ready within {_START:g} s{sidecar.last_words()}"
+            if problem is not None:
+                sidecar.remove()
+                raise EngineError(
+                    f"the credential broker {problem}",
+                    hint="rebuild its image: `orchestrator image build --agent broker`",
+                )
+            time.sleep(_PAUSE)
+
+    def link(self, worker: int, *, port: int) -> BrokerLink:
+        """Return the place of a worker's container in the broker's network.
+
+        Args:
+            worker: Number of the worker.
+            port: Port at which the worker's programs reach the broker.
+        """
+        return BrokerLink(
+            network=self._place.network,
+            address=self._address(worker),
+            broker=self._place.address,
+            port=port,
+        )
+
+    def admit(self, worker: int, grant: Grant) -> None:
+        """Write the grant of a worker, and start the broker again if it has ended.
+
+        Raises:
+            EngineError: The broker does not start, or the grant cannot be written.
+        """
+        self.start()
+        content = grant.model_dump_json().encode()
+        write_grant(self._place.memory, self._name(worker), content, self._place.owner)
+
+    def dismiss(self, worker: int) -> None:
+        """Remove the grant of a worker, which makes no further calls."""
+        remove_grant(self._place.memory, self._name(worker))
+
+    def spent(self, ledger: str) -> Spent:
+        """Return what a worker has spent, by the broker's measurement."""
+        with suppress(OSError):
+            return read_ledger(self._place.state / f"{ledger}.ndjson")
+        return Spent(priced=False)
+
+    def problem(self) -> str | None:
+        """Return how the broker ended, or None while it runs."""
+        ended = None if self._sidecar is None else _ended(self._sidecar)
+        return None if ended is None else f"the credential broker {ended}"
+
+    def close(self) -> None:
+        """Remove the broker's container; the network is removed with the run's other objects."""
+        with self._lock:
+            if self._sidecar is not None:
+                self._sidecar.remove()
+                self._sidecar = None
+
+    def _address(self, worker: int) -> str:
+        return str(self._place.subnet[self._places[worker]])
+
+    def _name(self, worker: int) -> str:
+        return f"{self._address(worker)}.json"
+
+
+def _ended(sidecar: Sidecar) -> str | None:
+    """Return how a container ended, or None while it runs.
+
+    Raises:
+        EngineUnavailableError: The engine does not answer.
+    """
+    try:
+        return sidecar.ended()
+    except EngineUnavailableError:
+        raise
+    except OrchestratorError:
+        return "is gone: another program removed its container"
+
+
+def note_network(state: Path, network: str, subnet: IPv4Network) -> None:
+    """Record the broker's network for a process that resumes the run."""
+    (state / "network.json").write_text(json.dumps({"id": network, "subnet": str(subnet)}))
+
+
+def noted_network(state: Path, existing: Collection[str]) -> tuple[str, IPv4Network] | None:
+    """Return the recorded network if it still exists.
+
+    Args:
+        state: The broker's directory in the run's directory.
+        existing: Ids of the networks that the engine has.
+    """
+    try:
+        noted = json.loads((state / "network.json").read_text())
+        found = str(noted["id"]), IPv4Network(noted["subnet"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if found[0] in existing else None

@@ -1,0 +1,138 @@
+"""Start the credential broker of a run, or find the broker that another process started."""
+
+import os
+from collections.abc import Iterator
+
+from orchestrator.engine.egress import allowed_destinations
+from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
+from orchestrator.engine.protocol import Container
+from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, Egress
+from orchestrator.errors import OrchestratorError
+from orchestrator.execution.broker import (
+    BrokerPlace,
+    BrokerPlan,
+    RunBroker,
+    note_network,
+    noted_network,
+)
+from orchestrator.gateway.allowed_host import BROKER_PORT
+from orchestrator.state.grant_files import grant_directory
+from orchestrator.state.secret_files import memory_root
+from orchestrator.worker.bundle import bundle
+from orchestrator.worker.context import RunContext
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.owner import worker_user
+
+BROKER_ROLE = "broker"
+"""Role of the broker's container and of the container that owns its network."""
+_NETWORK_ROLE = "broker-network"
+_FOLDER = "broker"
+_GRANTS = "/run/broker"
+_STATE = "/var/lib/broker"
+_PROGRAM = "orchestrator.broker.server"
+_MEMORY = 512 * 1024**2
+_KEPT_LOG = 1024**2
+
+
+def needs_broker(run: RunContext) -> bool:
+    """Return whether any worker of a run has its keys in a broker."""
+    return any(one.config.isolation.keys == "broker" for _, one in run.checked.request.by_task())
+
+
+def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:
+    """Return the destinations of the broker: the internet, and base URLs in private networks."""
+    urls = dict.fromkeys(_urls(run, workers))
+    return Egress(image=BASE_IMAGE, allowed=allowed_destinations((), urls))
+
+
+def _urls(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Iterator[str]:
+    for spec in workers:
+        keys = run.request.settings_of(spec.name).keys(spec.model)
+        if keys is not None:
+            yield from (upstream.url for upstream in keys.upstreams.values())
+
+
+def start_broker(run: RunContext, workers: tuple[WorkerSpec, ...], egress: Egress) -> RunBroker:
+    """Start the broker of a run and wait for it, or continue with a broker that runs.
+
+    Raises:
+        OrchestratorError: The broker does not start.
+    """
+    place = _place(run, len(workers))
+    found = _running(run)
+    plan = BrokerPlan(
+        spec=_spec(run, place, egress),
+        place=place,
+        workers=tuple(spec.worker_id for spec in workers),
+        log=run.directory.path / "broker.log",
+        redactor=run.redactor,
+    )
+    broker = RunBroker(run.engine, plan, running=found)
+    broker.start()
+    return broker
+
+
+def _place(run: RunContext, workers: int) -> BrokerPlace:
+    directory, owner = run.directory, worker_user(0)
+    state = directory.path / _FOLDER
+    state.mkdir(mode=0o700, exist_ok=True)
+    os.chown(state, *owner)
+    labels = run.labels(role=_NETWORK_ROLE)
+    existing = {left.id for left in run.engine.leftovers(labels) if left.kind == "network"}
+    known = noted_network(state, existing) if run.resumed else None
+    if known is None:
+        name = f"orchestrator-{directory.run_id}-broker"
+        made = run.engine.create_private_network(name, labels, addresses=workers + 1)
+        note_network(state, made.id, made.subnet)
+        known = made.id, made.subnet
+    network, subnet = known
+    return BrokerPlace(
+        memory=grant_directory(memory_root(os.environ), directory.run_id, owner),
+        state=state,
+        network=network,
+        subnet=subnet,
+        owner=owner,
+    )
+
+
+def _running(run: RunContext) -> Container | None:
+    """Return the broker that another process started, and remove it if it has ended."""
+    found = run.engine.leftovers(run.labels(role=BROKER_ROLE)) if run.resumed else []
+    for left in found:
+        container = run.engine.adopt(left.id) if left.kind == "container" else None
+        if container is None:
+            continue
+        try:
+            state = container.state()
+        except OrchestratorError:
+            continue
+        if state.started_at is not None and state.ended_at is None:
+            return container
+        container.remove()
+    return None
+
+
+def _spec(run: RunContext, place: BrokerPlace, egress: Egress) -> ContainerSpec:
+    uid, gid = place.owner
+    return ContainerSpec(
+        name=f"orchestrator-{run.directory.run_id}-broker",
+        image=BROKER_IMAGE,
+        command=(
+            *("/opt/broker/bin/python3", "-I", "-c", bundle(_PROGRAM)),
+            *(place.address, str(BROKER_PORT), _GRANTS, _STATE),
+        ),
+        user=f"{uid}:{gid}",
+        workdir="/",
+        labels=run.labels(role=BROKER_ROLE),
+        mounts=(
+            BindMount(source=place.memory, target=_GRANTS, read_only=True),
+            BindMount(source=place.state, target=_STATE, read_only=False),
+        ),
+        network=run.network,
+        egress=egress,
+        link=BrokerLink(network=place.network, address=place.address),
+        memory=_MEMORY,
+        pids=64,
+        open_files=16_384,
+        kept_output=_KEPT_LOG,
+    )

@@ -1,0 +1,52 @@
+"""Grants of the credential broker as files in memory, which the broker's container mounts."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.errors import EngineError
+from orchestrator.state.secret_files import private_directory
+
+
+def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
+    """Return the directory with the grants, in the run's directory in memory.
+
+    Args:
+        root: A directory in memory.
+        run_id: The run.
+        owner: User of the broker.
+
+    Raises:
+        EngineError: The directory could not be created.
+    """
+    try:
+        found = private_directory(root, run_id) / "broker"
+        found.mkdir(mode=0o700, exist_ok=True)
+        os.chown(found, *owner)
+    except OSError as error:
+        raise EngineError(f"cannot write the keys: {error.strerror}") from error
+    return found
+
+
+def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, int]) -> None:
+    """Write a grant; the broker sees the old or the new file.
+
+    Raises:
+        EngineError: The file could not be written.
+    """
+    scratch = directory / f".{name}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(scratch, flags, 0o400)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchown(descriptor, *owner)
+        scratch.replace(directory / name)
+    except OSError as error:
+        raise EngineError(f"cannot write the keys: {error.strerror}") from error
+
+
+def remove_grant(directory: Path, name: str) -> None:
+    """Remove a grant if it exists."""
+    with suppress(OSError):
+        (directory / name).unlink()

@@ -1,0 +1,129 @@
+"""Tests of which keys the broker holds, and what workers get instead."""
+
+import pytest
+
+from orchestrator.agents import load_agent
+from orchestrator.broker.keys import Keys, choose_keys, shown_to_workers
+from orchestrator.errors import ConfigError
+
+URL = "http://broker.internal:8080"
+OPENAI = {"OPENAI_API_KEY": "sk-openai"}
+
+
+def chosen(agent: str, given: dict[str, str], api_base: str | None = None) -> Keys:
+    """Return what the broker holds for a worker with the default model of a program."""
+    program = load_agent(agent)
+    return choose_keys(
+        program.inherited_env,
+        given,
+        api_base=api_base,
+        key_of_model=program.missing_key(None, {}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "provider", "end"),
+    [
+        ("architect", "OPENAI_API_KEY", "openai", "openai/v1"),
+        ("aider", "OPENAI_API_KEY", "openai", "openai/v1"),
+        ("mini", "OPENAI_API_KEY", "openai", "openai/v1"),
+        ("codex", "OPENAI_API_KEY", "openai", "openai/v1"),
+        ("codex", "CODEX_API_KEY", "openai", "openai/v1"),
+        ("claude", "ANTHROPIC_API_KEY", "anthropic", "anthropic"),
+        ("claude", "ANTHROPIC_AUTH_TOKEN", "anthropic", "anthropic"),
+        ("gemini", "GEMINI_API_KEY", "gemini", "gemini"),
+    ],
+)
+def test_programs_get_a_token_and_a_base_url(
+    agent: str, name: str, provider: str, end: str
+) -> None:
+    keys = chosen(agent, {name: "the-key"})
+    assert keys.upstreams[provider].key == "the-key"
+    assert keys.upstreams[provider].url.startswith("https://")
+    assert keys.api_base == end
+    variables = keys.environment(URL, "token")
+    assert variables[name] == "token"
+    assert "the-key" not in str(variables)
+    assert f"{URL}/{end}" in variables.values()
+
+
+def test_base_url_of_the_user_is_where_the_broker_connects() -> None:
+    for url, upstream, end in (
+        ("http://models.example:8080/v1", "http://models.example:8080", "openai/v1"),
+        ("http://models.example/v1/", "http://models.example", "openai/v1"),
+        ("https://models.example/secret-path", "https://models.example/secret-path", "openai"),
+    ):
+        keys = chosen("architect", {**OPENAI, "OPENAI_API_BASE": url})
+        assert keys.upstreams["openai"].url == upstream
+        variables = keys.environment(URL, "token")
+        assert variables["OPENAI_BASE_URL"] == variables["OPENAI_API_BASE"] == f"{URL}/{end}"
+
+
+def test_each_provider_has_its_own_key() -> None:
+    given = {**OPENAI, "ANTHROPIC_API_KEY": "sk-ant", "DEEPSEEK_API_KEY": "sk-deep"}
+    keys = chosen("architect", given)
+    held = {name: upstream.key for name, upstream in keys.upstreams.items()}
+    assert held == {"openai": "sk-openai", "anthropic": "sk-ant", "deepseek": "sk-deep"}
+
+
+def test_own_server_gets_the_key_of_the_model_alone() -> None:
+    given = {**OPENAI, "ANTHROPIC_API_KEY": "sk-ant"}
+    for agent, key in (("architect", "sk-openai"), ("claude", "sk-ant")):
+        keys = chosen(agent, given, "http://models.example:8080/v1")
+        (upstream,) = keys.upstreams.values()
+        assert (upstream.url, upstream.key) == ("http://models.example:8080", key)
+        assert keys.api_base == "api/v1"
+    without = chosen("architect", {}, "http://models.example/v1")
+    assert without.upstreams["api"].key is None
+    assert without.environment(URL, "token")["OPENAI_API_KEY"] == "token"
+
+
+def test_worker_gets_no_key_and_no_base_url() -> None:
+    program = load_agent("architect").inherited_env
+    env = {
+        **OPENAI,
+        "OPENAI_BASE_URL": "https://a.example",
+        "MISTRAL_API_KEY": "sk-mistral",
+        "GROQ_API_BASE": "https://b.example",
+        "ARCHITECT_MODEL": "gpt-4o",
+        "MY_API_KEY": "of the project",
+    }
+    assert shown_to_workers(env, program) == {
+        "ARCHITECT_MODEL": "gpt-4o",
+        "MY_API_KEY": "of the project",
+    }
+    claude = load_agent("claude").inherited_env
+    private = {"CLAUDE_CODE_OAUTH_TOKEN": "x", "ANTHROPIC_CUSTOM_HEADERS": "y"}
+    assert shown_to_workers(private, claude) == {}
+    # Also keys that only `--env` names.
+    assert shown_to_workers(OPENAI, ()) == {}
+
+
+def test_key_that_cannot_be_held_is_refused() -> None:
+    for agent, given in (
+        ("claude", {"CLAUDE_CODE_OAUTH_TOKEN": "x"}),
+        ("architect", {}),
+        ("shell", {}),
+    ):
+        with pytest.raises(ConfigError, match="cannot hold the key"):
+            chosen(agent, given)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:password@models.example/v1",
+        "https://user@models.example",
+        "https://models.example/v1?key=secret",
+        "ftp://models.example",
+        "models.example/v1",
+        "http://",
+        "http://a:99999999/v1",
+        "http://[::1",
+    ],
+)
+def test_base_url_with_a_secret_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="base URL") as caught:
+        chosen("architect", OPENAI, url)
+    assert "secret" not in caught.value.message
+    assert "password" not in caught.value.message

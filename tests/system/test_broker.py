@@ -1,0 +1,264 @@
+"""Workers with `--keys broker` and real containers; the model's API is on this machine."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from orchestrator.engine.labels import REPOSITORY, ROLE
+from tests.support.bridge import bridge_gateway
+from tests.support.cli import orchestrator, printed, start
+from tests.support.daemon import ours
+from tests.support.live import eventually
+from tests.support.model_script import Rule, Scenario, Turn
+from tests.support.model_server import ModelServer
+from tests.support.repository import git
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("broker_image")]
+CANARY = "sk-canary-7d0f2b9e41c8"
+SCENARIO = Scenario((Rule(turns=(Turn(text="Hello."),)),))
+COST = 1800 * 2.5e-6 + 11 * 10e-6
+"""Of one answer, in USD."""
+SHELL = ("parallel", "--agent-cli", "shell", "--json", "--keys", "broker")
+ENV = ("--env", "OPENAI_API_KEY", "--env", "OPENAI_BASE_URL")
+ONE = (*SHELL, "--workers", "1", *ENV)
+BODY = {
+    "model": "gpt-4o",
+    "max_tokens": 100,
+    # The scripted model bills 1800 tokens for any request.
+    "messages": [{"role": "user", "content": f"Say hello{' ' * 1800}"}],
+}
+ASK = (
+    "curl -sS -m 20 -o /tmp/answer -w '%{http_code}\\n' \"$OPENAI_BASE_URL/chat/completions\" "
+    f"-H \"Authorization: Bearer ${{token:-$OPENAI_API_KEY}}\" -d '{json.dumps(BODY)}'"
+)
+"""Command that calls the model once and prints the status."""
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with ModelServer(SCENARIO, host=bridge_gateway()) as server:
+        yield server
+
+
+@pytest.fixture
+def env(model: ModelServer) -> dict[str, str]:
+    """The variables of the caller."""
+    return {"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": f"{model.url}/v1"}
+
+
+def containers(client: docker.APIClient, repo: Path, role: str) -> list[str]:
+    labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}={role}"]
+    return [found["Id"] for found in client.containers(filters={"label": labels})]
+
+
+def lines_of(done: Any, worker: int = 1) -> list[str]:
+    assert worker in done.results, done.stderr
+    return printed(done.results[worker]).splitlines()
+
+
+def inspected(client: docker.APIClient, repo: Path) -> str:
+    """Return what the engine tells about all containers and networks of a repository's runs."""
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
+    found = [client.inspect_container(one["Id"]) for one in client.containers(filters=filters)]
+    return json.dumps([*found, client.networks(filters=filters)])
+
+
+def test_key_is_nowhere_but_in_the_broker(
+    model: ModelServer, env: dict[str, str], repo: Path, client: docker.APIClient
+) -> None:
+    look = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ls /run/broker"
+    wait = "until [ -e /tmp/go ]; do sleep 0.1; done"
+    task = f"{ASK}; {look}; env > environment; cat /tmp/answer >> environment; echo seen; {wait}"
+    process = start(
+        *ONE, "--network", "none", task, cwd=repo, env=env,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    log = eventually(lambda: list(repo.glob(".git/orchestrator/runs/*/worker-1/stdout.log")))[0]
+    eventually(lambda: "seen\n" in log.read_text(), "the call")
+    (worker,), (broker,) = (containers(client, repo, role) for role in ("worker", "broker"))
+    engine = inspected(client, repo)
+    logs = b"".join(client.logs(one) for one in (worker, broker))
+    running = subprocess.run(
+        ["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True
+    ).stdout
+    client.exec_start(client.exec_create(worker, ["touch", "/tmp/go"])["Id"])
+    out, err = process.communicate()
+    result = json.loads(out)["results"][0]
+    assert result["status"] == "success", err
+    assert printed(result).startswith("200\n")
+    assert [exchange.key for exchange in model.exchanges] == [CANARY]
+    branch = git(repo, "show", f"{result['branch']}:environment")
+    assert "OPENAI_API_KEY=sk-ant-gateway-" in branch
+    files = (path.read_bytes() for path in repo.rglob("*") if path.is_file())
+    seen = (engine, running, logs, printed(result), branch, out, err, *files)
+    for text in seen:
+        assert CANARY.encode() not in (text.encode() if isinstance(text, str) else text)
+    assert (result["cost"], result["tokens"]) == (pytest.approx(COST), 1811)
+    assert ours(client, repo) == []
+    memory = f"/dev/shm/orchestrator-{json.loads(out)['run_id']}"
+    assert not Path(memory).exists()
+
+
+@pytest.mark.parametrize("network", ["none", "allowlist", "open"])
+def test_worker_reaches_the_model_through_the_broker_alone(
+    model: ModelServer, env: dict[str, str], repo: Path, network: str
+) -> None:
+    port = model.server_address[1]
+    direct = f"curl -s -m 4 http://{bridge_gateway()}:{port}/v1/models || echo closed"
+    listed = ("--allow", "a.example.net:8080") if network == "allowlist" else ()
+    done = orchestrator(*ONE, "--network", network, *listed, f"{ASK}; {direct}", cwd=repo, env=env)
+    assert lines_of(done) == ["200", "closed"]
+
+
+def test_token_of_another_worker_is_refused(
+    model: ModelServer, env: dict[str, str], repo: Path, client: docker.APIClient
+) -> None:
+    wait = "echo ready; until [ -e /tmp/go ]; do sleep 0.1; done; . /tmp/go"
+    process = start(
+        *SHELL, *ENV, "--network", "none", "--workers", "2", "--task", f"{wait}; {ASK}",
+        "--task", f"{wait}; {ASK}", cwd=repo, env=env,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    both = eventually(
+        lambda: len(found := containers(client, repo, "worker")) == 2 and found, "both workers"
+    )
+    tokens = {one: token_of(client, one) for one in both}
+    assert len(set(tokens.values())) == 2
+    first, second = both
+    for one, token in ((first, tokens[first]), (second, tokens[first])):
+        command = ["sh", "-c", f"echo token={token} > /tmp/new && mv /tmp/new /tmp/go"]
+        client.exec_start(client.exec_create(one, command)["Id"])
+    out, err = process.communicate()
+    results = json.loads(out)["results"]
+    assert sorted(printed(one).split()[-1] for one in results) == ["200", "401"], err
+    assert len(model.exchanges) == 1
+
+
+def token_of(client: docker.APIClient, container: str) -> str:
+    """Return the token of a worker."""
+    variables = client.inspect_container(container)["Config"]["Env"]
+    return next(one for one in variables if one.startswith("OPENAI_API_KEY=")).partition("=")[2]
+
+
+def test_budgets_of_worker_and_run_are_enforced(
+    model: ModelServer, env: dict[str, str], repo: Path
+) -> None:
+    often = f"for n in 1 2 3 4 5 6 7 8; do {ASK}; done; grep -q 200 /dev/null"
+    budget = ("--budget-total", str(5.2 * COST), "--budget-per-worker", str(2.2 * COST))
+    done = orchestrator(
+        *SHELL, *ENV, "--network", "none", "--workers", "1", "--task", often, "--task", often,
+        "--task", often, *budget, cwd=repo, env=env,
+    )  # fmt: skip
+    asked = [lines_of(done, number) for number in (1, 2, 3)]
+    assert all(lines[-1] == "402" for lines in asked)
+    assert sum(lines.count("200") for lines in asked) == len(model.exchanges)
+    assert len(model.exchanges) == 5
+    for result in done.results.values():
+        assert (result["status"], result["reason"]) == ("partial", "budget")
+        assert 0 < result["cost"] <= 2.2 * COST
+    assert done.json["cost"] <= 5.2 * COST
+
+
+def test_models_and_calls_a_minute_are_limited(
+    model: ModelServer, env: dict[str, str], repo: Path
+) -> None:
+    other = ASK.replace("gpt-4o", "o3")
+    done = orchestrator(
+        *ONE, "--network", "none", "--key-models", "gpt-4*", "--calls-per-minute", "3",
+        f"{ASK}; {other}; {ASK}; {ASK}; cat /tmp/answer", cwd=repo, env=env,
+    )  # fmt: skip
+    *statuses, answer = lines_of(done)
+    assert statuses == ["200", "403", "200", "429"]
+    assert "gateway_rate_limit" in answer
+    assert len(model.exchanges) == 2
+
+
+def test_dead_broker_is_named_and_a_new_attempt_works(
+    env: dict[str, str], repo: Path, client: docker.APIClient
+) -> None:
+    task = f"{ASK} && echo asked >> tries; {ASK} | grep 200"
+    wait = "[ -e tries ] || { echo first; until [ -e /tmp/go ]; do sleep 0.1; done; }"
+    process = start(
+        *ONE, "--network", "none", "--retries", "1", "--retry-delay", "0", "--retry-from", "keep",
+        f"{wait}; {task}", cwd=repo, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    log = eventually(lambda: list(repo.glob(".git/orchestrator/runs/*/worker-1/stdout.log")))[0]
+    eventually(lambda: "first\n" in log.read_text(), "the worker")
+    (broker,), (worker,) = (containers(client, repo, role) for role in ("broker", "worker"))
+    client.kill(broker)
+    client.exec_start(client.exec_create(worker, ["touch", "/tmp/go"])["Id"])
+    out, err = process.communicate()
+    result = json.loads(out)["results"][0]
+    assert (result["status"], result["attempts"]) == ("success", 2), err
+    (first,) = repo.glob(".git/orchestrator/runs/*/worker-1.attempt-1/attempt.json")
+    tried = json.loads(first.read_text())
+    assert tried["reason"] == "engine_error"
+    assert "the credential broker ended (exit code 137)" in tried["message"]
+    assert ours(client, repo) == []
+
+
+def test_resumed_run_forgets_nothing_that_was_spent(
+    model: ModelServer, env: dict[str, str], repo: Path, client: docker.APIClient
+) -> None:
+    wait = "echo first; until [ -e /tmp/go ]; do sleep 0.1; done"
+    budget = ("--budget-per-worker", str(2.5 * COST))
+    process = start(
+        *ONE, "--network", "none", *budget, f"{ASK}; {wait}; {ASK}; {ASK}; {ASK}",
+        cwd=repo, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    log = eventually(lambda: list(repo.glob(".git/orchestrator/runs/*/worker-1/stdout.log")))[0]
+    eventually(lambda: "first\n" in log.read_text(), "the worker")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (broker,), (worker,) = (containers(client, repo, role) for role in ("broker", "worker"))
+    # The broker dies too: the resumed run starts another with the same ledgers.
+    client.kill(broker)
+    resumed = start("resume", "--json", cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    eventually(
+        lambda: (found := containers(client, repo, "broker")) and found != [broker], "the broker"
+    )
+    state = next(repo.glob(".git/orchestrator/runs/*/broker"))
+    eventually(lambda: (state / "ready").exists(), "the broker")
+    client.exec_start(client.exec_create(worker, ["touch", "/tmp/go"])["Id"])
+    out, err = resumed.communicate()
+    result = json.loads(out)["results"][0]
+    assert printed(result).split() == ["200", "first", "200", "402", "402"], err
+    assert result["cost"] == pytest.approx(2 * COST)
+    assert len(model.exchanges) == 2
+    assert ours(client, repo) == []
+
+
+def test_cleanup_of_a_killed_run_removes_the_broker(
+    env: dict[str, str], repo: Path, client: docker.APIClient
+) -> None:
+    process = start(
+        *ONE, "--network", "open", "sleep 600", cwd=repo, env=env,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    eventually(lambda: containers(client, repo, "worker"), "the worker")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(containers(client, repo, "broker")) == 1
+    run = f"orchestrator-{next(repo.glob('.git/orchestrator/runs/*')).name}"
+    assert Path(f"/dev/shm/{run}/broker").is_dir()
+    assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+    assert ours(client, repo) == []
+    assert not any(Path("/dev/shm").glob(f"{run}*"))
+
+
+def test_key_that_the_broker_cannot_hold_is_refused(repo: Path) -> None:
+    for given, said in (
+        ({}, "cannot hold the key"),
+        ({"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": "http://a:b@host/v1"}, "base URL"),
+    ):
+        names = [word for name in given for word in ("--env", name)]
+        done = orchestrator(*SHELL, *names, "true", cwd=repo, env=given)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert said in done.stderr
+        assert "hint: " in done.stderr
