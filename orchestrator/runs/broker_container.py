@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator
+from ipaddress import IPv4Network
+from pathlib import Path
 
 from orchestrator.engine.egress import allowed_destinations
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
@@ -77,15 +79,7 @@ def _place(run: RunContext, workers: int) -> BrokerPlace:
     state = directory.path / _FOLDER
     state.mkdir(mode=0o700, exist_ok=True)
     os.chown(state, *owner)
-    labels = run.labels(role=_NETWORK_ROLE)
-    existing = {left.id for left in run.engine.leftovers(labels) if left.kind == "network"}
-    known = noted_network(state, existing) if run.resumed else None
-    if known is None:
-        name = f"orchestrator-{directory.run_id}-broker"
-        made = run.engine.create_private_network(name, labels, addresses=workers + 1)
-        note_network(state, made.id, made.subnet)
-        known = made.id, made.subnet
-    network, subnet = known
+    network, subnet = _network(run, state, workers)
     return BrokerPlace(
         memory=grant_directory(memory_root(os.environ), directory.run_id, owner),
         state=state,
@@ -93,6 +87,18 @@ def _place(run: RunContext, workers: int) -> BrokerPlace:
         subnet=subnet,
         owner=owner,
     )
+
+
+def _network(run: RunContext, state: Path, workers: int) -> tuple[str, IPv4Network]:
+    labels = run.labels(role=_NETWORK_ROLE)
+    existing = {left.id for left in run.engine.leftovers(labels) if left.kind == "network"}
+    known = noted_network(state, existing) if run.resumed else None
+    if known is not None:
+        return known
+    name = f"orchestrator-{run.directory.run_id}-broker"
+    made = run.engine.create_private_network(name, labels, addresses=workers + 1)
+    note_network(state, made.id, made.subnet)
+    return made.id, made.subnet
 
 
 def _running(run: RunContext) -> Container | None:

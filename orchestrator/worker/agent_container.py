@@ -143,15 +143,14 @@ def _admit(worker: WorkerContext) -> str | None:
     keys, broker, isolation = worker.keys, worker.run.broker, worker.config.isolation
     if keys is None or broker is None:
         return None
-    token, share = new_token(), worker.budget
+    token = new_token()
     grant = Grant(
         ledger=worker.ledger,
         token=hashed(token),
         upstreams=dict(keys.upstreams),
         models=isolation.key_models,
-        budget=share.budget,
-        tokens=share.tokens,
         calls_per_minute=isolation.calls_per_minute,
+        **vars(worker.budget),
     )
     broker.admit(worker.number, grant)
     return token
