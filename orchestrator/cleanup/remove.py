@@ -28,7 +28,7 @@ from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError,
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.handed_over import HarvestRefusedError
 from orchestrator.git.kept_refs import list_kept
-from orchestrator.git.repository import Repository
+from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.worktree import remove_worktree
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
@@ -116,6 +116,8 @@ def cleanup(
         _clean_run(job, run)
     if run_id is None and job.wanted == Wanted():
         _remove_stray(job)
+        if purge:
+            _purge_landings(job, runs)
         if not dry_run:
             _remove_checkouts(job)
     return job.report()
@@ -315,6 +317,16 @@ def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> 
     if elsewhere:
         raise RepositoryError(f"`{worker.spec.branch}` is checked out in {elsewhere}")
     repository.drop_branch(worker.spec.branch, at=tip)
+
+
+def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
+    """Remove the records of merges, which keep the commits before each merge."""
+    listed = job.repository.git.text("for-each-ref", "--format=%(refname)", LANDED)
+    wanted = {f"{LANDED}{run.run_id}" for run in runs}
+    for ref in (ref for ref in listed.splitlines() if ref in wanted):
+        job.purged.append(ref)
+        if not job.dry_run:
+            job.repository.git.run("update-ref", "-d", ref)
 
 
 def _purge(job: _Cleanup, run: RunDirectory, numbers: set[int]) -> None:

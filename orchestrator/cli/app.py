@@ -89,6 +89,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "conflicts": _Command(
         "commands.conflicts", "conflicts", "Show which workers of a run cannot be merged."
     ),
+    "merge": _Command("commands.merge", "merge", "Merge the branches of workers into yours."),
     "parallel-cleanup": _Command(
         "commands.cleanup", "parallel_cleanup", "Remove worktrees, branches and containers of runs."
     ),

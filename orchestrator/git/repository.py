@@ -25,6 +25,8 @@ ATTEMPTS = "refs/orchestrator/attempts/"
 KEPT = "refs/orchestrator/kept/"
 _OF_WORKER = re.compile(r"([^/]+)/([0-9]{1,9})(?:/|$)")
 """`<run>/<N>/...`: commits of worker N that its branch does not reach."""
+LANDED = "refs/orchestrator/landed/"
+"""`<run>`: the records of merges of the run's branches, which `merge --undo` reads."""
 BASES = "refs/orchestrator/base/"
 """`<run>`: the snapshot of the checkout that a run starts from, kept while the run has leftovers.
 """

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.repository import Repository
@@ -9,7 +10,7 @@ from orchestrator.results import Status
 from orchestrator.state.history import RunHistory, choose_run
 from orchestrator.state.listing import holders_of
 from orchestrator.state.run_directory import all_runs
-from orchestrator.state.run_outline import RunOutline, read_outline
+from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
 
 
@@ -39,7 +40,8 @@ class RunBranches:
     """A run and the branches of its workers."""
 
     run_id: str
-    record: RunOutline
+    began: datetime
+    """Start of the run."""
     is_live: bool
     branches: tuple[Branch, ...]
     """The branches of the chosen workers whose commits still exist."""
@@ -80,7 +82,7 @@ def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -
             f"the commits of worker {gone[0]} of run {history.run_id} are gone",
             hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
         )
-    return RunBranches(history.run_id, history.record, live, tuple(found.values()))
+    return RunBranches(history.run_id, history.record.created_at, live, tuple(found.values()))
 
 
 def _branches(

@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch
+from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.matrix import Conflicts, find_conflicts
+from orchestrator.landing.merge import Merged, Wish, merge_branches
 from orchestrator.results import Status
-from tests.support.merges import Content, World
+from tests.support.merges import WHEN, Content, World
 from tests.support.repository import git
 
 
@@ -45,3 +47,23 @@ def snapshot_of(repo: Path) -> dict[str, tuple[str, int]]:
         )
         for path in files
     }
+
+
+def merge(world: World, *branches: Branch, **wish: Any) -> Merged:
+    """Merge branches as `orchestrator merge` does; the workers are named."""
+    run = RunBranches("run", WHEN, False, branches)
+    return merge_branches(Repository(world.repo), run, Wish(named=True, **wish))
+
+
+def untouched(world: World) -> tuple[object, ...]:
+    """Return what a refused merge must not change: refs, reflogs, stash, index and files."""
+    repo = world.repo
+    # Without the option, `git status` writes the index.
+    status = git(repo, "--no-optional-locks", "status", "--porcelain")
+    refs = git(repo, "for-each-ref")
+    files = {
+        name: what
+        for name, what in snapshot_of(repo).items()
+        if not name.startswith((".git/orchestrator/", ".git/objects/"))
+    }
+    return files, refs, status

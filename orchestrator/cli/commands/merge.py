@@ -1,0 +1,179 @@
+"""`orchestrator merge`."""
+
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.options import Json, with_options
+from orchestrator.cli.output.formats import count
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import read_branches
+from orchestrator.landing.chain import Form
+from orchestrator.landing.land import undo as take_back
+from orchestrator.landing.merge import (
+    Merged,
+    OnConflict,
+    Order,
+    Wish,
+    merge_branches,
+)
+from orchestrator.state.history import named_run
+from orchestrator.state.run_directory import all_runs
+from orchestrator.text.sanitize import one_line
+
+SOME_LEFT = 1
+_FILES = 5
+_SHORT = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions:
+    """How branches are merged."""
+
+    form: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="|".join(get_args(Form)),
+            help="Add each branch by a merge commit, as one commit, or commit by commit; `apply` "
+            "leaves the changes of all of them uncommitted.",
+        ),
+    ] = "merge"
+    order: Annotated[
+        str,
+        typer.Option(
+            "--order",
+            metavar="|".join(get_args(Order)),
+            help="Merge in the order of the numbers as given, or in the order with the fewest "
+            "conflicts.",
+        ),
+    ] = "given"
+    on_conflict: Annotated[
+        str,
+        typer.Option(
+            "--on-conflict",
+            metavar="|".join(get_args(OnConflict)),
+            help="Merge nothing at all if a branch conflicts, or leave such branches out.",
+        ),
+    ] = "stop"
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="BRANCH",
+            help="Branch to merge into. [default: the branch that is checked out]",
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be merged, and change nothing.")
+    ] = False
+    undo: Annotated[
+        bool,
+        typer.Option(
+            "--undo", help="Take the latest merge back, if the branch is still where it was put."
+        ),
+    ] = False
+    json: Json = False
+
+
+@with_options
+def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
+    """Merge the branches of workers into the branch that is checked out.
+
+    Without numbers, these are the workers of the newest run that succeeded. Everything is decided
+    before anything changes: then the branch moves once. The exit code is 1 if a branch was left.
+    """
+    form, order, on_conflict = _choices(options)
+    wanted, numbers = run_and_workers(words)
+    repository = Repository(Path.cwd())
+    if options.undo:
+        _undo(repository, options, wanted, numbers)
+        return
+    wish = Wish(
+        form=form,
+        order=order,
+        on_conflict=on_conflict,
+        into=options.into,
+        named=bool(numbers),
+        dry_run=options.dry_run,
+    )
+    merged = merge_branches(repository, read_branches(repository, wanted, numbers), wish)
+    if options.json:
+        show_json(dumps(merged.model_dump(mode="json"), indent=2))
+    else:
+        _show(merged)
+    if merged.left:
+        raise typer.Exit(SOME_LEFT)
+
+
+def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
+    """Check the options that have a few values.
+
+    Raises:
+        ConfigError: A value is not one of them.
+    """
+    for flag, given, kind in (
+        ("--as", options.form, Form),
+        ("--order", options.order, Order),
+        ("--on-conflict", options.on_conflict, OnConflict),
+    ):
+        if given not in get_args(kind):
+            raise ConfigError(
+                f"option `{flag}` is `{one_line(given)}`: must be one of "
+                f"{', '.join(get_args(kind))}"
+            )
+    return options.form, options.order, options.on_conflict  # type: ignore[return-value]
+
+
+def _undo(
+    repository: Repository, options: MergeOptions, wanted: str | None, numbers: tuple[int, ...]
+) -> None:
+    if numbers or options.dry_run:
+        raise ConfigError(
+            "`--undo` takes a whole merge back: it cannot be used with numbers or `--dry-run`"
+        )
+    run_id = None if wanted is None else _run_id(repository, wanted)
+    landed = take_back(repository, into=options.into, run_id=run_id)
+    if options.json:
+        show_json(dumps(landed.model_dump(mode="json", exclude={"previous"}), indent=2))
+        return
+    workers = ", ".join(str(number) for number in landed.workers)
+    place = f"{landed.branch} is at {landed.before[:_SHORT]} again"
+    show(f"took back the merge of worker {workers}: {place}")
+
+
+def _run_id(repository: Repository, wanted: str) -> str:
+    return named_run(list(all_runs(repository.state_dir)), wanted).run_id
+
+
+def _show(merged: Merged) -> None:
+    verb = {"apply": "applied to the files of"}.get(merged.form, "merged into")
+    if merged.landed:
+        workers = ", ".join(str(number) for number in merged.landed)
+        would = "would be " if merged.dry_run else ""
+        where = f"{merged.before[:_SHORT]}..{merged.after[:_SHORT]}"
+        show(f"worker {workers}: {would}{verb} {merged.target} ({where})")
+    if merged.contained:
+        workers = ", ".join(str(number) for number in merged.contained)
+        show(f"worker {workers}: nothing that {merged.target} does not have")
+    for left in merged.left:
+        named = ", ".join(one_line(path) for path in left.files[:_FILES])
+        more = f" and {len(left.files) - _FILES} more" if len(left.files) > _FILES else ""
+        files = f" in {named}{more}" if named else ""
+        show(f"worker {left.worker_id}: not merged: {left.message}{files}")
+    _tell_more(merged)
+
+
+def _tell_more(merged: Merged) -> None:
+    if merged.given_conflicts is not None:
+        conflicts = sum(left.reason == "conflict" for left in merged.left)
+        given = count(merged.given_conflicts, "conflict")
+        tell(f"best order: {count(conflicts, 'conflict')}; given order: {given}")
+    if merged.landed and not merged.dry_run:
+        tell("take it back: orchestrator merge --undo")

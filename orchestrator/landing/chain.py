@@ -1,0 +1,156 @@
+"""Add branches to a commit one after the other, in a quarantine: no ref and no file changes.
+
+Equal arguments give equal commits: their date is that of the commit they are added to, or of the
+run if that is later. So an interrupted merge that is repeated creates the same commits.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from orchestrator.errors import GitCommandError, OrchestratorError, RepositoryError
+from orchestrator.git.command import Git
+from orchestrator.git.disk_full import disk_full
+from orchestrator.git.handed_over import HarvestRefusedError
+from orchestrator.git.merge_tree import Merged, merge_commits
+from orchestrator.git.quarantine import check_trees
+from orchestrator.git.repository import Repository
+from orchestrator.git.sealed_commits import check_names, signature, write_commit
+from orchestrator.landing.branches import Branch
+from orchestrator.text.sanitize import lines, one_line
+
+Form = Literal["merge", "squash", "rebase", "apply"]
+"""How a branch is added: by a merge commit, as one commit, commit by commit, or uncommitted."""
+Problem = Literal["conflict", "merges", "refused"]
+"""Why a branch cannot be added: a conflict, merge commits in a rebase, or rules that it breaks."""
+MERGE_TIMEOUT = 120.0
+"""Seconds for all merges of one branch."""
+MOST_COMMITS = 1000
+"""Maximum number of commits of a branch that are replayed."""
+_LONGEST_SUBJECT = 72
+_LONGEST_TASK = 2000
+_LONGEST_COMMIT = 2 * 1024**2
+_HEADER = re.compile(rb"(?m)^(author|encoding) [^\n]*$")
+
+
+class CannotAddError(OrchestratorError):
+    """A branch cannot be added to the commits before it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, problem: Problem, files: Sequence[bytes] = ()) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.files = tuple(files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The way in which branches are added to commits."""
+
+    repository: Repository
+    git: Git
+    """Git in a quarantine."""
+    run_id: str
+    form: Form
+    began: datetime
+    """Start of the run; no commit is older."""
+
+    def add(self, onto: str, branch: Branch) -> str:
+        """Return a commit with the work of a branch on top of another commit.
+
+        Returns:
+            The new commit; `onto` if it has the branch's work already.
+
+        Raises:
+            CannotAddError: The branch cannot be added.
+            OSError: The disk is full.
+        """
+        try:
+            commit = self._add(onto, branch)
+            if commit != onto:
+                check_trees(self.git, base=onto, tip=commit, repository=self.repository)
+                check_names(self.git, commit, [onto, branch.commit])
+        except HarvestRefusedError as error:
+            raise CannotAddError(error.message, "refused") from error
+        except RepositoryError as error:
+            full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
+            raise full or CannotAddError(one_line(error.message), "refused") from error
+        return commit
+
+    def with_form(self, form: Form) -> "Chain":
+        """Return a copy that adds branches in another way."""
+        return replace(self, form=form)
+
+    def _add(self, onto: str, branch: Branch) -> str:
+        if self.git.succeeds("merge-base", "--is-ancestor", branch.commit, onto):
+            return onto
+        deadline = time.monotonic() + MERGE_TIMEOUT
+        if self.form == "rebase":
+            return self._replay(onto, branch, deadline)
+        merged = self._merged(onto, branch.commit, deadline)
+        if merged.tree == self._tree(onto):
+            return onto
+        parents = [onto, branch.commit] if self.form == "merge" else [onto]
+        message = self._message(branch)
+        return write_commit(self.git, merged.tree, parents, message, signed=self._signed(onto))
+
+    def _merged(self, ours: str, theirs: str, deadline: float) -> Merged:
+        timeout = max(0.1, deadline - time.monotonic())
+        merged = merge_commits(self.git, ours, theirs, timeout=timeout)
+        if merged.paths:
+            raise CannotAddError("conflict", "conflict", merged.paths)
+        return merged
+
+    def _tree(self, commit: str) -> str:
+        return self.git.text("rev-parse", f"{commit}^{{tree}}")
+
+    def _signed(self, onto: str) -> Mapping[str, str]:
+        date = int(self.git.text("log", "-1", "--format=%ct", onto))
+        when = max(self.began, datetime.fromtimestamp(date, UTC))
+        return signature(self.repository, when)
+
+    def _message(self, branch: Branch) -> bytes:
+        verb = "Merge worker" if self.form == "merge" else "Worker"
+        name = f" ({one_line(branch.title, limit=60)})" if branch.title else ""
+        subject = f"{verb} {branch.worker_id}{name}: {one_line(branch.task)}"
+        body = lines(branch.task[:_LONGEST_TASK]).strip()
+        text = [one_line(subject, limit=_LONGEST_SUBJECT), "", body, ""]
+        text.append(f"Orchestrator-Run: {self.run_id}")
+        return ("\n".join(text) + "\n").encode()
+
+    def _replay(self, onto: str, branch: Branch, deadline: float) -> str:
+        """Add the commits of a branch one after the other, without those that become empty."""
+        wanted = ("--reverse", "--topo-order", "--parents", f"--max-count={1 + MOST_COMMITS}")
+        listed = self.git.text("rev-list", *wanted, f"{onto}..{branch.commit}")
+        rows = [row.split() for row in listed.splitlines()]
+        if len(rows) > MOST_COMMITS:
+            raise CannotAddError(f"the branch has more than {MOST_COMMITS} commits", "refused")
+        if any(len(row) != 2 for row in rows):
+            raise CannotAddError(
+                "the branch has merge commits, which a rebase would drop", "merges"
+            )
+        for commit, parent in rows:
+            onto = self._replayed(onto, commit, parent, deadline)
+        return onto
+
+    def _replayed(self, onto: str, commit: str, parent: str, deadline: float) -> str:
+        # A commit with the tree of `onto` and the parent of `commit`: its merge with `commit` has
+        # that parent as its base.
+        tree, signed = self._tree(onto), self._signed(onto)
+        stand_in = write_commit(self.git, tree, [parent], b"stand-in", signed=signed)
+        merged = self._merged(stand_in, commit, deadline)
+        if merged.tree == tree:
+            return onto
+        raw = self.git.listing("cat-file", "commit", commit, limit=_LONGEST_COMMIT)
+        header, _, message = raw.partition(b"\n\n")
+        kept = {match[1]: match[0] for match in _HEADER.finditer(header)}
+        committer = b"committer " + self.git.run("var", "GIT_COMMITTER_IDENT", env=signed).strip()
+        rows = [b"tree " + merged.tree.encode(), b"parent " + onto.encode(), kept[b"author"]]
+        rows += [committer, *([kept[b"encoding"]] if b"encoding" in kept else [])]
+        data = b"\n".join(rows) + b"\n\n" + message
+        # Git checks the form of the commit: a worker wrote its author and its message.
+        return self.git.text("hash-object", "-t", "commit", "-w", "--stdin", stdin=data)

@@ -1,0 +1,152 @@
+"""Bring the files of a checkout from one commit to another, or refuse before any file changes."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.git.checkout import CHECKOUT_TIMEOUT, Worktree
+from orchestrator.git.command import Git
+from orchestrator.git.repository import Repository
+from orchestrator.landing.target import NotFitError
+from orchestrator.text.sanitize import one_line
+
+_ROOM = 16 * 1024**2
+"""Bytes that stay free on the disk in addition to the new files."""
+_SHOWN = 5
+
+
+def check_files(repository: Repository, checkout: Worktree, *, old: str, new: str) -> None:
+    """Check that the files of a checkout can be brought from one commit to another.
+
+    Neither the files nor the index are changed.
+
+    Raises:
+        NotFitError: A file that differs has changes that are not committed, an untracked or ignored
+            file is in the way, or the disk is too full.
+    """
+    with _copied_index(repository, checkout) as git:
+        git.succeeds("update-index", "-q", "--refresh")
+        try:
+            git.run("read-tree", "-n", "-m", "-u", old, new, timeout=CHECKOUT_TIMEOUT)
+        except GitCommandError as error:
+            raise NotFitError(
+                f"uncommitted changes in {checkout.path} are in the way: "
+                f"{one_line(error.stderr.removeprefix('error: '))}",
+                hint="commit them, or set them aside with `git stash`",
+            ) from error
+        tracked = frozenset(git.run("ls-files", "-z").split(b"\0"))
+    changed = list(_changed(repository, old, new))
+    _check_untracked(checkout, [path for _, path in changed], tracked)
+    _check_room(repository, checkout, [blob for blob, _ in changed])
+
+
+@contextmanager
+def _copied_index(repository: Repository, checkout: Worktree) -> Iterator[Git]:
+    """Yield git with a copy of the index of a checkout, for commands that would write to it."""
+    copy = repository.state_dir / f"index-{os.getpid()}"
+    try:
+        if (checkout.git_dir / "index").exists():
+            shutil.copy2(checkout.git_dir / "index", copy)
+        config = repository.without_filters()
+        yield Git(checkout.git_dir, work_tree=checkout.path, index=copy, config=config)
+    except OSError as error:
+        raise NotFitError(f"the index of {checkout.path} cannot be read: {error}") from error
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _changed(repository: Repository, old: str, new: str) -> Iterator[tuple[str, bytes]]:
+    """Yield new blob and path of each file that is added or changed."""
+    raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
+    fields = repository.git.run(*raw, old, new).split(b"\0")
+    for row, path in zip(fields[::2], fields[1::2], strict=False):
+        yield row.split(b" ")[3].decode(), path
+
+
+def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[bytes]) -> None:
+    """Refuse to write where a file is that git does not know; git itself overwrites ignored files.
+
+    Raises:
+        NotFitError: A file that is not tracked would be lost.
+    """
+    top = os.fsencode(checkout.path)
+    lost = [path for path in paths if path not in tracked and _hides(top, path, tracked)]
+    if lost:
+        shown = ", ".join(f"`{one_line(os.fsdecode(path))}`" for path in lost[:_SHOWN])
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        raise NotFitError(
+            f"files in {checkout.path} that are not tracked are in the way: {shown}{more}",
+            hint="move or remove them",
+        )
+
+
+def _hides(top: bytes, path: bytes, tracked: frozenset[bytes]) -> bool:
+    """Return whether a new path would replace something that git does not track."""
+    parts = path.split(b"/")
+    for end in range(1, len(parts) + 1):
+        place = b"/".join(parts[:end])
+        full = os.path.join(top, place)  # noqa: PTH118 - paths of git may not be text
+        if not os.path.lexists(full):
+            return False
+        if os.path.islink(full) or not os.path.isdir(full):  # noqa: PTH112, PTH114
+            return place not in tracked
+    return any(name not in tracked for name in _files_below(top, path))
+
+
+def _files_below(top: bytes, path: bytes) -> Iterator[bytes]:
+    for folder, _, names in os.walk(os.path.join(top, path)):  # noqa: PTH118
+        for name in names:
+            yield os.path.relpath(os.path.join(folder, name), top)  # noqa: PTH118
+
+
+def _check_room(repository: Repository, checkout: Worktree, blobs: list[str]) -> None:
+    asked = "".join(f"{blob}\n" for blob in blobs).encode()
+    sizes = repository.git.run("cat-file", "--batch-check=%(objectsize)", stdin=asked).split(b"\n")
+    needed = sum(int(size) for size in sizes if size.isdigit()) + _ROOM
+    state = os.statvfs(checkout.path)
+    free = state.f_bavail * state.f_frsize
+    if free < needed:
+        raise NotFitError(
+            f"the disk of {checkout.path} is too full: {free} bytes are free, {needed} are needed",
+            hint="free some space",
+        )
+
+
+def bring_forward(
+    repository: Repository, checkout: Worktree, *, old: str, new: str, again: bool = False
+) -> None:
+    """Bring the files and the index of a checkout from one commit to another.
+
+    No filter of the user's configuration runs: a worker may have written the program that it
+    names. Files with a filter are written as they are committed.
+
+    Args:
+        repository: The repository.
+        checkout: The checkout.
+        old: The commit that the files are at.
+        new: The commit that they are brought to.
+        again: Whether a process that died may have started this before.
+
+    Raises:
+        GitCommandError: A file has changes that are not committed; nothing was overwritten.
+        RepositoryError: Git was killed after `CHECKOUT_TIMEOUT`.
+    """
+    checkout.refresh(repository)
+    checkout.update(repository, base=old, tip=new, again=again)
+
+
+def is_at(repository: Repository, checkout: Worktree, commit: str) -> bool:
+    """Return whether the index of a checkout is that of a commit."""
+    git = Git(checkout.git_dir, work_tree=checkout.path, config=repository.without_filters())
+    try:
+        return git.succeeds("diff-index", "--cached", "--quiet", commit)
+    except RepositoryError:
+        return False
+
+
+def scratch(repository: Repository) -> Path:
+    """Return the path of the quarantine of merges."""
+    return repository.state_dir / "landing"

@@ -1,0 +1,229 @@
+"""Move a branch to a commit and bring its checkout there; complete what a dead process began."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
+from orchestrator.git.disk_full import disk_full
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import commit_of
+from orchestrator.landing.chain import Form
+from orchestrator.landing.checkout import bring_forward, check_files, is_at
+from orchestrator.landing.record import (
+    Landed,
+    UnderWay,
+    drop_record,
+    forget_under_way,
+    landings,
+    note_under_way,
+    read_under_way,
+    write_record,
+)
+from orchestrator.landing.target import NotFitError, Target, check_fit, find_target
+from orchestrator.text.sanitize import one_line
+
+
+@contextmanager
+def only_one(repository: Repository) -> Iterator[None]:
+    """Hold the lock for landing in this repository.
+
+    Raises:
+        ConfigError: Another process holds it.
+    """
+    repository.state_dir.mkdir(parents=True, exist_ok=True)
+    with (repository.state_dir / "landing.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                "another `orchestrator merge` is at work in this repository",
+                hint="wait for its end",
+            ) from error
+        yield
+
+
+def check(repository: Repository, target: Target, form: Form) -> None:
+    """Check that a target can be changed, before anything is computed.
+
+    Raises:
+        ConfigError: The form needs a checkout, and the branch is not checked out.
+        NotFitError: The target cannot be changed now.
+    """
+    if form == "apply" and target.checkout is None:
+        raise ConfigError(
+            f"`{target.branch}` is not checked out: `--as apply` changes files only",
+            hint="check it out, or leave `--into` out",
+        )
+    check_fit(repository, target)
+
+
+def land(repository: Repository, target: Target, landed: Landed) -> None:
+    """Move a branch to a commit that the repository has, and bring its checkout there.
+
+    Raises:
+        NotFitError: The target is no longer where it was, or its checkout is not fit; nothing was
+            changed.
+    """
+    with repository.lock():
+        _check_all(repository, target, old=landed.before, new=landed.after)
+        landed = write_record(repository, landed)
+        _change(repository, target, UnderWay(kind="land", landed=landed, checkout=_path(target)))
+
+
+def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Landed:
+    """Take the latest landing on a branch back, if the branch is still where it was put.
+
+    Args:
+        repository: The repository.
+        into: The branch. Default: the branch that is checked out.
+        run_id: Only a landing of this run.
+
+    Raises:
+        ConfigError: There is no such landing.
+        NotFitError: The branch or its files changed since; nothing was changed.
+    """
+    with only_one(repository):
+        change = complete(repository)
+        if change is not None and change.kind == "undo":
+            return change.landed
+        return _undo(repository, find_target(repository, into), run_id)
+
+
+def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
+    landed = _latest(repository, target, run_id)
+    if not landed.is_undone_from(target.commit):
+        raise NotFitError(
+            f"`{target.branch}` has moved since {_workers(landed)} landed: nothing was changed",
+            hint=f"revert the commits with `git revert`; the landing ended at {landed.after[:12]}",
+        )
+    with repository.lock():
+        _check_all(repository, target, old=landed.after, new=landed.before)
+        _change(repository, target, UnderWay(kind="undo", landed=landed, checkout=_path(target)))
+    return landed
+
+
+def _latest(repository: Repository, target: Target, run_id: str | None) -> Landed:
+    """Return the landing that can be taken back, or else the newest.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    found = landings(repository, target.branch, run_id)
+    while begun := [one for one in found if one.moves and one.before == target.commit]:
+        # The process died before the branch moved: these landings never happened.
+        with repository.lock():
+            for one in begun:
+                drop_record(repository, one)
+        found = landings(repository, target.branch, run_id)
+    if not found:
+        raise ConfigError(
+            f"there is no record of a landing on `{target.branch}`",
+            hint="`git reflog` lists earlier commits of a branch",
+        )
+    return next((one for one in found if one.is_undone_from(target.commit)), found[0])
+
+
+def _workers(landed: Landed) -> str:
+    return ", ".join(f"worker {number}" for number in landed.workers)
+
+
+def _path(target: Target) -> str | None:
+    return str(target.checkout.path) if target.checkout else None
+
+
+def _check_all(repository: Repository, target: Target, *, old: str, new: str) -> None:
+    check_fit(repository, target)
+    if target.checkout is not None:
+        check_files(repository, target.checkout, old=old, new=new)
+
+
+def _change(repository: Repository, target: Target, change: UnderWay) -> None:
+    """Move the branch and bring the files there, or leave both as they were."""
+    note_under_way(repository, change)
+    if change.landed.moves:
+        try:
+            _move(repository, target.ref, change)
+        except GitCommandError as error:
+            forget_under_way(repository)
+            raise NotFitError(
+                f"`{target.branch}` could not be moved: nothing was changed "
+                f"({one_line(error.stderr)})",
+                hint="run the command again",
+            ) from error
+    if target.checkout is not None:
+        _bring_files(repository, target, change)
+    if change.kind == "undo":
+        drop_record(repository, change.landed)
+    forget_under_way(repository)
+
+
+def _move(repository: Repository, ref: str, change: UnderWay) -> None:
+    why = f"orchestrator merge: {change.kind} run {change.landed.run_id}"
+    repository.git.run("update-ref", "-m", why, ref, change.new, change.old)
+
+
+def _bring_files(repository: Repository, target: Target, change: UnderWay) -> None:
+    assert target.checkout is not None  # noqa: S101
+    try:
+        bring_forward(repository, target.checkout, old=change.old, new=change.new)
+    except RepositoryError as error:
+        if isinstance(error, GitCommandError) and not disk_full(error.stderr):
+            # Git refused before it wrote any file: a file changed since it was checked.
+            back = change.landed
+            if back.moves:
+                repository.git.run("update-ref", "-m", "orchestrator merge: refused", target.ref,
+                                   change.old, change.new)  # fmt: skip
+            forget_under_way(repository)
+            raise NotFitError(
+                f"files in {target.checkout.path} changed during the merge: nothing was changed "
+                f"({one_line(error.stderr)})",
+                hint="run the command again",
+            ) from error
+        raise RepositoryError(
+            f"`{target.branch}` was moved, but its files in {target.checkout.path} were not all "
+            f"written: {one_line(error.message)}",
+            hint="`orchestrator merge` writes the others when the cause is removed",
+        ) from error
+
+
+def complete(repository: Repository) -> UnderWay | None:
+    """Complete a change that a dead process began: bring the files to where the branch is.
+
+    Returns:
+        The completed change; None if there was none, or the branch never moved.
+
+    Raises:
+        NotFitError: A file has changes that are not committed; nothing was overwritten.
+    """
+    with repository.lock():
+        change = read_under_way(repository)
+        if change is None:
+            return None
+        landed = change.landed
+        at = commit_of(repository, f"refs/heads/{landed.branch}")
+        if at != (change.new if landed.moves else landed.before):
+            forget_under_way(repository)
+            return None
+        target = find_target(repository, landed.branch)
+        if target.checkout is not None and str(target.checkout.path) == change.checkout:
+            _complete_files(repository, target, change)
+        if change.kind == "undo":
+            drop_record(repository, landed)
+        forget_under_way(repository)
+        return change
+
+
+def _complete_files(repository: Repository, target: Target, change: UnderWay) -> None:
+    assert target.checkout is not None  # noqa: S101
+    if is_at(repository, target.checkout, change.new):
+        return
+    try:
+        bring_forward(repository, target.checkout, old=change.old, new=change.new, again=True)
+    except GitCommandError as error:
+        raise NotFitError(
+            f"an earlier `orchestrator merge` died before all files in {target.checkout.path} "
+            f"were written, and they changed since: {one_line(error.stderr)}",
+            hint=f"`git checkout HEAD -- FILE` takes the landed version of a file; "
+            f"`git diff {change.old[:12]}` shows the differences",
+        ) from error

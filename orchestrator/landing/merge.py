@@ -1,0 +1,291 @@
+"""Merge the branches of a run into a branch of the user: decide all, then move one ref.
+
+First every commit is made in a quarantine and checked. Then the objects are imported, and one
+`update-ref` moves the branch if it is still where it was. Last, if the branch is checked out
+somewhere, the files there are brought to the new commit. A process that dies in between leaves a
+record, and the next one completes the change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
+from orchestrator.git.changes import changed_paths
+from orchestrator.git.command import Git
+from orchestrator.git.disk_full import disk_full
+from orchestrator.git.merge_tree import merge_pairs, quarantine, require_git
+from orchestrator.git.repository import Repository
+from orchestrator.git.sealed_commits import import_commits
+from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.landing.chain import CannotAddError, Chain, Form, Problem
+from orchestrator.landing.checkout import scratch
+from orchestrator.landing.land import check, complete, land, only_one
+from orchestrator.landing.order import best_order
+from orchestrator.landing.record import Landed
+from orchestrator.landing.target import Target, find_target
+from orchestrator.results import Status
+from orchestrator.text.sanitize import one_line
+
+MOST_FILES = 1000
+"""Maximum number of conflicting files that are listed for one worker."""
+_PAIRS_TIMEOUT = 60.0
+Order = Literal["given", "best"]
+OnConflict = Literal["stop", "skip"]
+
+
+class LeftWorker(BaseModel):
+    """A worker whose work was not landed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker_id: int
+    reason: Problem | Literal["failed", "stopped"]
+    """`conflict`, `merges` (a rebase of merge commits), `refused` (a rule for commits is broken),
+    `failed` (the worker did not succeed, and was not named) or `stopped` (after a conflict).
+    """
+    message: str
+    files: tuple[str, ...] = ()
+    """The conflicting files, at most 1000."""
+    others: tuple[int, ...] = ()
+    """Landed workers that changed the conflicting files too."""
+
+
+class Merged(BaseModel):
+    """The output of `orchestrator merge --json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    form: Form
+    target: str
+    """The branch."""
+    before: str
+    after: str
+    """The commit that the branch points at now; with `apply`, a commit of the applied files."""
+    dry_run: bool
+    """Whether nothing was changed, and `after` was only computed."""
+    landed: tuple[int, ...] = ()
+    """Workers whose work was landed, in this order."""
+    contained: tuple[int, ...] = ()
+    """Workers whose work the target has already, or that committed nothing."""
+    left: tuple[LeftWorker, ...] = ()
+    given_conflicts: int | None = None
+    """With `--order best`: how many workers conflict in the given order; otherwise null."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """How the branches of a run are merged."""
+
+    form: Form = "merge"
+    order: Order = "given"
+    on_conflict: OnConflict = "stop"
+    into: str | None = None
+    """The branch to merge into. Default: the branch that is checked out."""
+    named: bool = False
+    """Whether the user named the workers; otherwise only those that succeeded are merged."""
+    dry_run: bool = False
+
+
+def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
+    """Merge the branches of a run into a branch of the user.
+
+    Args:
+        repository: The user's repository.
+        run: The run and the chosen branches, in the given order.
+        wish: How they are merged.
+
+    Raises:
+        ConfigError: A worker has no result yet, or there is no such branch.
+        NotFitError: The target cannot be changed now; nothing was changed.
+        RepositoryError: Git failed, or the disk is full.
+    """
+    require_git("to merge without a checkout", "merge the branches by hand")
+    _check_ended(run)
+    try:
+        with only_one(repository):
+            return _merge(repository, run, wish)
+    except OSError as error:
+        raise RepositoryError(
+            f"the branches could not be merged: {error.strerror or error}",
+            hint=f"the merge needs space below {repository.common_dir}",
+        ) from error
+
+
+def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
+    if not wish.dry_run:
+        complete(repository)
+    target = find_target(repository, wish.into)
+    check(repository, target, wish.form)
+    place = scratch(repository)
+    with quarantine(repository, place) as git:
+        merged = _Plan(repository, git, run, wish, target).result()
+        if not merged.landed or wish.dry_run:
+            return merged
+        known = [target.commit, *(one.commit for one in run.branches)]
+        try:
+            import_commits(repository, git, place / "git", merged.after, known)
+        except GitCommandError as error:
+            raise disk_full(error.stderr) or error from error
+    land(repository, target, _record(merged))
+    return merged
+
+
+def _record(merged: Merged) -> Landed:
+    return Landed(
+        run_id=merged.run_id,
+        form=merged.form,
+        branch=merged.target,
+        before=merged.before,
+        after=merged.after,
+        workers=merged.landed,
+    )
+
+
+def _check_ended(run: RunBranches) -> None:
+    for branch in run.branches:
+        if branch.status is None:
+            hint = (
+                "wait for its end: `orchestrator wait"
+                if run.is_live
+                else "resume the run: `orchestrator resume"
+            )
+            raise ConfigError(
+                f"worker {branch.worker_id} of run {run.run_id} has no result yet",
+                hint=f"{hint} {run.run_id}`",
+            )
+
+
+class _Plan:
+    """The decision about every branch, made in a quarantine."""
+
+    def __init__(
+        self, repository: Repository, git: Git, run: RunBranches, wish: Wish, target: Target
+    ) -> None:
+        self._repository = repository
+        self._git = git
+        self._run = run
+        self._wish = wish
+        self._target = target
+        self._chain = Chain(
+            repository=repository,
+            git=git,
+            run_id=run.run_id,
+            form=wish.form,
+            began=run.began,
+        )
+        self._left: list[LeftWorker] = []
+        self._contained: list[int] = []
+        self._landed: list[Branch] = []
+        self._given_conflicts: int | None = None
+
+    def result(self) -> Merged:
+        """Decide about every branch."""
+        after = self._target.commit
+        for branch in self._ordered():
+            try:
+                commit = self._chain.add(after, branch)
+            except CannotAddError as error:
+                self._left.append(self._told(branch, error))
+                if self._wish.on_conflict == "stop":
+                    return self._stopped()
+                continue
+            if commit == after:
+                self._contained.append(branch.worker_id)
+            else:
+                self._landed.append(branch)
+            after = commit
+        return self._merged(after)
+
+    def _ordered(self) -> Sequence[Branch]:
+        wanted = []
+        for branch in self._run.branches:
+            if branch.is_empty:
+                self._contained.append(branch.worker_id)
+            elif branch.status is Status.SUCCESS or self._wish.named:
+                wanted.append(branch)
+            else:
+                said = f"the worker's status is {branch.status}; its number must be named"
+                self._left.append(
+                    LeftWorker(worker_id=branch.worker_id, reason="failed", message=said)
+                )
+        if self._wish.order == "given" or len(wanted) < 2:
+            return wanted
+        self._given_conflicts = self._conflicts_in(wanted)
+        if not self._given_conflicts:
+            return wanted
+        return best_order(self._target.commit, wanted, self._try, self._weights(wanted).__getitem__)
+
+    def _conflicts_in(self, branches: Sequence[Branch]) -> int:
+        onto, conflicts = self._target.commit, 0
+        for branch in branches:
+            added = self._try(onto, branch)
+            onto, conflicts = added or onto, conflicts + (added is None)
+        return conflicts
+
+    def _try(self, onto: str, branch: Branch) -> str | None:
+        try:
+            return self._chain.with_form("merge").add(onto, branch)
+        except CannotAddError:
+            return None
+
+    def _weights(self, branches: Sequence[Branch]) -> dict[Branch, tuple[int, ...]]:
+        """Return for each branch how many others it conflicts with, and its number of files."""
+        pairs = [*combinations(branches, 2)]
+        commits = [(one.commit, other.commit) for one, other in pairs]
+        merges = merge_pairs(self._git, commits, timeout=_PAIRS_TIMEOUT)
+        bad = [pair for pair, one in zip(pairs, merges, strict=True) if one is None or one.paths]
+        return {
+            branch: (sum(branch in pair for pair in bad), len(self._paths(branch)), place)
+            for place, branch in enumerate(branches)
+        }
+
+    def _paths(self, branch: Branch) -> frozenset[str]:
+        return frozenset(changed_paths(self._repository, base=branch.base, tip=branch.commit))
+
+    def _told(self, branch: Branch, error: CannotAddError) -> LeftWorker:
+        files = [path.decode("utf-8", "backslashreplace") for path in error.files[:MOST_FILES]]
+        wanted = frozenset(files)
+        others = tuple(one.worker_id for one in self._landed if wanted & self._paths(one))
+        message = one_line(error.message, limit=500)
+        if error.problem == "conflict":
+            with_whom = ", ".join(f"worker {number}" for number in others)
+            message = f"conflicts with {with_whom or self._target.branch}"
+        return LeftWorker(
+            worker_id=branch.worker_id,
+            reason=error.problem,
+            message=message,
+            files=tuple(files),
+            others=others,
+        )
+
+    def _stopped(self) -> Merged:
+        """Return the result if nothing is landed because of one branch."""
+        cause = self._left[-1]
+        told = {*self._contained, *(one.worker_id for one in self._left)}
+        said = f"nothing was landed because of worker {cause.worker_id}"
+        self._left += [
+            LeftWorker(worker_id=branch.worker_id, reason="stopped", message=said)
+            for branch in self._run.branches
+            if branch.worker_id not in told
+        ]
+        self._landed = []
+        return self._merged(self._target.commit)
+
+    def _merged(self, after: str) -> Merged:
+        return Merged(
+            run_id=self._run.run_id,
+            form=self._wish.form,
+            target=self._target.branch,
+            before=self._target.commit,
+            after=after,
+            dry_run=self._wish.dry_run,
+            landed=tuple(branch.worker_id for branch in self._landed),
+            contained=tuple(self._contained),
+            left=tuple(self._left),
+            given_conflicts=self._given_conflicts,
+        )

@@ -1,0 +1,160 @@
+"""The user's branch that others are merged into, and whether it is fit for that now."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
+from orchestrator.git.checkout import Worktree
+from orchestrator.git.repository import BRANCHES, Repository
+from orchestrator.landing.branches import commit_of
+
+_HEADS = "refs/heads/"
+_MOST = 10_000
+"""Maximum size in bytes of a file of a git directory that names a branch."""
+_UNDER_WAY = {
+    "MERGE_HEAD": "a merge",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase or `git am`",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "sequencer": "a cherry-pick or revert of several commits",
+}
+"""Files and directories of a git directory, and the operations that create them."""
+_NAMES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
+"""Files with the name of a branch that an operation left and will return to."""
+
+
+class NotFitError(RepositoryError):
+    """The target branch or its checkout cannot be changed now; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A branch of the user."""
+
+    branch: str
+    commit: str
+    checkout: Worktree | None
+    """The worktree in which the branch is checked out, if any."""
+
+    @property
+    def ref(self) -> str:
+        """The ref of the branch."""
+        return f"{_HEADS}{self.branch}"
+
+
+def find_target(repository: Repository, into: str | None) -> Target:
+    """Return the branch to merge into.
+
+    Args:
+        repository: The repository.
+        into: Name of the branch. Default: the branch that is checked out.
+
+    Raises:
+        ConfigError: There is no such branch, or it belongs to a worker.
+        NotFitError: The branch is checked out more than once.
+    """
+    ref = _checked_out(repository) if into is None else f"{_HEADS}{into.removeprefix(_HEADS)}"
+    if ref is None:
+        raise ConfigError(
+            "no branch is checked out", hint="name the branch to merge into with `--into`"
+        )
+    branch = ref.removeprefix(_HEADS)
+    if ref.startswith(BRANCHES) or ref in repository.worker_branches():
+        raise ConfigError(f"`{branch}` is the branch of a worker", hint="merge into another branch")
+    commit = commit_of(repository, ref)
+    if commit is None:
+        raise ConfigError(
+            f"there is no branch `{branch}`", hint=f"`git branch {branch}` creates it"
+        )
+    return Target(branch, commit, _checkout(repository, branch))
+
+
+def _checked_out(repository: Repository) -> str | None:
+    try:
+        return repository.git.text("symbolic-ref", "--quiet", "HEAD")
+    except GitCommandError:
+        return None
+
+
+def _checkout(repository: Repository, branch: str) -> Worktree | None:
+    """Return the worktree in which a branch is checked out."""
+    found = [
+        Worktree(path, branch, git_dir)
+        for path, git_dir in _worktrees(repository)
+        if _read(git_dir / "HEAD") == f"ref: {_HEADS}{branch}"
+    ]
+    if len(found) > 1:
+        places = " and ".join(str(one.path) for one in found[:2])
+        raise NotFitError(
+            f"`{branch}` is checked out more than once: in {places}",
+            hint="check out another branch in one of them",
+        )
+    return found[0] if found else None
+
+
+def _worktrees(repository: Repository) -> Iterator[tuple[Path, Path]]:
+    """Yield path and git directory of every worktree of the repository."""
+    yield repository.top, repository.git_dir
+    listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
+    paths = [Path(os.fsdecode(one[9:])) for one in listed if one.startswith(b"worktree ")]
+    git_dirs = {_read(path / "gitdir"): path for path in _linked(repository)}
+    for number, path in enumerate(paths):
+        # The first worktree is the main one, whose git directory is the repository's own.
+        git_dir = git_dirs.get(str(path / ".git")) if number else repository.common_dir
+        if git_dir is not None and git_dir != repository.git_dir and (path / ".git").exists():
+            yield path, git_dir
+
+
+def _linked(repository: Repository) -> list[Path]:
+    return sorted((repository.common_dir / "worktrees").glob("*"))
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(_MOST)).strip()
+    except OSError:
+        return None
+
+
+def check_fit(repository: Repository, target: Target) -> None:
+    """Check that the target still points at its commit, and that no operation of git is under way.
+
+    Raises:
+        NotFitError: The branch or its checkout cannot be changed now.
+    """
+    if commit_of(repository, target.ref) != target.commit:
+        raise NotFitError(
+            f"`{target.branch}` moved during the merge: nothing was changed",
+            hint="run the command again",
+        )
+    if target.checkout != _checkout(repository, target.branch):
+        raise NotFitError(
+            f"`{target.branch}` was checked out elsewhere during the merge: nothing was changed",
+            hint="run the command again",
+        )
+    for git_dir in [repository.common_dir, *_linked(repository)]:
+        if {_read(git_dir / name) for name in _NAMES} & {target.ref, target.branch}:
+            raise NotFitError(
+                f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",
+                hint="finish it first",
+            )
+    if target.checkout is not None:
+        _check_idle(target.checkout)
+
+
+def _check_idle(checkout: Worktree) -> None:
+    for name, operation in _UNDER_WAY.items():
+        if (checkout.git_dir / name).exists():
+            raise NotFitError(
+                f"{operation} is under way in {checkout.path}: nothing was changed",
+                hint="finish it or abort it first; `git status` names it",
+            )
+    if (checkout.git_dir / "index.lock").exists():
+        raise NotFitError(
+            f"another git command is changing the index of {checkout.path}: nothing was changed",
+            hint=f"wait for its end; if it died, remove {checkout.git_dir / 'index.lock'}",
+        )

@@ -1,0 +1,244 @@
+"""Tests that nothing moves where the target or its checkout is not fit for a merge."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.landing import checkout, land
+from orchestrator.landing import merge as merging
+from orchestrator.landing.land import undo
+from tests.support.landing import branch, merge, untouched
+from tests.support.merges import NUMBERS, World
+from tests.support.repository import git
+
+
+def edit(world: World) -> None:
+    (world.repo / "a.txt").write_text("the user's own edit\n")
+
+
+def stage(world: World) -> None:
+    edit(world)
+    git(world.repo, "add", "a.txt")
+
+
+def delete(world: World) -> None:
+    git(world.repo, "rm", "-q", "--cached", "a.txt")
+
+
+def untracked(world: World) -> None:
+    (world.repo / "new").write_text("not tracked\n")
+
+
+def ignored(world: World) -> None:
+    (world.repo / ".git" / "info" / "exclude").write_text("/new\n")
+    untracked(world)
+
+
+def ignored_directory(world: World) -> None:
+    (world.repo / ".git" / "info" / "exclude").write_text("/new\n")
+    (world.repo / "new").mkdir()
+    (world.repo / "new" / "kept").write_text("ignored\n")
+
+
+def file_for_directory(world: World) -> None:
+    (world.repo / ".git" / "info" / "exclude").write_text("/dir\n")
+    (world.repo / "dir").write_text("ignored\n")
+
+
+def link_for_directory(world: World) -> None:
+    (world.repo / ".git" / "info" / "exclude").write_text("/dir\n")
+    (world.repo / "dir").symlink_to("/tmp")
+
+
+def index_lock(world: World) -> None:
+    (world.repo / ".git" / "index.lock").touch()
+
+
+def conflicting_merge(world: World) -> None:
+    other = world.commit({"numbers": NUMBERS.replace("7\n", "x\n", 1)})
+    mine = world.commit({"numbers": NUMBERS.replace("7\n", "y\n", 1)})
+    git(world.repo, "reset", "-q", "--hard", mine)
+    subprocess.run(["git", "merge", "-q", other], cwd=world.repo, check=False, capture_output=True)
+    assert (world.repo / ".git" / "MERGE_HEAD").exists()
+
+
+def rebase_under_way(world: World) -> None:
+    mine = world.commit({"numbers": NUMBERS.replace("7\n", "y\n", 1)})
+    git(world.repo, "branch", "upstream", world.commit({"numbers": "x\n"}))
+    git(world.repo, "reset", "-q", "--hard", mine)
+    subprocess.run(["git", "rebase", "upstream"], cwd=world.repo, check=False, capture_output=True)
+    assert (world.repo / ".git" / "rebase-merge").is_dir()
+
+
+def cherry_pick(world: World) -> None:
+    git(world.repo, "reset", "-q", "--hard", world.commit({"numbers": "y\n"}))
+    pick = world.commit({"numbers": "z\n"})
+    subprocess.run(["git", "cherry-pick", pick], cwd=world.repo, check=False, capture_output=True)
+    assert (world.repo / ".git" / "CHERRY_PICK_HEAD").exists()
+
+
+def full_disk(world: World) -> None:
+    """The real state of the disk with no free block."""
+
+
+UNFIT: dict[str, Callable[[World], None]] = {
+    one.__name__: one
+    for one in (
+        edit, stage, delete, untracked, ignored, ignored_directory, file_for_directory,
+        link_for_directory, index_lock, conflicting_merge, rebase_under_way, cherry_pick, full_disk,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+@pytest.mark.parametrize("when", ["before", "between"])
+def test_unfit_target_is_refused_and_nothing_moves(
+    world: World, name: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target becomes unfit before the merge, or between the decision and the landing."""
+    one = branch(world, 1, {"a.txt": "x\n", "new": "n\n", "dir/inner": "i\n"})
+    seen = []
+
+    def spoil() -> None:
+        UNFIT[name](world)
+        if name == "full_disk":
+            state = os.statvfs(world.repo)
+            full = os.statvfs_result((*state[:3], 0, 0, *state[5:]))
+            monkeypatch.setattr(checkout.os, "statvfs", lambda _: full)
+        seen.append(untouched(world))
+
+    if when == "before":
+        spoil()
+    else:
+        real = merging.land
+
+        def landing(*given: object) -> None:
+            spoil()
+            real(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(merging, "land", landing)
+    into = "main" if name == "rebase_under_way" else None
+    with pytest.raises(OrchestratorError) as caught:
+        merge(world, one, into=into)
+    assert caught.value.exit_code == 3
+    assert caught.value.hint
+    assert untouched(world) == seen[0]
+    assert git(world.repo, "stash", "list") == ""
+
+
+def test_target_that_moves_meanwhile_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = branch(world, 1, {"a.txt": "x\n"})
+    real = merging.land
+
+    def landing(*given: object) -> None:
+        git(world.repo, "commit", "-q", "--allow-empty", "-m", "meanwhile")
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(merging, "land", landing)
+    with pytest.raises(OrchestratorError, match="`main` moved during the merge") as caught:
+        merge(world, one)
+    assert caught.value.exit_code == 3
+    assert git(world.repo, "log", "-1", "--format=%s") == "meanwhile"
+    assert (world.repo / "a.txt").read_text() == "a\n"
+
+
+def test_ref_that_moves_after_the_last_check_is_not_overwritten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = branch(world, 1, {"a.txt": "x\n"})
+    real = land.note_under_way
+
+    def noting(*given: object) -> None:
+        git(world.repo, "commit", "-q", "--allow-empty", "-m", "meanwhile")
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(land, "note_under_way", noting)
+    with pytest.raises(OrchestratorError, match="could not be moved: nothing was changed"):
+        merge(world, one)
+    assert git(world.repo, "log", "-1", "--format=%s") == "meanwhile"
+    assert git(world.repo, "status", "--porcelain") == ""
+
+
+def test_file_that_changes_after_the_last_check_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = branch(world, 1, {"a.txt": "x\n", "new": "n\n"})
+    real = land.note_under_way
+
+    def noting(*given: object) -> None:
+        edit(world)
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(land, "note_under_way", noting)
+    with pytest.raises(OrchestratorError, match="changed during the merge: nothing was changed"):
+        merge(world, one)
+    assert git(world.repo, "rev-parse", "main") == world.base
+    assert git(world.repo, "status", "--porcelain") == " M a.txt"
+
+
+def test_checkout_that_disappears_meanwhile_is_noticed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    git(world.repo, "worktree", "add", "-q", "-b", "release", str(elsewhere))
+    one = branch(world, 1, {"a.txt": "x\n"})
+    real = merging.land
+
+    def landing(*given: object) -> None:
+        shutil.rmtree(elsewhere)
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(merging, "land", landing)
+    with pytest.raises(OrchestratorError, match="checked out elsewhere during the merge"):
+        merge(world, one, into="release")
+    assert git(world.repo, "rev-parse", "release") == world.base
+
+
+def test_edits_of_other_files_are_kept(world: World) -> None:
+    (world.repo / "src" / "app.py").write_text("edit\n")
+    (world.repo / "staged").write_text("staged\n")
+    git(world.repo, "add", "staged")
+    before = git(world.repo, "status", "--porcelain")
+    merge(world, branch(world, 1, {"a.txt": "x\n"}))
+    assert git(world.repo, "status", "--porcelain") == before
+    assert (world.repo / "a.txt").read_text() == "x\n"
+    undo(Repository(world.repo), into=None, run_id=None)
+    assert git(world.repo, "status", "--porcelain") == before
+
+
+def test_rebase_of_the_target_in_another_worktree_is_noticed(world: World, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    git(world.repo, "branch", "release", world.commit({"numbers": "y\n"}))
+    git(world.repo, "worktree", "add", "-q", str(elsewhere), "release")
+    git(world.repo, "branch", "upstream", world.commit({"numbers": "x\n"}))
+    subprocess.run(["git", "rebase", "upstream"], cwd=elsewhere, check=False, capture_output=True)
+    with pytest.raises(OrchestratorError, match="a rebase or bisection of `release` is under way"):
+        merge(world, branch(world, 1, {"a.txt": "x\n"}), into="release")
+
+
+@pytest.mark.parametrize("name", ["edit", "rebase_under_way", "index_lock"])
+def test_undo_is_refused_where_it_would_lose_something(world: World, name: str) -> None:
+    merge(world, branch(world, 1, {"a.txt": "x\n"}))
+    UNFIT[name](world)
+    before = untouched(world)
+    with pytest.raises(OrchestratorError) as caught:
+        undo(Repository(world.repo), into="main", run_id=None)
+    assert caught.value.exit_code == 3
+    assert untouched(world) == before
+
+
+def test_undo_after_a_commit_on_top_is_refused(world: World) -> None:
+    merge(world, branch(world, 1, {"a.txt": "x\n"}))
+    git(world.repo, "commit", "-q", "--allow-empty", "-m", "on top")
+    before = untouched(world)
+    with pytest.raises(OrchestratorError, match="`main` has moved since worker 1 landed"):
+        undo(Repository(world.repo), into=None, run_id=None)
+    assert untouched(world) == before

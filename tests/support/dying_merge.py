@@ -1,0 +1,30 @@
+"""A merge whose process kills itself at one call of one function.
+
+Usage: `python -m tests.support.dying_merge MODULE:NAME WHEN REPOSITORY FORM ACTION BASE COMMIT...`,
+where WHEN is `before` or `after`, and ACTION is `merge` or `undo`.
+"""
+
+import sys
+from pathlib import Path
+
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.landing.land import undo
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.results import Status
+from tests.support.dying_run import die_at
+from tests.support.merges import WHEN
+
+if __name__ == "__main__":
+    target, when, repo, form, action, base, *commits = sys.argv[1:]
+    die_at(target, when, 1)
+    repository = Repository(Path(repo))
+    if action == "undo":
+        undo(repository, into="main", run_id=None)
+    else:
+        branches = tuple(
+            Branch(number, f"task {number}", base, commit, Status.SUCCESS)
+            for number, commit in enumerate(commits, start=1)
+        )
+        run = RunBranches("run", WHEN, False, branches)
+        merge_branches(repository, run, Wish(named=True, form=form))  # type: ignore[arg-type]
