@@ -190,8 +190,8 @@ def _parsed(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
     """Parse the answer of `git merge-tree` that begins at a word; return where it ends.
 
     Format: the tree, names of conflicting files, an empty name, messages, and a last word, which is
-    empty or advice about submodules. A message is the number of its names, the names, the kind of
-    conflict, and a text. The answer to a clean merge ends after the tree and an empty word.
+    empty or advice about submodules; a clean merge has no messages. A message is the number of its
+    names, the names, the kind of conflict, and a text.
     """
     tree = words[at].decode()
     end = words.index(b"", at + 1)

@@ -72,7 +72,7 @@ def land(repository: Repository, target: Target, landed: Landed) -> None:
 
 
 def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Landed:
-    """Take the latest landing on a branch back, if the branch is still where it was put.
+    """Revert the latest landing on a branch, if the branch is still where it was put.
 
     Args:
         repository: The repository.

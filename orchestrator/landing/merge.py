@@ -172,11 +172,7 @@ class _Plan:
         self._wish = wish
         self._target = target
         self._chain = Chain(
-            repository=repository,
-            git=git,
-            run_id=run.run_id,
-            form=wish.form,
-            began=run.began,
+            repository=repository, git=git, run_id=run.run_id, form=wish.form, began=run.began
         )
         self._left: list[LeftWorker] = []
         self._contained: list[int] = []

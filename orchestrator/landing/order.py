@@ -19,8 +19,7 @@ Weight = Callable[[Branch], tuple[int, ...]]
 def best_order(start: str, branches: Sequence[Branch], add: Add, weight: Weight) -> list[Branch]:
     """Return an order in which as many branches as possible can be added.
 
-    The branches that cannot be added come last. With up to 6 branches every set of branches is
-    tried; with more, branches are added from the lightest to the heaviest.
+    The others come last. With up to 6 branches, every set of branches is tried.
 
     Args:
         start: The commit to which the branches are added.

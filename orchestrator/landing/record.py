@@ -4,6 +4,7 @@ The record of a landing is a commit under `refs/orchestrator/landed/RUN`, with t
 the commit before it and the previous record as its parents: so git keeps all of them.
 """
 
+from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from orchestrator.errors import GitCommandError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import LANDED, Repository
+from orchestrator.git.sealed_commits import signature, write_commit
 from orchestrator.landing.branches import commit_of
 from orchestrator.landing.chain import Form
 
@@ -96,15 +98,11 @@ def write_record(repository: Repository, landed: Landed) -> Landed:
     held = commit_of(repository, landed.ref)
     landed = landed.model_copy(update={"previous": held})
     parents = [landed.after, landed.before, *([held] if held else [])]
-    name, email = repository.identity()
-    words = [word for parent in parents for word in ("-p", parent)]
-    env = {f"GIT_{who}_{key}": value for who in ("AUTHOR", "COMMITTER")
-           for key, value in (("NAME", name), ("EMAIL", email))}  # fmt: skip
-    made = repository.git.run(
-        "commit-tree", f"{landed.after}^{{tree}}", *words, "-F", "-",
-        stdin=landed.model_dump_json().encode(), env=env,
+    made = write_commit(
+        repository.git, f"{landed.after}^{{tree}}", parents, landed.model_dump_json().encode(),
+        signed=signature(repository, datetime.now(UTC)),
     )  # fmt: skip
-    _move(repository, landed.ref, made.decode().strip(), held)
+    _move(repository, landed.ref, made, held)
     return landed
 
 
