@@ -107,13 +107,7 @@ def quarantine(repository: Repository, scratch: Path) -> Iterator[Git]:
 
 
 def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged:
-    """Merge two commits.
-
-    Args:
-        git: Git in a quarantine.
-        ours: The first commit.
-        theirs: The second commit.
-        timeout: Seconds.
+    """Merge two commits in a quarantine; `timeout` is in seconds.
 
     Raises:
         GitCommandError: Git failed, or was killed after `timeout`.
@@ -130,12 +124,7 @@ def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged
 def merge_pairs(
     git: Git, pairs: Sequence[tuple[str, str]], *, timeout: float
 ) -> list[Merged | None]:
-    """Merge pairs of commits, each pair on its own.
-
-    Args:
-        git: Git in a quarantine.
-        pairs: The pairs of commits.
-        timeout: Seconds for all of them.
+    """Merge pairs of commits in a quarantine; `timeout` is in seconds, for all pairs.
 
     Returns:
         A result for each pair; None where git failed or took too long.

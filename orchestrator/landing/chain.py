@@ -60,10 +60,7 @@ class Chain:
     """Start of the run; no commit is older."""
 
     def add(self, onto: str, branch: Branch) -> str:
-        """Return a commit with the work of a branch on top of another commit.
-
-        Returns:
-            The new commit; `onto` if it has the branch's work already.
+        """Return a commit with a branch's work on top of `onto`; `onto` if it has the work already.
 
         Raises:
             CannotAddError: The branch cannot be added.

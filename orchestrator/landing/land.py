@@ -170,21 +170,26 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
     except RepositoryError as error:
         if isinstance(error, GitCommandError) and not disk_full(error.stderr):
             # Git refused before it wrote any file: a file changed since it was checked.
-            back = change.landed
-            if back.moves:
-                repository.git.run("update-ref", "-m", "orchestrator merge: refused", target.ref,
-                                   change.old, change.new)  # fmt: skip
-            forget_under_way(repository)
-            raise NotFitError(
-                f"files in {target.checkout.path} changed during the merge: nothing was changed "
-                f"({one_line(error.stderr)})",
-                hint="run the command again",
-            ) from error
+            raise _moved_back(repository, target, change, error) from error
         raise RepositoryError(
             f"`{target.branch}` was moved, but its files in {target.checkout.path} were not all "
             f"written: {one_line(error.message)}",
             hint="`orchestrator merge` writes the others when the cause is removed",
         ) from error
+
+
+def _moved_back(
+    repository: Repository, target: Target, change: UnderWay, error: GitCommandError
+) -> NotFitError:
+    if change.landed.moves:
+        why = "orchestrator merge: refused"
+        repository.git.run("update-ref", "-m", why, target.ref, change.old, change.new)
+    forget_under_way(repository)
+    return NotFitError(
+        f"files of `{target.branch}` changed during the merge: nothing was changed "
+        f"({one_line(error.stderr)})",
+        hint="run the command again",
+    )
 
 
 def complete(repository: Repository) -> UnderWay | None:

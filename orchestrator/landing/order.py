@@ -24,15 +24,12 @@ def best_order(start: str, branches: Sequence[Branch], add: Add, weight: Weight)
     Args:
         start: The commit to which the branches are added.
         branches: The branches in the given order.
-        add: Adds a branch to a commit.
-        weight: Weighs a branch.
+        add: Add a branch to a commit.
+        weight: Weigh a branch.
     """
     ordered = sorted(branches, key=weight)
     search = _Search(add, time.monotonic() + SEARCH_TIME)
-    if len(ordered) <= MOST_EXACT:
-        search.explore(start, [], ordered)
-    else:
-        search.explore_greedily(start, ordered)
+    search.run(start, ordered)
     found = {one.worker_id for one in search.best}
     return [*search.best, *(one for one in branches if one.worker_id not in found)]
 
@@ -45,6 +42,13 @@ class _Search:
         self._deadline = deadline
         self._seen: set[frozenset[int]] = set()
         self.best: list[Branch] = []
+
+    def run(self, commit: str, branches: Sequence[Branch]) -> None:
+        """Search, exactly if there are few branches."""
+        if len(branches) <= MOST_EXACT:
+            self.explore(commit, [], branches)
+        else:
+            self.explore_greedily(commit, branches)
 
     def explore(self, commit: str, merged: list[Branch], rest: Sequence[Branch]) -> None:
         """Add each of the remaining branches in turn, and continue with the others."""

@@ -46,11 +46,7 @@ class Target:
 
 
 def find_target(repository: Repository, into: str | None) -> Target:
-    """Return the branch to merge into.
-
-    Args:
-        repository: The repository.
-        into: Name of the branch. Default: the branch that is checked out.
+    """Return the branch named `into`, by default the branch that is checked out.
 
     Raises:
         ConfigError: There is no such branch, or it belongs to a worker.
