@@ -20,6 +20,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "trivial": ("bench_trivial.py", "--no-reference"),
     "start": ("bench_start.py",),
     "growth": ("bench_growth.py",),
+    "worktrees": ("bench_worktrees.py",),
+    "logs": ("bench_logs.py",),
 }
 _HEADING = re.compile(r"^### (.*)$", re.MULTILINE)
 

@@ -52,6 +52,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
             "bench_logs.py --rounds 3",
             "bench_shapes.py --rounds 3",
             "bench_start.py",
+            "bench_growth.py --worktrees none",
             "bench_conflicts.py --rounds 3",
         )
     },
