@@ -197,6 +197,16 @@ def test_branch_is_deleted_only_at_its_expected_commit(repo: Path) -> None:
     assert git(repo, "for-each-ref", "refs/heads/other") == ""
 
 
+def test_branch_moves_only_from_its_expected_commit(repo: Path) -> None:
+    git(repo, "branch", "other")
+    head, before = git(repo, "rev-parse", "HEAD"), git(repo, "rev-parse", "HEAD~1")
+    with pytest.raises(GitCommandError):
+        Repository(repo).move_branch("other", new=before, old=before)
+    assert git(repo, "rev-parse", "other") == head
+    Repository(repo).move_branch("other", new=before, old=head)
+    assert git(repo, "rev-parse", "other") == before
+
+
 def test_existing_branch_is_not_claimed(repo: Path) -> None:
     git(repo, "branch", "taken", "HEAD~1")
     before = git(repo, "for-each-ref")

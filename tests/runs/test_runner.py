@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,6 +17,7 @@ from orchestrator.results import Reason, RunResult, Status, exit_code
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import read_record
+from orchestrator.worker import agent_container
 from tests.support.live import LATE, newest
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import fingerprint, git
@@ -176,6 +178,24 @@ def test_bug_in_one_worker_does_not_affect_others(repo: Path, local_engine: Loca
     log = (run_directory(repo, result).path / "internal-error.log").read_text()
     assert "Traceback" in log
     assert "a bug of ours" in log
+
+
+def test_container_is_removed_after_a_bug_while_it_runs(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[str] = []
+
+    def broken(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("a bug of ours")
+
+    def look(event: Event) -> None:
+        if isinstance(event, WorkerDone):
+            left.extend(one.kind for one in local_engine.leftovers({}))
+
+    monkeypatch.setattr(agent_container, "attend", broken)
+    runner = ParallelRunner(configured("sleep 60"), repo, engine=local_engine, emit=look)
+    (worker,) = runner.run()
+    assert (worker.reason, "container" in left) == (Reason.INTERNAL_ERROR, False)
 
 
 class RefusingEngine(LocalEngine):
