@@ -46,6 +46,8 @@ _MOST_IN_MEMORY = 128 * 1024**2
 """Bytes of all bodies of requests together."""
 _REDIRECT = range(300, 400)
 _ERRORS = 400
+_PART = 256 * 1024
+"""Bytes of an answer that are read at once."""
 _SILENCE = 3600.0
 """Seconds that an API may take between two parts of an answer."""
 
@@ -244,6 +246,8 @@ async def serve(address: str, port: int, grants: Path, state: Path) -> None:
         cookie_jar=DummyCookieJar(),
         auto_decompress=False,
         trust_env=False,
+        # Large answers pass in large parts, which cost less each.
+        read_bufsize=_PART,
     ) as session:
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", Broker(Accounts(grants, state), session).handle)

@@ -43,6 +43,7 @@ class Limits(Model):
 
 
 Network = Literal["none", "allowlist", "learn", "open"]
+Keys = Literal["env", "broker"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
 """Values of `network`, the most restricted first."""
 
@@ -114,7 +115,7 @@ class Isolation(Model):
     `pip`, `npm`, `cargo`, `go`, `apt` and `git` are read from the configuration of these tools on
     this machine, unless they are defined here."""
     keys: Annotated[
-        Literal["env", "broker"],
+        Keys,
         Option(
             Group.ISOLATION,
             "env|broker",

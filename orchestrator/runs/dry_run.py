@@ -34,6 +34,8 @@ class RunPlan(BaseModel):
     teardown: tuple[str, ...]
     checks: tuple[str, ...]
     """Names of the checks."""
+    keys: str = "env"
+    """Where API keys of models are: `env` or `broker`."""
     env: tuple[str, ...]
     """Names of the variables in the containers, inherited variables included."""
     secrets: tuple[str, ...]

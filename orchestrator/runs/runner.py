@@ -121,7 +121,8 @@ class ParallelRunner:
             setup=config.project.setup,
             teardown=config.project.teardown,
             checks=tuple(check.title for check in config.project.checks),
-            env=tuple(sorted({*settings.inherited_env, *isolation.env})),
+            keys=isolation.keys,
+            env=tuple(sorted(settings.worker_env)),
             secrets=tuple(checked.secrets.values),
             notices=(
                 *self._notices(repository),

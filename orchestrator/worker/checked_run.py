@@ -31,6 +31,14 @@ class CheckedSettings:
     inherited_env: Mapping[str, str]
     """The caller's variables that the agent program gets, or that the credential broker holds."""
 
+    @property
+    def worker_env(self) -> dict[str, str]:
+        """The variables that the agent program gets, without those that the broker replaces."""
+        given = {**self.inherited_env, **self.config.isolation.env}
+        if self.config.isolation.keys == "env":
+            return given
+        return shown_to_workers(given, self.agent.inherited_env)
+
     def keys(self, model: str | None) -> Keys | None:
         """Return what the credential broker holds for a worker; None with `--keys env`.
 

@@ -55,7 +55,9 @@ def worker_container(
     given = Given.of(worker, link, token)
     command = _agent_command(worker, given.config)
     chosen = access or settings.access.task
-    egress = settings.egress.get(chosen) if link or chosen.network != "none" else None
+    # Commands around the agent share the network of the services, even if that is a broker's alone.
+    shares = bool(link or config.project.services)
+    egress = settings.egress.get(chosen) if shares or chosen.network != "none" else None
     return ContainerSpec(
         name=worker.name,
         image=settings.image,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from orchestrator.config.container import Limits, Network
+from orchestrator.config.container import Keys, Limits, Network
 from orchestrator.config.project import Checks, Services
 from orchestrator.config.values import Commands, Model, Ports
 
@@ -58,6 +58,8 @@ class WorkerSettings(Model):
     """Network of the task: `none`, `allowlist`, `learn` or `open`."""
     allow: tuple[str, ...] | None = None
     """Hosts that the task may reach, instead of the run's: as `allow` in a configuration file."""
+    keys: Keys | None = None
+    """Where the API keys of models are: `env` or `broker`."""
     ports: Ports | None = None
     """Container ports to publish on 127.0.0.1."""
     services: Services | None = None

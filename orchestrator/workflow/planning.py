@@ -136,6 +136,7 @@ def config_of(
         "isolation": _given(
             network=own.network,
             allow=own.allow,
+            keys=own.keys,
             ports=own.ports,
             read_only=task.mode == "ro" or None,
         ),

@@ -223,6 +223,7 @@ OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
     "limits": ({"pids": 55}, lambda seen: seen.worker.pids == 55 and seen.worker.cpus == 0.5),
     "network": "tests/cli/test_every_option.py::test_options_against_a_workflow_are_refused",
     "allow": f"{GATEWAY}::test_tasks_of_a_workflow_have_lists_of_their_own",
+    "keys": f"{BROKER}::test_tasks_of_a_workflow_have_keys_of_their_own",
     "ports": ([3001], lambda seen: 3001 in seen.worker.ports),
     "services": "tests/worker/test_services.py::*",
     "setup": (["echo own"], lambda seen: "echo own" in seen.role("setup").command),

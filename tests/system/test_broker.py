@@ -10,6 +10,7 @@ from typing import Any
 import docker
 import pytest
 
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import orchestrator, printed, start
@@ -177,6 +178,42 @@ def test_models_and_calls_a_minute_are_limited(
     assert statuses == ["200", "403", "200", "429"]
     assert "gateway_rate_limit" in answer
     assert len(model.exchanges) == 2
+
+
+def test_tasks_of_a_workflow_have_keys_of_their_own(
+    model: ModelServer, env: dict[str, str], repo: Path
+) -> None:
+    look = 'case "$OPENAI_API_KEY" in sk-ant-gateway-*) echo token;; *) echo key;; esac'
+    (repo / "flow.yaml").write_text(
+        json.dumps({"tasks": [
+            {"id": "outside", "task": f"{look}; {ASK}", "keys": "broker", "network": "none"},
+            {"id": "inside", "task": f"{look}; {ASK}", "keys": "env", "network": "none"},
+        ]})
+    )  # fmt: skip
+    done = orchestrator(
+        "spec", "run", "flow.yaml", "--agent-cli", "shell", "--json", *ENV, cwd=repo, env=env
+    )
+    assert lines_of(done, 1) == ["token", "200"]
+    assert lines_of(done, 2) == ["key", "000"]
+    assert len(model.exchanges) == 1
+
+
+def test_setup_reaches_services_and_neither_key_nor_token(env: dict[str, str], repo: Path) -> None:
+    (repo / "mine.yaml").write_text(
+        json.dumps({
+            "services": {"web": {
+                "image": BASE_IMAGE, "port": 8000,
+                "command": ["python3", "-m", "http.server", "8000", "--directory", "/usr/share"],
+            }},
+            "setup": ["curl -fsS http://web:8000/ >/dev/null", "env > /workspace/of-setup"],
+            "container": {"keys": "broker", "network": "none"},
+        })
+    )  # fmt: skip
+    done = orchestrator(
+        *ONE, "--config", "mine.yaml", f"grep -c -i -E 'openai|{CANARY}' of-setup; {ASK}; "
+        "curl -fsS http://web:8000/ >/dev/null && echo web", cwd=repo, env=env,
+    )  # fmt: skip
+    assert lines_of(done) == ["0", "200", "web"]
 
 
 def test_dead_broker_is_named_and_a_new_attempt_works(

@@ -49,6 +49,7 @@ def _terms(plan: RunPlan) -> dict[str, str]:
         "setup": "; ".join(map(one_line, plan.setup)),
         "teardown": "; ".join(map(one_line, plan.teardown)),
         "checks": "; ".join(map(one_line, plan.checks)),
+        "keys": "" if plan.keys == "env" else plan.keys,
         "env": ", ".join(plan.env),
         "secrets": ", ".join(plan.secrets),
     }
