@@ -312,7 +312,11 @@ class ParallelConfig(Model):
         parts = PRESETS[self.preset]
         self.__dict__.update(_not_given(self, parts["run"]))
         for name, part in (("limits", self.limits), ("isolation", self.isolation)):
-            self.__dict__[name] = part.model_copy(update=_not_given(part, parts[name]))
+            values = dict(parts[name])
+            if self.preset == "untrusted" and name == "isolation" and self.isolation.allow:
+                # Without a list, the preset has no network at all.
+                values["network"] = "allowlist"
+            self.__dict__[name] = part.model_copy(update=_not_given(part, values))
         return self
 
     @model_validator(mode="after")

@@ -112,3 +112,11 @@ def str_of(value: object) -> str:
 
 def test_documentation_contains_the_table():
     assert table() in PAGE.read_text(), f"put this table into {PAGE}:\n{table()}"
+
+
+def test_untrusted_tasks_reach_listed_hosts_alone():
+    assert load({"preset": "untrusted"}).isolation.network == "none"
+    listed = {"preset": "untrusted", "allow": ("a.example",)}
+    assert load(listed).isolation.network == "allowlist"
+    assert load({**listed, "network": "open"}).isolation.network == "open"
+    assert load({**listed, "preset": "ci"}).isolation.network == "open"

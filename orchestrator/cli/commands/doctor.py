@@ -25,6 +25,8 @@ from orchestrator.config.loading import config_file, load_config
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import room
 from orchestrator.engine import load_engine
+from orchestrator.engine.egress import check_runtime
+from orchestrator.engine.gateway_probe import gateway_problem
 from orchestrator.engine.images.names import BASE_IMAGE, image_hint
 from orchestrator.engine.protocol import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError, UnsupportedError
@@ -169,6 +171,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     yield _runtimes(features, runtime)
     yield _system_calls(features, runtime)
     yield _worktrees(engine, features, runtime if runtime in features.runtimes else None)
+    yield _allow_lists(engine, features, config.isolation.runtime)
     for image, required in _images(config).items():
         yield _image(engine, image, required=required)
     yield from _machine(features, config)
@@ -231,6 +234,26 @@ def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) ->
         hint="use a local Docker daemon that root started",
         exit_code=UnsupportedError.exit_code,
     )
+
+
+def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:
+    """Check that a worker can be confined to the hosts of an allow-list."""
+    name, problem = "allow-lists", None
+    try:
+        check_runtime(runtime)
+        repository = Repository(Path.cwd())
+        if not features.gateways:
+            problem = "not supported by this engine"
+        elif engine.image_info(BASE_IMAGE) is None:
+            problem = "not checked: the base image is missing"
+        else:
+            problem = gateway_problem(engine, str(repository.common_dir))
+    except OrchestratorError as error:
+        problem = error.message
+    if problem is None:
+        return Check(name=name, detail="each worker can have a gateway (tested)")
+    hint = "`--network none` and `--network open` need no gateway"
+    return Check(name=name, state="warn", detail=problem, hint=hint)
 
 
 def _tried(engine: Engine, repository: Repository, *, overlay: bool, runtime: str | None) -> bool:

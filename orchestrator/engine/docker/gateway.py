@@ -54,16 +54,16 @@ low() {{
     --bounding-set=-all --no-new-privs "$@"
 }}
 low dnsmasq -k -C /tmp/names --log-facility=- & names=$!
-low haproxy -db -f /tmp/proxy &
+low haproxy -db -f /tmp/proxy & proxy=$!
 for port in $PORTS; do
   until mapfile -t open < /proc/net/tcp; [[ "${{open[*]}}" == *":$port 00000000:0000 0A"* ]]; do
-    kill -0 %1
-    kill -0 %2
+    # This process must not signal those of another user.
+    [[ -e /proc/$names && -e /proc/$proxy ]]
     sleep 0.02
   done
 done
 # The proxy writes down every connection before it ends.
-trap 'kill -USR1 %2; wait %2; exit' TERM
+trap '(low bash -c "kill -USR1 $proxy"); wait "$proxy"; exit' TERM
 echo guarded
 wait -n -p ended || true
 if [[ $ended == "$names" ]]; then exit {NAMES_ENDED}; fi

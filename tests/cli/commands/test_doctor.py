@@ -20,6 +20,7 @@ class Engine:
     """The part of an engine that `doctor` uses."""
 
     seccomp = True
+    gateways = True
 
     def __init__(self, *images: str) -> None:
         self._images = images
@@ -28,7 +29,7 @@ class Engine:
         assert (images, runtime) == ((), None)
         return EngineFeatures(
             overlay=True, runtimes=("runc", "runsc"), cpus=8, memory=32 * GB,
-            version="docker 9", seccomp=self.seccomp,
+            version="docker 9", seccomp=self.seccomp, gateways=self.gateways,
         )  # fmt: skip
 
     def image_info(self, image: str) -> ImageInfo | None:
@@ -58,6 +59,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(git, "version", lambda: (2, 40, 1))
         monkeypatch.setattr(command, "probe", lambda *_, **how: (tried.append(how), works)[1])
 
+    monkeypatch.setattr(command, "gateway_problem", lambda *_: choose.problem)
+    choose.problem = None
     choose.tried = tried
     return choose
 
@@ -79,6 +82,7 @@ def test_ready_machine_exits_0(repository, machine, capsys):
         "✓ runtimes: configured: runc, runsc\n"
         "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
         "✓ worktrees: overlay (tested)\n"
+        "✓ allow-lists: each worker can have a gateway (tested)\n"
         f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
         f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
         "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 4`\n"
@@ -241,3 +245,22 @@ class TestConfiguration:
         assert code == 3
         refused = "`--budget-per-worker` (it does not report its cost)"
         assert f"✗ agent: `codex` does not support {refused}" in lines
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize(
+    ("images", "problem", "gateways", "said"),
+    [
+        ((BASE_IMAGE,), "no subnet is free", True, "no subnet is free"),
+        ((BASE_IMAGE,), None, False, "not supported by this engine"),
+        ((), None, True, "not checked: the base image is missing"),
+    ],
+)
+def test_missing_gateways_are_a_warning(
+    machine, capsys, monkeypatch, images, problem, gateways, said
+):
+    machine(images)
+    machine.problem = problem
+    monkeypatch.setattr(Engine, "gateways", gateways)
+    run(["doctor"])
+    assert f"! allow-lists: {said}" in capsys.readouterr().out.splitlines()

@@ -11,6 +11,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.rules import own_addresses
 from orchestrator.engine.docker.subnets import free_subnets
+from orchestrator.engine.gateway_probe import gateway_problem
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
 from orchestrator.engine.spec import Egress, TmpfsMount
@@ -212,6 +213,15 @@ def test_network_outlives_a_container_that_another_process_finds(
     assert holder.lost_network() is None
 
 
+def test_gateway_ends_by_itself_when_its_log_is_read(docker_start: Starter, network: str) -> None:
+    worker = docker_start("true", network=network, egress=confined("a.example"))
+    worker.wait(60)
+    assert worker.lost_network() is None
+    assert worker.network_log() is not None
+    # A gateway that cannot stop its proxy is still running, until it is removed.
+    assert worker.lost_network() == "its gateway ended (exit code 0)"
+
+
 def test_failed_gateway_leaves_nothing(
     docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str
 ) -> None:
@@ -235,3 +245,18 @@ def test_subnets_overlap_with_no_route(tmp_path: Any) -> None:
     routes.write_text(head + default)
     assert str(next(free_subnets((), routes))).startswith(("198.18.", "198.19."))
     assert list(free_subnets(("0.0.0.0/0",), routes)) == []
+
+
+def test_doctor_tests_a_gateway_and_leaves_nothing(
+    docker_engine: DockerEngine, labels: Mapping[str, str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    here = labels[REPOSITORY]
+    assert gateway_problem(docker_engine, here) is None
+    assert docker_engine.leftovers({REPOSITORY: here}) == []
+    monkeypatch.setattr(
+        "orchestrator.engine.docker.gateway.names_configuration", lambda _: "nonsense"
+    )
+    problem = gateway_problem(docker_engine, here)
+    assert problem is not None
+    assert "cannot block the worker's network" in problem
+    assert docker_engine.leftovers({REPOSITORY: here}) == []

@@ -1,0 +1,52 @@
+"""Test whether a container can be confined to the hosts of an allow-list on this machine."""
+
+import secrets
+
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.protocol import ContainerEngine, Leftover
+from orchestrator.engine.spec import ContainerSpec, Egress
+from orchestrator.errors import EngineError
+from orchestrator.gateway.allowed_host import AllowedHost
+
+_TIMEOUT = 60.0
+_NAME = "a.example.net"
+"""A name that the gateway answers itself; nothing connects to it."""
+
+
+def gateway_problem(engine: ContainerEngine, repository: str) -> str | None:
+    """Return why a container with a gateway does not work here; None if it does.
+
+    Args:
+        engine: The engine.
+        repository: The repository's git common directory, for the labels.
+    """
+    run = f"doctor-{secrets.token_hex(4)}"
+    labels = {MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository}
+    network = None
+    try:
+        network = engine.create_network(f"orchestrator-{run}", labels)
+        container = engine.start(
+            ContainerSpec(
+                name=f"orchestrator-{run}-probe",
+                image=BASE_IMAGE,
+                command=("sh", "-c", f"getent ahostsv4 {_NAME} && ! getent ahostsv4 other.{_NAME}"),
+                user="65534:65534",
+                workdir="/",
+                labels=labels,
+                network=network,
+                egress=Egress(image=BASE_IMAGE, hosts=(AllowedHost(name=_NAME),)),
+            )
+        )
+        try:
+            status = container.wait(_TIMEOUT)
+        finally:
+            container.remove()
+        return None if status.exit_code == 0 else "names are not answered as the list says"
+    except EngineError as error:
+        return error.message
+    except TimeoutError:
+        return f"a container with a gateway did not end within {_TIMEOUT:g} s"
+    finally:
+        if network is not None:
+            engine.remove(Leftover(kind="network", id=network, labels=labels))
