@@ -1,0 +1,110 @@
+"""Measure the start and the memory of gateways, compared with a guard alone.
+
+Run it with `python tests/bench/bench_gateway.py [--rounds 9]`. Nothing connects to any host.
+"""
+
+import argparse
+import secrets
+import statistics
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import measure
+
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker.container import DockerContainer
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import MANAGED, ROLE, RUN
+from orchestrator.engine.protocol import Leftover
+from orchestrator.engine.spec import ContainerSpec, Egress
+from orchestrator.gateway.hosts import parse_host
+
+AT_ONCE = 8
+OPEN = Egress(image=BASE_IMAGE)
+LISTED = Egress(image=BASE_IMAGE, hosts=(parse_host("a.example.net"), parse_host("*.example.com")))
+LEARNING = Egress(image=BASE_IMAGE, hosts=(), learn=True)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """An engine with a network for containers."""
+
+    engine: DockerEngine
+    network: str
+    labels: dict[str, str]
+
+    def started(self, egress: Egress) -> DockerContainer:
+        return self.engine.start(
+            ContainerSpec(
+                name=f"orchestrator-bench-{secrets.token_hex(6)}",
+                image=BASE_IMAGE,
+                command=("sleep", "600"),
+                user="65534:65534",
+                workdir="/",
+                labels=self.labels,
+                network=self.network,
+                egress=egress,
+            )
+        )
+
+    def start(self, egress: Egress) -> float:
+        """Return the seconds from the request to a running container."""
+        return self.start_at_once(egress, 1)
+
+    def start_at_once(self, egress: Egress, count: int) -> float:
+        """Return the seconds until as many containers run."""
+        with ThreadPoolExecutor(count) as pool, ExitStack() as stack:
+            found: list[DockerContainer] = []
+            seconds = measure.timed(lambda: found.extend(pool.map(self.started, [egress] * count)))
+            for container in found:
+                stack.callback(container.remove)
+            return seconds
+
+    def memory(self) -> float:
+        """Return the MiB of one idle gateway."""
+        container = self.started(LISTED)
+        try:
+            gateway = container.guard and container.guard.gateway
+            usage = gateway.container.usage() if gateway and gateway.container else None
+            return (usage.memory or 0) / 2**20 if usage else 0.0
+        finally:
+            container.remove()
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    engine = DockerEngine()
+    run = f"bench-{secrets.token_hex(4)}"
+    labels = {MANAGED: "true", RUN: run, ROLE: "probe"}
+    network = engine.create_network(f"orchestrator-{run}", labels)
+    try:
+        yield Bench(engine, network, labels)
+    finally:
+        engine.remove(Leftover(kind="network", id=network, labels=labels))
+        engine.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    with bench() as one:
+        kinds = {"guard alone": OPEN, "gateway": LISTED, "gateway that learns": LEARNING}
+        ways = {name: partial(one.start, egress) for name, egress in kinds.items()}
+        ways[f"{AT_ONCE} gateways at once"] = partial(one.start_at_once, LISTED, AT_ONCE)
+        found = measure.medians(measure.interleaved(ways, options.rounds))
+        memory = statistics.median(one.memory() for _ in range(3))
+    alone = found["guard alone"]
+    rows = [
+        [name, measure.milliseconds(seconds), measure.milliseconds(seconds - alone)]
+        for name, seconds in found.items()
+    ]
+    measure.table("Start of a container with a network", ["network", "ms", "more, ms"], rows)
+    measure.table("Memory of an idle gateway", ["container", "MiB"], [["gateway", f"{memory:.1f}"]])
+
+
+if __name__ == "__main__":
+    main()
