@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,16 @@ class Outside:
         )
         program = (*caller, python, "-m", "orchestrator", *arguments)
         return ("unshare", "--mount", "sh", "-c", script, "sh", *program)
+
+    @contextmanager
+    def site(self) -> Iterator[Path]:
+        """Make a folder whose files all web servers serve, for the time of the block."""
+        folder = self._folder / "site"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
 
     def seen(self, kind: str) -> list[dict[str, Any]]:
         """Return what the servers were asked: `dns`, `tls` or `http`."""

@@ -16,6 +16,8 @@ from typing import Any
 
 FOLDER = Path(sys.argv[1])
 RECORDS: dict[str, list[str]] = json.loads((FOLDER / "records").read_text())
+SITE = FOLDER / "site"
+"""Files to serve, if a test makes them; else every path is answered."""
 LOCK = threading.Lock()
 COUNTS: dict[str, int] = {}
 
@@ -60,8 +62,15 @@ class Web(http.server.BaseHTTPRequestHandler):
             host=self.headers.get("Host"),
             path=self.path,
         )
-        body = f"served {here[0]}:{here[1]} {self.path}\n".encode()
-        self.send_response(200)
+        file = SITE / self.path.partition("?")[0].lstrip("/")
+        if file.is_dir():
+            file /= "index.html"
+        if file.is_file():
+            body = file.read_bytes()
+        else:
+            body = f"served {here[0]}:{here[1]} {self.path}\n".encode()
+        found = file.is_file() or not SITE.exists()
+        self.send_response(200 if found else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -21,6 +21,7 @@ from tests.support.cli import orchestrator, printed
 from tests.support.daemon import ours
 from tests.support.live import eventually
 from tests.support.outside import PUBLIC, Outside, outside
+from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell", "--json", "--workers", "1")
@@ -275,3 +276,23 @@ def test_learned_list_is_enough_for_the_same_task(world: Outside, repo: Path) ->
     }  # fmt: skip
     again = world.orchestrator(*ALLOWLIST, "--allow", FILES, *options, task, cwd=repo)
     assert lines_of(again, 2) == expected
+
+
+def test_programs_work_unchanged_with_listed_hosts(world: Outside, repo: Path) -> None:
+    task = (
+        "git -c http.sslVerify=false clone -q https://files.example/repo.git cloned && "
+        "git -C cloned log --format=%s; "
+        "curl -kfsS https://files.example/text; "
+        "python3 -c 'import urllib.request as web; "
+        'print(web.urlopen("http://other.example/text").read().decode(), end="")\'; '
+        "git -c http.sslVerify=false clone -q https://other.example/repo.git closed 2>/dev/null "
+        "|| echo closed; rm -rf cloned; env | grep -ci proxy; true"
+    )
+    with world.site() as site:
+        git(site, "clone", "--quiet", "--bare", str(repo), "repo.git")
+        git(site / "repo.git", "update-server-info")
+        (site / "text").write_text("text\n")
+        plain = f"http://{OTHER}"
+        done = world.orchestrator(*ALLOWLIST, "--allow", FILES, "--allow", plain, task, cwd=repo)
+    subject = git(repo, "log", "--format=%s").strip()
+    assert lines_of(done) == [*subject.splitlines(), "text", "text", "closed", "0"]
