@@ -222,7 +222,7 @@ class WorkerResult(BaseModel):
     timings: Timings | None = None
     """Seconds of each step; null if the worker never began, and in results of older versions."""
     network: NetworkCounts | None = None
-    """Sums over the connections through the worker's gateways; null without an allow-list."""
+    """Sums over the connections through the worker's gateways; null without gateways."""
     log: str | None = None
     """Directory with the worker's complete stdout.log and stderr.log."""
 

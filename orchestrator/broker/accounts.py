@@ -1,4 +1,4 @@
-"""What each worker may call and has used of it."""
+"""Which calls each worker may make, and what it has spent."""
 
 import fnmatch
 import hmac
@@ -18,7 +18,7 @@ from orchestrator.broker.prices import most
 from orchestrator.text.redact import Redactor
 
 _MOST_AT_ONCE = 16
-"""Calls of one worker at the same time."""
+"""Maximum number of simultaneous calls of one worker."""
 _MINUTE = 60.0
 
 
@@ -44,7 +44,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Account:
-    """A worker's grant, and what it uses of it."""
+    """A worker's grant, and what the worker has spent of its limits."""
 
     grant: Grant
     ledger: Ledger
@@ -68,14 +68,14 @@ class Account:
             raise RefusedError(
                 429,
                 "gateway_rate_limit",
-                f"the worker may make {most_calls} calls a minute",
+                f"the worker may make {most_calls} calls per minute",
                 retry_after=wait,
             )
         if self.at_once >= _MOST_AT_ONCE:
             raise RefusedError(
                 429,
                 "gateway_rate_limit",
-                f"the worker may make {_MOST_AT_ONCE} calls at once",
+                f"the worker may make {_MOST_AT_ONCE} calls at the same time",
                 retry_after=1,
             )
         if call.flavor is not None or most_calls:
@@ -83,9 +83,10 @@ class Account:
         self.at_once += 1
 
     def set_aside(self, request: Request, size: int) -> int:
-        """Set the most that a call can cost aside, and return the call's number in the ledger.
+        """Set aside the maximum cost of a call, and return the call's number in the ledger.
 
-        Nothing else happens between the check and the entry, so calls at once cannot share money.
+        Nothing else happens between the check and the entry, so that two calls cannot spend the
+        same money.
 
         Raises:
             RefusedError: The model is not on the list or has no price, or the budget is spent.

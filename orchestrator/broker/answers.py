@@ -1,4 +1,4 @@
-"""Find the usage in answers while they pass: complete JSON, or a stream of events."""
+"""Find the usage (tokens) in answers that are passed on: complete JSON, or streams of events."""
 
 import json
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class EventStream:
         """Begin a stream.
 
         Args:
-            without_usage: Whether to leave out the event with nothing but the usage. Events are
+            without_usage: Whether to leave out the event that contains only the usage. Events are
                 then passed on one by one.
         """
         self.found: dict[str, Any] = {}

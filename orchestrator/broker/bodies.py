@@ -8,9 +8,9 @@ from typing import Any
 from orchestrator.broker.calls import Call
 
 LONGEST_ANSWER = 32_000
-"""Tokens of an answer if the request names no limit and a budget has to be kept."""
+"""Limit of tokens for an answer, if there is a budget and the request names no limit."""
 SHORTEST_ANSWER = 16
-"""Tokens below which a call is refused: OpenAI accepts no lower limit."""
+"""Minimum limit of tokens for an answer, because OpenAI accepts no lower limit."""
 
 
 class BadRequestError(Exception):
@@ -25,7 +25,7 @@ class Request:
     body: dict[str, Any]
     model: str
     adds_usage: bool = False
-    """Whether the broker asked for the usage at the end of a stream, which the worker did not."""
+    """Whether the broker, and not the worker, asked for the usage at the end of a stream."""
 
     @classmethod
     def read(cls, call: Call, raw: bytes) -> "Request":
@@ -56,7 +56,7 @@ class Request:
             self.adds_usage = True
 
     def limit_answer(self, fits: Callable[[int], bool]) -> int | None:
-        """Lower the longest answer until the call fits into the budget; return its tokens.
+        """Lower the limit of tokens of the answer until the call fits into the budget.
 
         Args:
             fits: Whether the budget is enough for an answer with this number of tokens.
@@ -69,7 +69,7 @@ class Request:
         asked = given if isinstance(given, int) and given > 0 else LONGEST_ANSWER
         answers = self._answers()
         low, high = 0, asked
-        # The most tokens that fit; `fits` is true up to some number of tokens, and false above.
+        # Search for the largest number of tokens for which `fits` is true.
         while low < high:
             middle = (low + high + 1) // 2
             if fits(middle * answers):
@@ -82,7 +82,7 @@ class Request:
         return low * answers
 
     def _answers(self) -> int:
-        """Return the number of answers that the request asks for at once."""
+        """Return the number of answers that the request asks for."""
         settings = self.body.get("generationConfig")
         count = self.body.get("n")
         if self.call.flavor == "gemini" and isinstance(settings, dict):
@@ -90,7 +90,7 @@ class Request:
         return count if isinstance(count, int) and count > 1 else 1
 
     def _limit(self) -> tuple[dict[str, Any], str]:
-        """Return the object and the key with the limit of tokens of an answer."""
+        """Return the object that contains the limit of tokens of an answer, and its key there."""
         if self.call.flavor == "gemini":
             settings = self.body.get("generationConfig")
             if not isinstance(settings, dict):

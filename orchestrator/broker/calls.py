@@ -1,4 +1,4 @@
-"""Which calls of the models' APIs a worker may make, and what is passed on of each."""
+"""Which calls of models' APIs are passed on, and which headers and parameters of a call."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -48,9 +48,9 @@ class Call:
     upstream: str
     """Name of the API in the worker's grant."""
     path: str
-    """The rest of the path."""
+    """Path of the call in the API."""
     flavor: Flavor | None
-    """None for a call that is not billed."""
+    """Format of the call; None for a call that is not billed."""
     model: str | None
     """The model, if the path contains it."""
 
@@ -73,7 +73,7 @@ def find_call(method: str, raw_path: str) -> Call | None:
 
 
 def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
-    """Return the token of a request, wherever programs send a key; empty without a token."""
+    """Return the token of a request, from any place where programs send keys, or an empty text."""
     bearer = headers.get("authorization", "")
     if bearer.lower().startswith(_BEARER):
         return bearer[len(_BEARER) :].strip()
@@ -82,7 +82,7 @@ def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str
 
 
 def request_headers(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
-    """Return the headers that are passed on, with the key in the place of the token."""
+    """Return the headers that are passed on, with the key instead of the token."""
     passed = {
         name: value
         for name, value in headers.items()
@@ -104,7 +104,7 @@ def request_query(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def answer_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of an answer that the worker gets."""
+    """Yield the headers of an answer that are passed on to the worker."""
     for name, value in headers.items():
         if name.lower() not in _NOT_RETURNED:
             yield name, value

@@ -30,13 +30,13 @@ class Grant(BaseModel):
     models: tuple[str, ...] = ()
     """Patterns of model names; empty: all models."""
     budget: float | None = None
-    """Most that the worker may spend, in USD."""
+    """Maximum cost of the worker, in USD."""
     tokens: int | None = None
-    """Most input and output tokens of the worker."""
+    """Maximum number of input and output tokens of the worker."""
     calls_per_minute: int = Field(default=0, ge=0)
-    """Most calls in one minute; 0: no limit."""
+    """Maximum number of calls per minute; 0: no limit."""
 
 
 def hashed(token: str) -> str:
-    """Return the form of a token that a grant contains."""
+    """Return the hash of a token, which a grant contains instead of the token."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

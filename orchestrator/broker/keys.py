@@ -1,4 +1,4 @@
-"""Decide which keys a run's broker holds, and what a worker gets in their place."""
+"""Decide which keys a run's broker holds, and which variables a worker gets instead."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Provider:
     url: str
     """Base URL of the API, without a version."""
     version: str = ""
-    """The part that programs expect at the end of their base URL."""
+    """End of the base URL that programs expect, such as `/v1`; empty if they expect none."""
     keys: tuple[str, ...]
     """Variables with the key; the first that is set is used."""
     bases: tuple[str, ...]
@@ -68,12 +68,12 @@ class Keys:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Variables that get the worker's token, by the API's name."""
     bases: Mapping[str, str] = field(default_factory=dict)
-    """Ends of the base URLs by variable: the API's name and the version."""
+    """End of the base URL in each variable: name of the API, and version."""
     api_base: str | None = None
     """End of the base URL for a program that takes it as an option."""
 
     def environment(self, url: str, token: str) -> dict[str, str]:
-        """Return the variables that a worker gets in the place of those with keys.
+        """Return the variables that a worker gets instead of those with keys.
 
         Args:
             url: URL of the broker.
@@ -172,8 +172,8 @@ def _parts(url: str) -> tuple[str, str]:
     if not _is_usable(url):
         raise ConfigError(
             "`--keys broker`: the base URL of a model's API cannot be used",
-            hint="use a URL such as `https://HOST/v1`, without a password and without `?`; the key "
-            "belongs into its own variable",
+            hint="use a URL such as `https://HOST/v1`, without a password and without `?`; set "
+            "the key in its own variable",
         )
     base = url.rstrip("/")
     return base.removesuffix(_VERSION), _VERSION if base.endswith(_VERSION) else ""

@@ -1,8 +1,8 @@
-"""What a worker spends through the broker: a file to which each call adds two lines.
+"""The file with what a worker spends through the broker: each call adds two lines.
 
-The first line is written before the call, with the most that the call can cost; the second line has
-the real cost. If the second line is missing, because the broker was killed or the answer had no
-usage, the first line counts.
+The first line is written before the call, with the maximum cost of the call; the second line
+has the real cost. If the second line is missing, because the broker was killed or the answer had
+no usage, the first line counts.
 """
 
 import json
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MOST_BYTES = 64 * 1024**2
-"""Largest ledger that is read."""
+"""Maximum size in bytes of a ledger that is read."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Spent:
 
     @property
     def most_cost(self) -> float:
-        """The cost, with what is set aside."""
+        """The cost, with the amounts that are set aside."""
         return self.cost + sum(cost for cost, _ in self.pending.values())
 
     @property
@@ -91,7 +91,7 @@ class Ledger:
     """The ledger of one attempt of a worker, as the broker writes it."""
 
     def __init__(self, path: Path) -> None:
-        """Open the ledger; calls that an earlier broker did not end are counted as they stand.
+        """Open the ledger; calls that an earlier broker did not end count with their maximum.
 
         Raises:
             OSError: The file cannot be read or written.

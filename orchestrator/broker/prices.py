@@ -23,11 +23,11 @@ class Measured:
 
     tokens: int
     cost: float | None
-    """In USD; None if the price is unknown."""
+    """Cost in USD; None if the price is unknown."""
 
 
 def most(model: str, flavor: Flavor, given: int, made: int) -> float | None:
-    """Return the most that a call can cost in USD; None if the model has no price.
+    """Return the maximum cost of a call in USD; None if the model has no price.
 
     Args:
         model: Name of the model.
@@ -35,7 +35,7 @@ def most(model: str, flavor: Flavor, given: int, made: int) -> float | None:
         given: Input tokens.
         made: Output tokens.
     """
-    # Written to a cache, a token costs more than otherwise.
+    # A token that is written to a cache costs more than others.
     usages = [Usage(input_tokens=given, output_tokens=made)]
     if flavor == "messages":
         usages.append(Usage(input_tokens=given, cache_write_tokens=given, output_tokens=made))

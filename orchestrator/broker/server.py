@@ -43,13 +43,13 @@ MARK = "x-gateway"
 """Header of the answers that come from the broker, and not from an API."""
 _LARGEST_BODY = 32 * 1024**2
 _MOST_IN_MEMORY = 128 * 1024**2
-"""Bytes of all bodies of requests together."""
+"""Maximum size in bytes of all bodies of requests together."""
 _REDIRECT = range(300, 400)
 _ERRORS = 400
 _PART = 256 * 1024
 """Bytes of an answer that are read at once."""
 _SILENCE = 3600.0
-"""Seconds that an API may take between two parts of an answer."""
+"""Maximum number of seconds between two parts of an API's answer."""
 
 
 class Broker:
@@ -159,7 +159,7 @@ class Broker:
                 return await passing.pass_back(answer, account.redactor)
         except (ClientError, TimeoutError, OSError) as error:
             if passing.out is not None:
-                # The beginning of the answer was sent: the connection ends without its end.
+                # The worker already has the beginning of the answer: the connection is closed.
                 if incoming.transport is not None:
                     incoming.transport.abort()
                 return passing.out
@@ -204,7 +204,7 @@ class _Passing:
             if passed:
                 await self._write(out, passed)
         if self._settle is not None:
-            # Before the worker sees the end of the answer, and can make another call.
+            # Recorded before the worker gets the end of the answer and can make another call.
             self._settle(reader, costs_nothing=answer.status >= _ERRORS)
         await self._write(out, clean.feed(reader.close()) + clean.flush())
         await out.write_eof()
@@ -214,7 +214,7 @@ class _Passing:
         try:
             await out.write(data)
         except ConnectionError:
-            # The rest of a complete answer tells what it cost; a stream would go on to cost.
+            # The rest of a complete answer contains the usage; a stream would cause more cost.
             if isinstance(self.reader, EventStream):
                 raise
 

@@ -127,12 +127,12 @@ class Isolation(Model):
     """
     key_models: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
-        Option(Group.ISOLATION, "CSV", help="Models that the broker passes on, as `claude-*`."),
+        Option(Group.ISOLATION, "CSV", help="Models with `--keys broker`, such as `claude-*`."),
     ] = ()
     """Models that workers may call through the broker, as patterns such as `claude-*`. Default: all
     models; with a budget, all models with a known price."""
     calls_per_minute: Annotated[
-        int, Option(Group.LIMITS, "N", help="Calls a minute that the broker passes on per worker.")
+        int, Option(Group.LIMITS, "N", help="Calls of a worker per minute with `--keys broker`.")
     ] = Field(default=0, ge=0)
     """Calls that each worker may make through the broker in one minute; 0: no limit."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False

@@ -1,4 +1,4 @@
-"""The sets of hosts of allow-lists, with the hosts of the repository's remotes."""
+"""Find the sets of hosts for allow-lists, such as the hosts of the repository's remotes."""
 
 from collections.abc import Iterator, Mapping
 

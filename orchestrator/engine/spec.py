@@ -62,7 +62,7 @@ class Egress:
     None: all public destinations. Only for engines with the feature `gateways`.
     """
     learn: bool = False
-    """Whether the gateway passes on to all public hosts too, and records which ones."""
+    """Whether the gateway also opens all public hosts, and records those that are reached."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from orchestrator.text.redact import Redactor
 _READY = "ready"
 """File that the broker creates when it listens."""
 _START = 60.0
-"""Seconds in which the broker must listen."""
+"""Maximum number of seconds until the broker listens."""
 _PAUSE = 0.02
 _LOG = 4 * 1024**2
 _OWN_PLACE = 2
@@ -152,7 +152,7 @@ class RunBroker:
         write_grant(self._place.memory, self._name(worker), content, self._place.owner)
 
     def dismiss(self, worker: int) -> None:
-        """Remove the grant of a worker, which makes no further calls."""
+        """Remove the grant of a worker that makes no further calls."""
         remove_grant(self._place.memory, self._name(worker))
 
     def spent(self, ledger: str) -> Spent:

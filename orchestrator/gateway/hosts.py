@@ -37,7 +37,7 @@ _HINT = (
 
 _PUBLIC_HTTP = AllowedHost(name="all public hosts", port=80, plain=True)
 _PUBLIC_TLS = AllowedHost(name="all public hosts")
-"""What `learn` opens, at the ports where no entry may differ."""
+"""The hosts that `learn` opens, at ports at which no entry may use another protocol."""
 
 
 def checked_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple[AllowedHost, ...]:

@@ -15,7 +15,7 @@ GIT = "git"
 """Name of the set with the hosts of the repository's remotes."""
 _HINTS: Mapping[str, str] = {
     GIT: "only remotes with `https://` or `http://` can pass a gateway: see `git remote -v`",
-    "cargo": "cargo's index is known once cargo was used here, or from `[registries]` in its "
+    "cargo": "the index is known after cargo was used here, or from `[registries]` in its "
     "configuration",
 }
 

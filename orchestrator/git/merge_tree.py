@@ -111,7 +111,7 @@ def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged
 
     Raises:
         GitCommandError: Git failed, or was killed after `timeout`.
-        OutputTooLongError: Git said more than MOST_SAID about conflicts.
+        OutputTooLongError: The messages about conflicts are longer than MOST_SAID.
     """
     said = git.listing(
         "merge-tree", "--write-tree", "--name-only", "-z", ours, theirs,

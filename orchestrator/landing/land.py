@@ -1,4 +1,4 @@
-"""Move a branch to a commit and bring its checkout there; complete what a dead process began."""
+"""Move a branch and its checkout to a commit; complete the changes of a dead process."""
 
 import fcntl
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def land(repository: Repository, target: Target, landed: Landed) -> None:
 
 
 def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Landed:
-    """Revert the latest landing on a branch, if the branch is still where it was put.
+    """Undo the latest landing on a branch, if the branch has not moved since.
 
     Args:
         repository: The repository.

@@ -13,7 +13,7 @@ MOST_EXACT = 6
 Add = Callable[[str, Branch], str | None]
 """Return the commit with a branch on top of a commit, or None if there is a conflict."""
 Weight = Callable[[Branch], tuple[int, ...]]
-"""Return how much a branch is in the way of others: lighter branches are added first."""
+"""Return how many conflicts a branch has with others; lighter branches are added first."""
 
 
 def best_order(start: str, branches: Sequence[Branch], add: Add, weight: Weight) -> list[Branch]:

@@ -1,4 +1,4 @@
-"""The user's branch that others are merged into, and whether it is fit for that now."""
+"""The user's branch that others are merged into, and whether it can be changed now."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _UNDER_WAY = {
 }
 """Files and directories of a git directory, and the operations that create them."""
 _NAMES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
-"""Files with the name of a branch that an operation left and will return to."""
+"""Files that name the branch to which an operation such as a rebase will return."""
 
 
 class NotFitError(RepositoryError):

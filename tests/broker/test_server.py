@@ -24,7 +24,7 @@ from tests.broker.upstream import (
 from tests.support.live import eventually
 
 COST = 1000 * 2.5e-6 + 100 * 10e-6
-"""Of an answer with `USAGE` by gpt-4o."""
+"""Cost in USD of an answer of gpt-4o with `USAGE`."""
 
 
 @pytest.fixture(scope="module")

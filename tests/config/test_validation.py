@@ -50,7 +50,8 @@ foo: 1
         f"{file}:11: `container.pids` is `1.5`: must be a whole number, at least 8",
         f"{file}:12: `container.env`, variable `A`: must be text; quote values that look like "
         f"numbers",
-        f'{file}:13: `container.network` is `yes`: must be one of `none`, `allowlist`, `open`',
+        f"{file}:13: `container.network` is `yes`: must be one of `none`, `allowlist`, `learn`, "
+        "`open`",
         f"{file}:14: `container.ports` contains `99999`: must be a list, each item a whole number "
         "from 1 to 65535 or a mapping of names, each with whole number from 1 to 65535",
         f"{file}:15: `foo` is unknown",

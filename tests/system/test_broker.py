@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("broker_image")]
 CANARY = "sk-canary-7d0f2b9e41c8"
 SCENARIO = Scenario((Rule(turns=(Turn(text="Hello."),)),))
 COST = 1800 * 2.5e-6 + 11 * 10e-6
-"""Of one answer, in USD."""
+"""Cost of one answer, in USD."""
 SHELL = ("parallel", "--agent-cli", "shell", "--json", "--keys", "broker")
 ENV = ("--env", "OPENAI_API_KEY", "--env", "OPENAI_BASE_URL")
 ONE = (*SHELL, "--workers", "1", *ENV)

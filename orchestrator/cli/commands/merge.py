@@ -41,8 +41,8 @@ class MergeOptions:
         typer.Option(
             "--as",
             metavar="|".join(get_args(Form)),
-            help="Add each branch by a merge commit, as one commit, or commit by commit; `apply` "
-            "leaves the changes of all of them uncommitted.",
+            help="Result: merge commits, one commit per worker, rebased commits, or uncommitted "
+            "changes.",
         ),
     ] = "merge"
     order: Annotated[
@@ -75,9 +75,7 @@ class MergeOptions:
     ] = False
     undo: Annotated[
         bool,
-        typer.Option(
-            "--undo", help="Take the latest merge back, if the branch is still where it was put."
-        ),
+        typer.Option("--undo", help="Undo the latest merge, if the branch has not moved since."),
     ] = False
     json: Json = False
 
@@ -87,7 +85,7 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
     """Merge the branches of workers into the branch that is checked out.
 
     Without numbers, these are the workers of the newest run that succeeded. Everything is decided
-    before anything changes: then the branch moves once. The exit code is 1 if a branch was left.
+    before anything changes: then the branch moves once. The exit code is 1 if a branch is left out.
     """
     form, order, on_conflict = _choices(options)
     wanted, numbers = run_and_workers(words)
@@ -113,7 +111,7 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
 
 
 def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
-    """Check the options that have a few values.
+    """Check the options that allow only certain values.
 
     Raises:
         ConfigError: A value is not one of them.

@@ -71,9 +71,10 @@ def network_log(
         show(table(rows, width=terminal_width(), shrink=_HOST))
         for what, entries in (("refused", refused_hosts), ("learned", learned)):
             if entries:
-                tell(f"to allow what was {what}: {' '.join(f'--allow {one}' for one in entries)}")
+                tell(f"to allow the {what} hosts: {' '.join(f'--allow {one}' for one in entries)}")
     else:
-        tell("no connections were recorded: only `--network allowlist` records them")
+        networks = "`--network allowlist` and `--network learn`"
+        tell(f"no connections were recorded: only {networks} record them")
 
 
 def sets(config: Config = None, json: Json = False) -> None:

@@ -117,7 +117,7 @@ def _sum(result: RunResult) -> str:
 
 
 def network_line(workers: Sequence[WorkerResult]) -> list[str]:
-    """Return a line with the connections of all workers; none without allow-lists."""
+    """Return a line with the connections of all workers; none without gateways."""
     found = [worker.network for worker in workers if worker.network is not None]
     if not found:
         return []

@@ -106,7 +106,7 @@ def start_gateway(
     Raises:
         EngineError: The gateway could not be started; nothing is left.
     """
-    # Without a host, the gateway asks no name server, and is no member of the run's network.
+    # With an empty list, the gateway needs no name server and no access to the run's network.
     goes_out = bool(egress.hosts) or egress.learn
     servers = (tuple(resolvers()) or (RESOLVER,)) if goes_out else ()
     link = spec.link

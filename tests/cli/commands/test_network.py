@@ -64,7 +64,7 @@ def test_connections_of_all_workers_and_attempts_are_summed(
         ["2", "a.example", "80", "refused", "(address)", "1", "7B", "0B", last],
     ]
     assert "\x1b" not in shown.out
-    assert shown.err == "to allow what was refused: --allow old.example\n"
+    assert shown.err == "to allow the refused hosts: --allow old.example\n"
 
 
 @pytest.mark.usefixtures("recorded")
