@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.wfile.write(b"0\r\n\r\n")
 
-    do_POST = do_PUT = do_DELETE = do_GET
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_GET
 
     def handle(self) -> None:
         try:
@@ -104,8 +104,8 @@ class Api(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), _Handler)
         self.answer = complete()
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         """Request line, headers and body of each request."""
@@ -113,13 +113,14 @@ class Api(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """The base URL."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}"
 
 
 @contextmanager
-def api() -> Iterator[Api]:
+def api(host: str = "127.0.0.1") -> Iterator[Api]:
     """Serve an API."""
-    with Api() as server:
+    with Api(host) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server

@@ -216,6 +216,27 @@ def test_setup_reaches_services_and_neither_key_nor_token(env: dict[str, str], r
     assert lines_of(done) == ["0", "200", "web"]
 
 
+def test_token_ends_with_its_worker(
+    env: dict[str, str], repo: Path, client: docker.APIClient
+) -> None:
+    wait = "echo second; until [ -e /tmp/go ]; do sleep 0.1; done"
+    process = start(
+        *SHELL, *ENV, "--network", "none", "--workers", "1", "--task", "true", "--task", wait,
+        cwd=repo, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    log = eventually(lambda: list(repo.glob(".git/orchestrator/runs/*/worker-2/stdout.log")))[0]
+    eventually(lambda: "second\n" in log.read_text(), "the second worker")
+    memory = Path(f"/dev/shm/orchestrator-{log.parent.parent.name}/broker")
+    grants = [json.loads(path.read_text()) for path in memory.glob("*.json")]
+    assert [grant["ledger"] for grant in grants] == ["2-1"]
+    assert [path.stat().st_mode & 0o777 for path in memory.glob("*.json")] == [0o400]
+    (worker,) = containers(client, repo, "worker")
+    client.exec_start(client.exec_create(worker, ["touch", "/tmp/go"])["Id"])
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert not memory.exists()
+
+
 def test_dead_broker_is_named_and_a_new_attempt_works(
     env: dict[str, str], repo: Path, client: docker.APIClient
 ) -> None:

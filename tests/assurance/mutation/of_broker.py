@@ -85,5 +85,6 @@ def broker() -> Iterator[Protection]:
     yield from patches(
         "engine/docker/firewall.py", (BROKER,),
         ("worker on an open network reaches only the broker's port",
-         "(link.broker, BROKER_PORT)", "(link.broker, None)"),
+         "(link.broker, BROKER_PORT)", "(link.broker, None)",
+         "Nothing listens on another port of the broker."),
     )  # fmt: skip
