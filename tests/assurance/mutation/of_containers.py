@@ -178,11 +178,15 @@ def _gateway() -> Iterator[Protection]:
         "gateway/proxy.py", (CONFIGURATIONS, GATEWAY),
         ("host name is checked before it is resolved",
          '    yield f"set-var({why}) str(name) unless {{ var({ok}) -m bool }}"\n', ""),
+        ("only the network `learn` lets unlisted names pass",
+         "    if plan.learn:\n", "    if True:\n"),
         ("resolved address is checked before the connection",
          "for part in _parts(plan.not_public):", "for part in _parts(()):"),
     )  # fmt: skip
     yield from patches(
         "gateway/names.py", (CONFIGURATIONS, GATEWAY),
+        ("only the network `learn` answers unlisted names",
+         "    if plan.learn:\n", "    if True:\n"),
         ("unlisted names do not resolve", '        "local=/#/",\n', ""),
         ("DNS queries are not forwarded", '        "no-resolv",\n', ""),
     )  # fmt: skip
