@@ -57,6 +57,9 @@ def import_commits(
     """
     wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
     name = git_dir / "objects" / "pack" / "pack"
+    for earlier in name.parent.iterdir():
+        # The objects of an earlier import are still there as loose files.
+        earlier.unlink()
     made = git.text("pack-objects", "-q", "--revs", str(name), stdin=wanted.encode())
     # Checked before the import. When git refuses the pack during the import, parts of it would
     # stay.

@@ -13,6 +13,9 @@ from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
 
+TEST_OF_MERGE = "test-of-merge"
+"""Name of a file in the directory of a run that tested a merge; such a run has no branches."""
+
 
 @dataclass(frozen=True)
 class Branch:
@@ -61,7 +64,9 @@ def read_branches(
         ConfigError: There is no such run or worker, or the commits of a named worker are gone.
     """
     first = numbers[0] if numbers else None
-    with choose_run(list(all_runs(repository.state_dir)), wanted, worker=first) as history:
+    runs = list(all_runs(repository.state_dir))
+    tasks = [run for run in runs if not (run.path / TEST_OF_MERGE).exists()]
+    with choose_run(runs if wanted else tasks, wanted, worker=first) as history:
         return _read(repository, history, numbers)
 
 

@@ -9,6 +9,7 @@ record, and the next one completes the change.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -25,8 +26,10 @@ from orchestrator.landing.chain import CannotAddError, Chain, Form, Problem
 from orchestrator.landing.checkout import scratch
 from orchestrator.landing.land import check, complete, land, only_one
 from orchestrator.landing.order import best_order
+from orchestrator.landing.queue import Answer, CommitTest, Proof, Queue
 from orchestrator.landing.record import Landed
 from orchestrator.landing.target import Target, find_target
+from orchestrator.landing.verdicts import StoredVerdicts
 from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
 
@@ -43,15 +46,20 @@ class LeftWorker(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     worker_id: int
-    reason: Problem | Literal["failed", "stopped"]
+    reason: Problem | Literal["failed", "stopped", "checks_failed", "no_verdict"]
     """`conflict`, `merges` (a rebase of merge commits), `refused` (a rule for commits is broken),
-    `failed` (the worker did not succeed, and was not named) or `stopped` (after a conflict).
+    `failed` (the worker did not succeed, and was not named), `stopped` (after a conflict),
+    `checks_failed` (with `--queue`), or `no_verdict` (the checks gave no answer).
     """
     message: str
     files: tuple[str, ...] = ()
     """The conflicting files, at most 1000."""
     others: tuple[int, ...] = ()
     """Landed workers that changed the conflicting files too."""
+    passes: str | None = None
+    """For `checks_failed`: the commit without the worker, on which the checks pass."""
+    fails: str | None = None
+    """For `checks_failed`: the commit with the worker, on which the checks fail."""
 
 
 class Merged(BaseModel):
@@ -89,6 +97,10 @@ class Wish:
     named: bool = False
     """Whether the user named the workers; otherwise only those that succeeded are merged."""
     dry_run: bool = False
+    test: CommitTest | None = None
+    """Tests commits before they land. Default: nothing is tested."""
+    tested_by: str = ""
+    """Identity of the test, for verdicts that are kept."""
 
 
 def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
@@ -123,14 +135,11 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
     check(repository, target, wish.form)
     place = scratch(repository)
     with quarantine(repository, place) as git:
-        merged = _Plan(repository, git, run, wish, target).result()
+        plan = _Plan(repository, git, run, wish, target)
+        merged = plan.queued(place) if wish.test else plan.result()
         if not merged.landed or wish.dry_run:
             return merged
-        known = [target.commit, *(one.commit for one in run.branches)]
-        try:
-            import_commits(repository, git, place / "git", merged.after, known)
-        except GitCommandError as error:
-            raise disk_full(error.stderr) or error from error
+        plan.hand_in(place, merged.after)
     land(repository, target, _record(merged))
     return merged
 
@@ -158,6 +167,21 @@ def _check_ended(run: RunBranches) -> None:
                 f"worker {branch.worker_id} of run {run.run_id} has no result yet",
                 hint=f"{hint} {run.run_id}`",
             )
+
+
+def _blamed(branch: Branch, proof: Proof) -> LeftWorker:
+    return LeftWorker(
+        worker_id=branch.worker_id,
+        reason="checks_failed",
+        message=f"the checks pass on {proof.passes[:12]} and fail with the worker's work on it",
+        passes=proof.passes,
+        fails=proof.fails,
+    )
+
+
+def _unknown(branch: Branch) -> LeftWorker:
+    message = "the checks gave no answer, or different answers; no worker is to blame"
+    return LeftWorker(worker_id=branch.worker_id, reason="no_verdict", message=message)
 
 
 class _Plan:
@@ -196,6 +220,35 @@ class _Plan:
                 self._landed.append(branch)
             after = commit
         return self._merged(after)
+
+    def hand_in(self, place: Path, commit: str) -> None:
+        """Import a commit into the repository, where no ref points at it yet."""
+        known = [self._target.commit, *(one.commit for one in self._run.branches)]
+        try:
+            import_commits(self._repository, self._git, place / "git", commit, known)
+        except GitCommandError as error:
+            raise disk_full(error.stderr) or error from error
+
+    def queued(self, place: Path) -> Merged:
+        """Test prefixes of the chain, and decide by the results."""
+        wish = self._wish
+        assert wish.test is not None  # noqa: S101
+        test = wish.test
+
+        def tested(commit: str) -> Answer:
+            if commit != self._target.commit:
+                self.hand_in(place, commit)
+            return test(commit)
+
+        path = self._repository.state_dir / "verdicts.json"
+        verdicts = StoredVerdicts(path, self._git, wish.tested_by)
+        outcome = Queue(self._chain.add, tested, verdicts).run(self._target.commit, self._ordered())
+        self._landed = outcome.landed
+        self._contained += [one.worker_id for one in outcome.contained]
+        self._left += [self._told(branch, error) for branch, error in outcome.conflicts]
+        self._left += [_blamed(branch, proof) for branch, proof in outcome.culprits]
+        self._left += [_unknown(branch) for branch in outcome.undecided]
+        return self._merged(outcome.commit)
 
     def _ordered(self) -> Sequence[Branch]:
         wanted = []

@@ -1,6 +1,7 @@
 """`orchestrator merge`."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from json import dumps
 from pathlib import Path
 from typing import Annotated, get_args
@@ -8,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
-from orchestrator.cli.options import Json, with_options
+from orchestrator.cli.options import Config, Json, with_options
 from orchestrator.cli.output.formats import count
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
@@ -55,13 +56,30 @@ class MergeOptions:
         ),
     ] = "given"
     on_conflict: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--on-conflict",
             metavar="|".join(get_args(OnConflict)),
-            help="Merge nothing at all if a branch conflicts, or leave such branches out.",
+            help="Merge nothing at all if a branch conflicts, or leave such branches out. "
+            "[default: stop; skip with `--queue`]",
         ),
-    ] = "stop"
+    ] = None
+    queue: Annotated[
+        bool,
+        typer.Option(
+            "--queue", help="Run checks on the merged commits, and leave out what breaks them."
+        ),
+    ] = False
+    check: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--check",
+            metavar="CMD",
+            help="Command that must succeed on a merged commit; repeatable. "
+            "[default: `checks` of the configuration]",
+        ),
+    ] = None
+    config: Config = None
     into: Annotated[
         str | None,
         typer.Option(
@@ -101,7 +119,13 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
         named=bool(numbers),
         dry_run=options.dry_run,
     )
-    merged = merge_branches(repository, read_branches(repository, wanted, numbers), wish)
+    run = read_branches(repository, wanted, numbers)
+    if options.queue:
+        # Imported only here: nothing else of this command needs the engine and the runs.
+        tested = import_module("orchestrator.cli.merge_test").merge_tested
+        merged = tested(repository, run, wish, checks=options.check, file=options.config)
+    else:
+        merged = merge_branches(repository, run, wish)
     if options.json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
@@ -119,14 +143,27 @@ def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
     for flag, given, kind in (
         ("--as", options.form, Form),
         ("--order", options.order, Order),
-        ("--on-conflict", options.on_conflict, OnConflict),
+        ("--on-conflict", options.on_conflict or "stop", OnConflict),
     ):
         if given not in get_args(kind):
             raise ConfigError(
                 f"option `{flag}` is `{one_line(given)}`: must be one of "
                 f"{', '.join(get_args(kind))}"
             )
-    return options.form, options.order, options.on_conflict  # type: ignore[return-value]
+    _check_queue(options)
+    on_conflict = options.on_conflict or ("skip" if options.queue else "stop")
+    return options.form, options.order, on_conflict  # type: ignore[return-value]
+
+
+def _check_queue(options: MergeOptions) -> None:
+    if not options.queue and (options.check or options.config):
+        raise ConfigError("`--check` and `--config` require `--queue`")
+    if not options.queue:
+        return
+    if options.dry_run or options.undo:
+        raise ConfigError("`--queue` cannot be used with `--dry-run` or `--undo`")
+    if options.on_conflict == "stop":
+        raise ConfigError("`--queue` leaves conflicting branches out: `--on-conflict` is `skip`")
 
 
 def _undo(

@@ -75,3 +75,16 @@ def landing() -> Iterator[Protection]:
         ("failed workers are merged only by number",
          "elif branch.status is Status.SUCCESS or self._wish.named:", "elif True:"),
     )  # fmt: skip
+    yield from patches(
+        "landing/queue.py landing/merge.py landing/branches.py runs/commit_test.py",
+        ("tests/landing/test_queue.py", "tests/cli/commands/test_merge_queue.py"),
+        ("a failure is repeated", "_TWICE = 2\n", "_TWICE = 1\n"),
+        ("a failing target blames nobody", '        if first == "fail":\n', "        if False:\n"),
+        ("no answer blames nobody",
+         '            if answer == "none":\n                return None\n', ""),
+        ("runs of tests are no runs of tasks",
+         "if not (run.path / TEST_OF_MERGE).exists()]", "]"),
+        ("branches of tests are removed",
+         "        cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)\n",
+         ""),
+    )  # fmt: skip

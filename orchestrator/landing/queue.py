@@ -1,0 +1,172 @@
+"""Test prefixes of a chain of branches, and find the longest that passes.
+
+The whole chain is tested first. If it fails, the first failing prefix is found by bisection: its
+last branch is left out, with its proof, and the rest is tested again without it. A test that fails
+is repeated; a test without an answer, as after a failure of the engine, blames no branch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.landing.branches import Branch
+from orchestrator.landing.chain import CannotAddError
+
+Answer = Literal["pass", "fail", "none"]
+"""Result of a test; `none` if the engine or the machine failed, or the test was cancelled."""
+_TWICE = 2
+_ATTEMPTS = 3
+"""Maximum number of searches whose result a repeated test contradicts."""
+
+
+class BaseFailsError(OrchestratorError):
+    """The checks fail on the target branch itself: no branch is to blame, and nothing lands."""
+
+    exit_code = 2
+
+
+CommitTest = Callable[[str], Answer]
+"""Runs the checks on a commit."""
+
+
+class Verdicts(Protocol):
+    """Verdicts of earlier tests, by the trees of commits."""
+
+    def get(self, *commits: str) -> Answer | None:
+        """Return the verdict on a commit, or on the proof that two commits are."""
+
+    def put(self, answer: Answer | None, *commits: str) -> None:
+        """Remember a verdict, or forget it."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The two commits that blame a branch."""
+
+    passes: str
+    """The commit without the branch, on which the checks pass."""
+    fails: str
+    """The commit with the branch, on which the checks fail."""
+
+
+@dataclass
+class Outcome:
+    """The result of a queue."""
+
+    commit: str
+    """The last commit that passed."""
+    landed: list[Branch] = field(default_factory=list)
+    contained: list[Branch] = field(default_factory=list)
+    conflicts: list[tuple[Branch, CannotAddError]] = field(default_factory=list)
+    culprits: list[tuple[Branch, Proof]] = field(default_factory=list)
+    undecided: list[Branch] = field(default_factory=list)
+    """Branches without an answer."""
+
+
+class Queue:
+    """The queue of one merge."""
+
+    def __init__(
+        self, add: Callable[[str, Branch], str], test: CommitTest, verdicts: Verdicts
+    ) -> None:
+        """Store how a branch is added to a commit, and how a commit is tested."""
+        self._add = add
+        self._test = test
+        self._verdicts = verdicts
+
+    def run(self, start: str, branches: Sequence[Branch]) -> Outcome:
+        """Test the branches on top of a commit.
+
+        Raises:
+            BaseFailsError: The checks fail on the commit itself.
+        """
+        outcome, rest, attempts = Outcome(start), list(branches), 0
+        first = self._answer(start)
+        if first == "fail":
+            raise BaseFailsError(
+                f"the checks fail on {start[:12]}, before anything is merged",
+                hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
+            )
+        while rest and first != "none":
+            prefixes = self._prefixes(outcome, rest)
+            found = self._first_failing(prefixes)
+            if found is None:
+                break
+            if found < len(prefixes) and not self._is_proved(outcome.commit, prefixes, found):
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    break
+                continue
+            self._note(outcome, prefixes, found, rest)
+        known = [*outcome.contained, *(branch for branch, _ in outcome.conflicts)]
+        outcome.undecided += [branch for branch in rest if branch not in known]
+        return outcome
+
+    def _answer(self, commit: str) -> Answer:
+        """Test a commit until it passes once, fails twice, or gives no answer twice."""
+        known = self._verdicts.get(commit)
+        answers: list[Answer] = []
+        while known is None:
+            answers.append(self._test(commit))
+            if answers[-1] == "pass" or answers.count(answers[-1]) == _TWICE:
+                known = answers[-1]
+        if known != "none":
+            self._verdicts.put(known, commit)
+        return known
+
+    def _prefixes(self, outcome: Outcome, rest: Sequence[Branch]) -> list[tuple[Branch, str]]:
+        """Add branches to the last good commit; note those that conflict or have nothing to add."""
+        commit, found = outcome.commit, []
+        outcome.conflicts, outcome.contained = [], []
+        for branch in rest:
+            try:
+                added = self._add(commit, branch)
+            except CannotAddError as error:
+                outcome.conflicts.append((branch, error))
+                continue
+            if added == commit:
+                outcome.contained.append(branch)
+            else:
+                found.append((branch, added))
+            commit = added
+        return found
+
+    def _first_failing(self, prefixes: Sequence[tuple[Branch, str]]) -> int | None:
+        """Return the index of the first failing prefix; their number if all pass; None: unknown."""
+        low, high = -1, len(prefixes)
+        probe = high - 1
+        while high - low > 1:
+            answer = self._answer(prefixes[probe][1])
+            if answer == "none":
+                return None
+            low, high = (probe, high) if answer == "pass" else (low, probe)
+            probe = (low + high) // 2
+        return high
+
+    def _is_proved(self, good: str, prefixes: Sequence[tuple[Branch, str]], place: int) -> bool:
+        """Repeat both tests that blame a branch; forget them if they do not agree."""
+        commits = (prefixes[place - 1][1] if place else good, prefixes[place][1])
+        if self._verdicts.get(*commits) is None:
+            if (self._test(commits[0]), self._test(commits[1])) != ("pass", "fail"):
+                for commit in commits:
+                    self._verdicts.put(None, commit)
+                return False
+            self._verdicts.put("pass", *commits)
+        return True
+
+    def _note(
+        self, outcome: Outcome, prefixes: list[tuple[Branch, str]], found: int, rest: list[Branch]
+    ) -> None:
+        """Note the branches before a failing prefix as landed, and the last one as its culprit."""
+        passed = prefixes[:found]
+        outcome.landed += [branch for branch, _ in passed]
+        outcome.commit = passed[-1][1] if passed else outcome.commit
+        decided = [branch for branch, _ in passed]
+        if found < len(prefixes):
+            culprit, fails = prefixes[found]
+            outcome.culprits.append((culprit, Proof(outcome.commit, fails)))
+            decided.append(culprit)
+        else:
+            decided += [*outcome.contained, *(branch for branch, _ in outcome.conflicts)]
+        rest[:] = [branch for branch in rest if branch not in decided]

@@ -1,0 +1,62 @@
+"""Tests of `merge --queue`, whose checks run in real containers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from tests.support.repository import git
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo)
+
+
+@pytest.mark.docker
+def test_queue_lands_what_passes_and_leaves_no_branch_behind(
+    repo: Path, capsys: pytest.CaptureFixture
+) -> None:
+    tasks = ("echo one > one", "echo two > two; rm a.txt", "echo three > three")
+    words = [word for task in tasks for word in ("--task", task)]
+    shell = ["--agent-cli", "shell", "--quiet", "--network", "none"]
+    assert run(["parallel", *shell, *words]) == 0
+    refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
+    capsys.readouterr()
+
+    assert run(["merge", "--queue", "--json", "--check", "test -e a.txt", "--check", "true"]) == 1
+
+    shown = capsys.readouterr()
+    merged = json.loads(shown.out)
+    assert merged["landed"] == [1, 3]
+    assert [(left["worker_id"], left["reason"]) for left in merged["left"]] == [
+        (2, "checks_failed")
+    ]
+    assert git(repo, "rev-parse", "main") == merged["after"]
+    assert "failed (run " in shown.err
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "for-each-ref", "--format=%(refname)", "refs/heads") == refs
+    assert run(["merge", "--undo"]) == 0
+    assert run(["merge", "--queue", "--check", "test -e a.txt", "--check", "true"]) == 1
+    again = capsys.readouterr()
+    assert "checks on" not in again.err, "verdicts are kept, and the run is still the newest"
+    assert "worker 2: not merged: the checks pass on" in again.out
+    assert git(repo, "rev-parse", "main") == merged["after"]
+    assert run(["merge", "--queue", "--check", "test ! -e a.txt"]) == 2
+    assert "before anything is merged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--check", "true"], "`--check` and `--config` require `--queue`"),
+        (["--queue", "--dry-run"], "`--queue` cannot be used with `--dry-run` or `--undo`"),
+        (["--queue", "--on-conflict", "stop"], "`--queue` leaves conflicting branches out"),
+    ],
+)
+def test_options_that_exclude_each_other_are_errors(
+    capsys: pytest.CaptureFixture, options: list[str], said: str
+) -> None:
+    assert run(["merge", *options]) == 3
+    assert said in capsys.readouterr().err
