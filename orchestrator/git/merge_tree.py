@@ -176,11 +176,10 @@ def _in_one_process(
 
 
 def _parsed(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
-    """Parse the answer of `git merge-tree` that begins at a word; return where it ends.
+    """Parse the answer of `git merge-tree` that begins at a word, and return its end.
 
-    Format: the tree, names of conflicting files, an empty name, messages, and a last word, which is
-    empty or advice about submodules; a clean merge has no messages. A message is the number of its
-    names, the names, the kind of conflict, and a text.
+    Format: the tree, names of conflicting files, an empty name, messages (number of names, names,
+    kind, text), and an empty word or advice. A clean merge has no messages.
     """
     tree = words[at].decode()
     end = words.index(b"", at + 1)

@@ -118,17 +118,9 @@ def _check_room(repository: Repository, checkout: Worktree, blobs: list[str]) ->
 def bring_forward(
     repository: Repository, checkout: Worktree, *, old: str, new: str, again: bool = False
 ) -> None:
-    """Bring the files and the index of a checkout from one commit to another.
+    """Bring the files and the index of a checkout from `old` to `new`; `again`, after a crash.
 
-    No filter of the user's configuration runs: a worker may have written the program that it
-    names. Files with a filter are written as they are committed.
-
-    Args:
-        repository: The repository.
-        checkout: The checkout.
-        old: The commit that the files are at.
-        new: The commit that they are brought to.
-        again: Whether a process that died may have started this before.
+    No filter runs, because a worker may have written its program: files are as committed.
 
     Raises:
         GitCommandError: A file has changes that are not committed; nothing was overwritten.

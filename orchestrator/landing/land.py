@@ -104,11 +104,7 @@ def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
 
 
 def _latest(repository: Repository, target: Target, run_id: str | None) -> Landed:
-    """Return the landing that can be taken back, or else the newest.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Return the landing that can be taken back, or else the newest."""
     found = landings(repository, target.branch, run_id)
     while begun := [one for one in found if one.moves and one.before == target.commit]:
         # The process died before the branch moved: these landings never happened.
@@ -197,9 +193,6 @@ def complete(repository: Repository) -> UnderWay | None:
 
     Returns:
         The completed change; None if there was none, or the branch never moved.
-
-    Raises:
-        NotFitError: A file has changes that are not committed; nothing was overwritten.
     """
     with repository.lock():
         change = read_under_way(repository)
@@ -207,20 +200,18 @@ def complete(repository: Repository) -> UnderWay | None:
             return None
         landed = change.landed
         at = commit_of(repository, f"refs/heads/{landed.branch}")
-        if at != (change.new if landed.moves else landed.before):
-            forget_under_way(repository)
-            return None
-        target = find_target(repository, landed.branch)
-        if target.checkout is not None and str(target.checkout.path) == change.checkout:
-            _complete_files(repository, target, change)
-        if change.kind == "undo":
+        moved = at == (change.new if landed.moves else landed.before)
+        if moved:
+            _complete_files(repository, find_target(repository, landed.branch), change)
+        if moved and change.kind == "undo":
             drop_record(repository, landed)
         forget_under_way(repository)
-        return change
+        return change if moved else None
 
 
 def _complete_files(repository: Repository, target: Target, change: UnderWay) -> None:
-    assert target.checkout is not None  # noqa: S101
+    if target.checkout is None or str(target.checkout.path) != change.checkout:
+        return
     if is_at(repository, target.checkout, change.new):
         return
     try:

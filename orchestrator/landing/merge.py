@@ -231,9 +231,8 @@ class _Plan:
 
     def queued(self, place: Path) -> Merged:
         """Test prefixes of the chain, and decide by the results."""
-        wish = self._wish
-        assert wish.test is not None  # noqa: S101
-        test = wish.test
+        test, identity = self._wish.test, self._wish.tested_by
+        assert test is not None  # noqa: S101
 
         def tested(commit: str) -> Answer:
             if commit != self._target.commit:
@@ -241,8 +240,8 @@ class _Plan:
             return test(commit)
 
         path = self._repository.state_dir / "verdicts.json"
-        verdicts = StoredVerdicts(path, self._git, wish.tested_by)
-        outcome = Queue(self._chain.add, tested, verdicts).run(self._target.commit, self._ordered())
+        queue = Queue(self._chain.add, tested, StoredVerdicts(path, self._git, identity))
+        outcome = queue.run(self._target.commit, self._ordered())
         self._landed = outcome.landed
         self._contained += [one.worker_id for one in outcome.contained]
         self._left += [self._told(branch, error) for branch, error in outcome.conflicts]

@@ -135,11 +135,7 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
 
 
 def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
-    """Check the options that allow only certain values.
-
-    Raises:
-        ConfigError: A value is not one of them.
-    """
+    """Check the options that allow only certain values."""
     for flag, given, kind in (
         ("--as", options.form, Form),
         ("--order", options.order, Order),
