@@ -27,7 +27,7 @@ from orchestrator.config.sizing import room
 from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_runtime
 from orchestrator.engine.gateway_probe import gateway_problem
-from orchestrator.engine.images.names import BASE_IMAGE, image_hint
+from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint
 from orchestrator.engine.protocol import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
@@ -204,11 +204,14 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
 def _images(config: ParallelConfig) -> dict[str, bool]:
     """Return the images that a run may need, and whether each is certainly needed."""
     chosen = {"image", "agent_cli"} & config.model_fields_set
+    needed = {BASE_IMAGE: True}
+    if config.isolation.keys == "broker":
+        needed[BROKER_IMAGE] = True
     try:
         _, image = choose_agent(config, None)
     except OrchestratorError:
-        return {BASE_IMAGE: True}
-    return {BASE_IMAGE: True} | ({} if image == BASE_IMAGE else {image: bool(chosen)})
+        return needed
+    return needed | ({} if image == BASE_IMAGE else {image: bool(chosen)})
 
 
 def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:

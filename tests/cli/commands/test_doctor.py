@@ -8,7 +8,7 @@ import pytest
 from orchestrator.cli.app import run
 from orchestrator.cli.commands import doctor as command
 from orchestrator.engine.image_protocol import ImageInfo
-from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, DEFAULT_IMAGE
 from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.git import command as git
@@ -100,6 +100,17 @@ def test_missing_base_image_fails_and_missing_agent_image_warns(machine, capsys)
     machine((DEFAULT_IMAGE,))
     assert run(["doctor"]) == 3
     assert f"✗ image: {BASE_IMAGE} is missing{hint('shell')}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("repository")
+def test_missing_broker_image_fails_if_the_broker_holds_the_keys(machine, monkeypatch, capsys):
+    monkeypatch.setenv("ORCHESTRATOR_KEYS", "broker")
+    machine((BASE_IMAGE, DEFAULT_IMAGE))
+    assert run(["doctor"]) == 3
+    hint = "hint: build it with `orchestrator image build --agent broker`"
+    assert f"✗ image: {BROKER_IMAGE} is missing\n    {hint}" in capsys.readouterr().out
+    machine((BASE_IMAGE, DEFAULT_IMAGE, BROKER_IMAGE))
+    assert run(["doctor"]) == 0
 
 
 @pytest.mark.usefixtures("repository")
