@@ -77,7 +77,7 @@ class BrokerLink:
     address: str
     """Address by which the broker knows the worker, or the broker's own address."""
     broker: str | None = None
-    """Address of the broker; None for the broker itself."""
+    """Address of the broker; None if this container is the broker."""
     port: int = BROKER_PORT
     """Port of `BROKER_NAME`. Without a gateway, this must be `BROKER_PORT`."""
 

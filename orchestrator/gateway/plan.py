@@ -75,6 +75,6 @@ class GatewayPlan:
 
 
 def _collapsed(networks: Iterable[str]) -> tuple[str, ...]:
-    """Return the same addresses as networks that do not overlap, which `nft` refuses."""
+    """Return the same addresses without overlaps, because `nft` refuses networks that overlap."""
     parsed = map(ipaddress.IPv4Network, networks)
     return tuple(map(str, ipaddress.collapse_addresses(parsed)))

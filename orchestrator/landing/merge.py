@@ -315,7 +315,7 @@ class _Plan:
         """Return the result if nothing is landed because of one branch."""
         cause = self._left[-1]
         told = {*self._contained, *(one.worker_id for one in self._left)}
-        said = f"nothing was landed because of worker {cause.worker_id}"
+        said = f"nothing was merged because of worker {cause.worker_id}"
         self._left += [
             LeftWorker(worker_id=branch.worker_id, reason="stopped", message=said)
             for branch in self._run.branches

@@ -248,7 +248,7 @@ class RunDirectory:
             return None
 
     def write_shallow(self, commits: frozenset[str]) -> None:
-        """Record that the base's objects are complete."""
+        """Record the commits where the base's history is cut off."""
         text = "".join(f"{commit}\n" for commit in sorted(commits))
         write_atomically(self.path / "shallow", text)
 

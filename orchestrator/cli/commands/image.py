@@ -62,7 +62,8 @@ class BuildOptions:
     agent: Annotated[
         AgentImage,
         typer.Option(
-            help="Agent program to install; `shell`: only the base; `broker`: the key broker."
+            help="Agent program to install; `shell`: only the base; `broker`: "
+            "the credential broker."
         ),
     ] = AgentImage.ARCHITECT
     base: Annotated[

@@ -176,7 +176,7 @@ def _undo(
         return
     workers = ", ".join(str(number) for number in landed.workers)
     place = f"{landed.branch} is at {landed.before[:_SHORT]} again"
-    show(f"took back the merge of worker {workers}: {place}")
+    show(f"undid the merge of worker {workers}: {place}")
 
 
 def _run_id(repository: Repository, wanted: str) -> str:
@@ -207,4 +207,4 @@ def _tell_more(merged: Merged) -> None:
         given = count(merged.given_conflicts, "conflict")
         tell(f"best order: {count(conflicts, 'conflict')}; given order: {given}")
     if merged.landed and not merged.dry_run:
-        tell("take it back: orchestrator merge --undo")
+        tell("to undo the merge: orchestrator merge --undo")

@@ -29,7 +29,7 @@ def test_merge_takes_the_workers_that_succeeded(repo, local_engine, capsys):
         "worker 3: nothing that main does not have",
         "worker 2: not merged: the worker's status is failed; its number must be named",
     ]
-    assert shown.err == "take it back: orchestrator merge --undo\n"
+    assert shown.err == "to undo the merge: orchestrator merge --undo\n"
     assert (repo / "a.txt").read_text() == "one\n"
     assert run(["merge", "2", "--as", "squash"]) == 0
     assert (repo / "three").exists()
@@ -41,8 +41,8 @@ def test_conflict_is_reported_and_skipped_on_request(repo, local_engine, capsys)
     assert run(["merge"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "worker 2: not merged: conflicts with worker 1 in a.txt",
-        "worker 1: not merged: nothing was landed because of worker 2",
-        "worker 3: not merged: nothing was landed because of worker 2",
+        "worker 1: not merged: nothing was merged because of worker 2",
+        "worker 3: not merged: nothing was merged because of worker 2",
     ]
     assert git(repo, "rev-parse", "main") == result.base
     assert run(["merge", "--on-conflict", "skip", "--json"]) == 1
@@ -75,7 +75,7 @@ def test_undo_takes_the_latest_merge_back(repo, local_engine, capsys):
     assert "`--undo` takes a whole merge back" in capsys.readouterr().err
     assert run(["merge", "--undo", result.run_id]) == 0
     assert capsys.readouterr().out == (
-        f"took back the merge of worker 1: main is at {result.base[:12]} again\n"
+        f"undid the merge of worker 1: main is at {result.base[:12]} again\n"
     )
     assert git(repo, "rev-parse", "main") == result.base
     assert git(repo, "status", "--porcelain") == ""
