@@ -28,7 +28,7 @@ _FILTERED = frozenset({"runc", "crun", "youki", "nvidia", "io.containerd.runc.v2
 Destination = tuple[str, int | None]
 
 
-def check_runtime(runtime: str | None) -> None:
+def check_runtime(runtime: str | None, *, without: str = "`--network none`") -> None:
     """Reject a runtime whose network cannot be blocked from reaching the host.
 
     Raises:
@@ -38,7 +38,7 @@ def check_runtime(runtime: str | None) -> None:
         raise UnsupportedError(
             f"runtime `{runtime}` is not supported with a network: the packet filter is known to "
             f"work only with {', '.join(sorted(_FILTERED))}",
-            hint="use `--network none`; `orchestrator doctor` lists the engine's runtimes",
+            hint=f"use {without}; `orchestrator doctor` lists the engine's runtimes",
         )
 
 
@@ -110,7 +110,7 @@ def worker_egress(
     if config.isolation.keys == "broker":
         # The broker connects to the models' APIs, and the workers only to the broker.
         accesses = tuple(dict.fromkeys((*accesses, stage_access(config).task)))
-        check_runtime(config.isolation.runtime)
+        check_runtime(config.isolation.runtime, without="`--keys env` with `--network none`")
         return {access: _egress(access, (), sets, needs_hosts=False) for access in accesses}
     if not accesses:
         return {}

@@ -80,3 +80,9 @@ def test_network_that_learns_needs_no_list() -> None:
     for entry in ("http://a.example:443", "https://a.example:80"):
         with pytest.raises(ConfigError, match="cannot speak HTTP"):
             worker_egress(config(entry, network="learn"), (), {})
+
+
+def test_broker_needs_a_runtime_with_a_filtered_network() -> None:
+    with pytest.raises(UnsupportedError, match="runsc") as caught:
+        worker_egress(config(network="none", keys="broker", runtime="runsc"), (), {})
+    assert "`--keys env` with `--network none`" in str(caught.value.hint)
