@@ -30,7 +30,10 @@ def test_glob_includes_uncommitted_files(repo: Path, local_engine: LocalEngine) 
     assert "a.new" in git(repo, "status", "--porcelain")
 
 
-def test_stopped_command_leaves_nothing_behind(repo: Path, local_engine: LocalEngine) -> None:
+def test_stopped_command_leaves_nothing_behind(
+    repo: Path, tmp_path: Path, local_engine: LocalEngine
+) -> None:
+    slept = tmp_path / "slept"
     started, seen = threading.Event(), list[str]()
 
     def note(event: Event) -> None:
@@ -46,9 +49,10 @@ def test_stopped_command_leaves_nothing_behind(repo: Path, local_engine: LocalEn
     expand = expansion.expand()
     threading.Thread(target=lambda: (started.wait(30), expansion.cancel())).start()
     with pytest.raises(ConfigError, match="the command was stopped: interrupted"):
-        expand(Source("t", "command", ("sleep 50",)))
+        expand(Source("t", "command", (f"sleep 50; touch {slept}",)))
+    assert not slept.exists()
     with pytest.raises(ConfigError, match="the command was not started: interrupted"):
         expand(Source("t", "command", ("echo 1",)))
-    assert seen == ["sleep 50", "echo 1"]
+    assert seen == [f"sleep 50; touch {slept}", "echo 1"]
     assert branches(repo) == []
     assert not [path.name for path in repo.iterdir() if path.name.startswith(".architect")]

@@ -118,7 +118,8 @@ def harvest() -> Iterator[Protection]:
          "if _object_id(name, folder, len(wanted)) == wanted:", "if wanted:"),
     )  # fmt: skip
     yield from patches(
-        "worker/plain_harvest.py workspace/store_state.py", (PLAIN_HARVEST,),
+        "worker/plain_harvest.py workspace/store_state.py",
+        ("tests/workspace/test_store_state.py", PLAIN_HARVEST),
         ("plain: store must be unchanged",
          'if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):',
          "if False:"),

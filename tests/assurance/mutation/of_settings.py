@@ -176,7 +176,7 @@ def doors() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "runs/recorder.py",
-        ("tests/runs/test_runner.py -k observer",),
+        ("tests/runs/test_runner.py -k failing_callback",),
         ("raising callback does not stop a run",
          "except Exception as error:  # noqa: BLE001 - the caller's own",
          "except ZeroDivisionError as error:  # the caller's own"),
