@@ -42,7 +42,7 @@ def gateway_problem(engine: ContainerEngine, repository: str) -> str | None:
             status = container.wait(_TIMEOUT)
         finally:
             container.remove()
-        return None if status.exit_code == 0 else "names are not answered as the list says"
+        return None if status.exit_code == 0 else "names are not resolved as the list says"
     except EngineError as error:
         return error.message
     except TimeoutError:

@@ -118,7 +118,7 @@ def _check_room(repository: Repository, checkout: Worktree, blobs: list[str]) ->
 def bring_forward(
     repository: Repository, checkout: Worktree, *, old: str, new: str, again: bool = False
 ) -> None:
-    """Bring the files and the index of a checkout from `old` to `new`; `again`, after a crash.
+    """Bring the files and the index of a checkout from `old` to `new`; `again`: after a crash.
 
     No filter runs, because a worker may have written its program: files are as committed.
 

@@ -100,7 +100,7 @@ class Wish:
     test: CommitTest | None = None
     """Tests commits before they land. Default: nothing is tested."""
     tested_by: str = ""
-    """Identity of the test, for verdicts that are kept."""
+    """Identity of the test: stored verdicts of other tests are not used."""
 
 
 def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merged:

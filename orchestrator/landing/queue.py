@@ -34,7 +34,7 @@ class Verdicts(Protocol):
     """Verdicts of earlier tests, by the trees of commits."""
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the verdict on a commit, or on the proof that two commits are."""
+        """Return the stored verdict on a commit, or on the pair of commits of a proof."""
 
     def put(self, answer: Answer | None, *commits: str) -> None:
         """Remember a verdict, or forget it."""
@@ -42,7 +42,7 @@ class Verdicts(Protocol):
 
 @dataclass(frozen=True)
 class Proof:
-    """The two commits that blame a branch."""
+    """Two commits which show that a branch makes the checks fail."""
 
     passes: str
     """The commit without the branch, on which the checks pass."""
@@ -145,7 +145,7 @@ class Queue:
         return high
 
     def _is_proved(self, good: str, prefixes: Sequence[tuple[Branch, str]], place: int) -> bool:
-        """Repeat both tests that blame a branch; forget them if they do not agree."""
+        """Repeat both tests of a proof; forget their verdicts if a result differs."""
         commits = (prefixes[place - 1][1] if place else good, prefixes[place][1])
         if self._verdicts.get(*commits) is None:
             if (self._test(commits[0]), self._test(commits[1])) != ("pass", "fail"):
@@ -158,7 +158,7 @@ class Queue:
     def _note(
         self, outcome: Outcome, prefixes: list[tuple[Branch, str]], found: int, rest: list[Branch]
     ) -> None:
-        """Note the branches before a failing prefix as landed, and the last one as its culprit."""
+        """Note the branches before a failing prefix as landed, and its last one as the cause."""
         passed = prefixes[:found]
         outcome.landed += [branch for branch, _ in passed]
         outcome.commit = passed[-1][1] if passed else outcome.commit

@@ -30,7 +30,7 @@ class StoredVerdicts:
         self._known = _read(path)
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the verdict on a commit, or on the proof that two commits are."""
+        """Return the stored verdict on a commit, or on the pair of commits of a proof."""
         return self._known.get(self._key(commits))
 
     def put(self, answer: Answer | None, *commits: str) -> None:

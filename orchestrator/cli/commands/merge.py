@@ -67,7 +67,7 @@ class MergeOptions:
     queue: Annotated[
         bool,
         typer.Option(
-            "--queue", help="Run checks on the merged commits, and leave out what breaks them."
+            "--queue", help="Run checks on the merged commits, and leave out branches that fail."
         ),
     ] = False
     check: Annotated[

@@ -44,7 +44,7 @@ from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedErro
 _CONNECTIONS = 64
 _TIMEOUT = 60
 _OWN_ADDRESSES = 4
-"""Number of addresses that no container gets: such as the broadcast address."""
+"""Number of addresses that no container gets, such as the broadcast address."""
 _VOLUME = 1024**3
 """Size in bytes of each volume that an image declares; volumes count as the worker's memory."""
 
