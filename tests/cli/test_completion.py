@@ -43,7 +43,7 @@ def test_former_option_names_are_not_completed(command: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     ("option", "begun", "values"),
     [
-        ("--network", "", {"none", "allowlist", "open"}),
+        ("--network", "", {"none", "allowlist", "learn", "open"}),
         ("--preset", "", {"untrusted", "ci", "trusted"}),
         ("--agent-cli", "cl", {"claude"}),
         ("--on-alert", "s", {"stop"}),
