@@ -32,7 +32,7 @@ from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.worktree import remove_worktree
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import read_record
+from orchestrator.state.run_record import is_run_id, read_record
 from orchestrator.state.secret_files import forget
 from orchestrator.workspace.shared_checkout import prune_checkouts
 
@@ -222,8 +222,14 @@ def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set
 
 
 def _remove_stray(job: _Cleanup) -> None:
-    """Remove objects that belong to no run, such as those of an `init` that was killed."""
-    found = job.leftovers.get("", [])
+    """Remove objects without a run's directory, such as those of an `init` that was killed.
+
+    A run that loses the engine before its first worker removes its directory, but not its network.
+    """
+    runs = job.repository.state_dir / "runs"
+    # A run creates its directory before any object, so a new run is not mistaken for an old one.
+    gone = [name for name in job.leftovers if is_run_id(name) and not (runs / name).exists()]
+    found = [left for name in ("", *gone) for left in job.leftovers.get(name, [])]
     stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
     job.removed += len(found) - len(stuck)
     job.problems += [str(one) for one in stuck]

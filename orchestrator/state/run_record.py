@@ -1,5 +1,6 @@
 """The record of a run, `run.json`: its plan, without the values of variables."""
 
+import re
 import secrets
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
 """Fields of a service that are not recorded."""
+_RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
 class RunRecord(RunOutline):
@@ -64,6 +66,11 @@ def _private_fields_of_tasks(workflow: Workflow | None) -> dict[str, Any]:
 def new_run_id() -> str:
     """Return a unique run id that sorts by time."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def is_run_id(text: str) -> bool:
+    """Return whether a text has the form of a run id."""
+    return _RUN_ID.fullmatch(text) is not None
 
 
 def read_record(run: RunDirectory) -> RunRecord | None:

@@ -13,7 +13,7 @@ from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
 from orchestrator.git.repository import Repository
-from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show
@@ -110,6 +110,35 @@ def test_engine_objects_of_other_programs_are_kept(
     assert not worktree.exists()
     (left,) = local_engine.leftovers(labels)
     assert left.id == network
+    local_engine.remove(left)
+
+
+def network_of(engine: LocalEngine, repo: Path, run_id: str) -> dict[str, str]:
+    """Create a network with the labels of a run, and return the labels."""
+    labels = {MANAGED: "true", REPOSITORY: str(Repository(repo).common_dir), RUN: run_id}
+    engine.create_network(f"orchestrator-{run_id}", labels)
+    return labels
+
+
+def test_objects_of_a_run_without_a_directory_are_removed(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    labels = network_of(local_engine, repo, "20260101-000000-abcdef")
+    assert cleanup(repo, engine=local_engine, dry_run=True).leftovers == 1
+    assert len(local_engine.leftovers(labels)) == 1
+    assert cleanup(repo, engine=local_engine).leftovers == 1
+    assert local_engine.leftovers(labels) == []
+
+
+def test_objects_of_a_run_that_is_being_created_are_kept(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    labels = network_of(local_engine, repo, "20260101-000000-abcdef")
+    run = RunDirectory(Repository(repo).state_dir / "runs" / "20260101-000000-abcdef")
+    run.create("{}")
+    assert cleanup(repo, engine=local_engine).leftovers == 0
+    (left,) = local_engine.leftovers(labels)
+    run.release()
     local_engine.remove(left)
 
 

@@ -178,11 +178,11 @@ def check_recovery(world: World, hit: set[int], rng: random.Random, *, lossy: bo
         if done.stdout:
             for number, result in done.results.items():
                 world.check_result(number, result, may_fail=number in hit, lossy=lossy)
+            world.check_nothing_left()
         else:
             # The run was killed before it could be resumed.
             assert done.returncode == 3, done.stderr
             assert not begun_by, done.stderr
-        world.check_nothing_left()
     removed = world.orchestrator("parallel-cleanup")
     assert removed.returncode == 0, removed.stdout + removed.stderr
     world.check_nothing_left()

@@ -87,6 +87,8 @@ class World:
         if files:
             self._fill(files)
         self._before = self._fingerprint()
+        self._last: Completed | None = None
+        """The last command, shown where something is left behind."""
 
     def _fingerprint(self) -> dict[str, str]:
         """Return the state of the user's files and refs, without backups."""
@@ -182,7 +184,8 @@ class World:
 
     def orchestrator(self, *arguments: str) -> Completed:
         """Run a command as a caller who does not have the secret."""
-        return orchestrator(*arguments, cwd=self.repo, env={"PYTHONPATH": str(ROOT)})
+        self._last = orchestrator(*arguments, cwd=self.repo, env={"PYTHONPATH": str(ROOT)})
+        return self._last
 
     def said(self, word: str, number: int) -> int:
         """Return how often a worker's task reported a word."""
@@ -278,7 +281,7 @@ class World:
         """Check that the repository is intact and that no process or container is left."""
         assert git(self.repo, "fsck", "--strict", "--no-dangling") == ""
         assert self._fingerprint() == self._before
-        assert in_engine(self.repo) == []
+        assert in_engine(self.repo) == [], self._last
         assert [run.run_id for run in self.runs if run.is_live()] == []
         ids = [run.run_id for run in self.runs]
         left = [path for run in ids for path in Path("/dev/shm").glob(f"orchestrator-{run}*")]
