@@ -1,4 +1,4 @@
-"""Find and remove the engine's objects of finished runs, independently of each other."""
+"""Remove containers, networks and volumes that finished runs left; one failure stops no other."""
 
 from collections import defaultdict
 from collections.abc import Iterable

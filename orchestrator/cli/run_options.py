@@ -22,7 +22,7 @@ Fetch = Annotated[
     bool,
     typer.Option(
         "--fetch",
-        help="Run `git fetch` first, for a base such as `origin/main`.",
+        help="Run `git fetch` first, so that a base such as `origin/main` is up to date.",
         rich_help_panel=Group.TASK,
     ),
 ]

@@ -93,7 +93,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that the setup commands may reach instead of `--allow`; repeatable.",
+            help="Host that `setup` may reach, in place of the hosts of `--allow`; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -104,7 +104,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that the checks may reach instead of `--allow`; repeatable.",
+            help="Host that checks may reach, in place of the hosts of `--allow`; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -132,7 +132,12 @@ class Isolation(Model):
     """Models that workers may call through the broker, as patterns such as `claude-*`. Default: all
     models; with a budget, all models with a known price."""
     calls_per_minute: Annotated[
-        int, Option(Group.LIMITS, "N", help="Calls of a worker per minute with `--keys broker`.")
+        int,
+        Option(
+            Group.LIMITS,
+            "N",
+            help="Maximum calls per minute of a worker with `--keys broker`; 0: no maximum.",
+        ),
     ] = Field(default=0, ge=0)
     """Calls that each worker may make through the broker in one minute; 0: no limit."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False

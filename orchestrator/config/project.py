@@ -151,7 +151,7 @@ class Project(Model):
             Group.COMMON,
             "CMD",
             "--check",
-            help="Command to run on each worker's commit; a failure means `partial`; repeatable.",
+            help="Check to run on each worker's commit; `partial` if it fails; repeatable.",
             repeatable=True,
         ),
     ] = ()

@@ -176,7 +176,7 @@ class ParallelConfig(Model):
     include_uncommitted: Annotated[bool, Option(Group.TASK)] = False
     """Start workers from the checkout with its uncommitted changes and untracked files."""
     context: Annotated[str | None, Option(Group.TASK, "FILE")] = Field(default=None, min_length=1)
-    """Text file that every worker can read at the path in `ORCHESTRATOR_CONTEXT`. In a
+    """Text file for every worker, at the path in its variable `ORCHESTRATOR_CONTEXT`. In a
     configuration file, the path is relative to the repository's top."""
     worktree_dir: Annotated[
         str, AfterValidator(check_worktree_dir), Option(Group.TASK, "TEMPLATE")

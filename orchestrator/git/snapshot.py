@@ -1,4 +1,4 @@
-"""Commit the uncommitted changes of a checkout without touching it."""
+"""Store uncommitted changes in a commit; the checkout's files, index and branch do not change."""
 
 import os
 import shutil

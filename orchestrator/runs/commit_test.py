@@ -28,7 +28,7 @@ _BLAMELESS = frozenset(
 
 
 class ContainerTest:
-    """Tests commits in containers without the user's variables, secrets and ports."""
+    """Tests commits in containers that have no variables, secrets or ports of the user."""
 
     def __init__(
         self, config: ParallelConfig, checks: Sequence[str], root: Path, engine: ContainerEngine

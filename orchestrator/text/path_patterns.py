@@ -200,7 +200,7 @@ def _has_parent_in(path: str, found: Iterable[str]) -> bool:
 def _directory(text: str) -> str:
     parts = [part for part in text.split("/") if part not in _HERE]
     if not parts:
-        raise ValueError(f"`{text}` is the whole repository")
+        raise ValueError(f"`{text}` names the whole repository: name a directory in it")
     why = problem(text)
     if why is None and is_wild(text):
         why = "a pattern with wildcards is not a directory"

@@ -69,7 +69,7 @@ def lines(text: str) -> str:
 
 
 class _Visible(dict[int, str]):
-    """Table for `str.translate`, filled on demand, because logs may be large."""
+    """Table for `str.translate` of visible replacements, computed at their first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

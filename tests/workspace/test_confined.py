@@ -137,7 +137,7 @@ def test_mount_points_are_not_created_through_links(tmp_path: Path, mode: Mode, 
     [
         ((), "does not name a directory"),
         (("src/*.py",), "wildcards"),
-        ((".",), "the whole repository"),
+        ((".",), "names the whole repository"),
         (("../x",), "leads out"),
         (("src/.git",), "no files of a commit"),
         (("src,upperdir=x",), "cannot be mounted"),
