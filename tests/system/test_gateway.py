@@ -214,7 +214,7 @@ def test_worker_that_lost_its_gateway_says_so_and_is_retried(
     assert Path(result["log"], "stdout.log").read_text().splitlines() == [served("10.99.112.10")]
     earlier = Path(f"{result['log']}.attempt-1")
     said = (earlier / "stdout.log").read_text().splitlines()
-    assert said == [served("10.99.112.10"), "closed"]
+    assert said[-1] == "closed"
     lost = json.loads((earlier / "attempt.json").read_text())
     assert lost["reason"] == "network_lost"
     why = "the worker lost its network: its gateway ended (exit code 137)"

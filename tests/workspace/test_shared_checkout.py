@@ -114,7 +114,7 @@ def test_only_the_caller_may_enter_the_directory_of_the_checkouts(repo: Path, ba
     place = take(repo, base).parent.parent
     assert place.stat().st_mode & 0o777 == 0o700
     place.chmod(0o755)
-    with pytest.raises(RepositoryError, match="only you may enter"):
+    with pytest.raises(RepositoryError, match="only you can enter"):
         take(repo, base)
 
 

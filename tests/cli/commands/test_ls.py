@@ -46,7 +46,9 @@ def test_without_runs_a_message_is_printed(capsys, listed):
 
 
 def test_finished_run_lists_its_worktrees_and_branches(repo, local_engine, listed):
-    result = shell_run(repo, local_engine, "head -c 300000 /dev/zero > big; echo é", "exit 3")
+    # What the branch has is not kept a second time; an ignored file stays with the worker.
+    ignored = "echo big > .gitignore; head -c 300000 /dev/zero > big; echo é"
+    result = shell_run(repo, local_engine, ignored, "exit 3")
     (one,) = listed().runs
     assert (one.run_id, one.state, one.base) == (result.run_id, "finished", result.base)
     first, second = one.workers

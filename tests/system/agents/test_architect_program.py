@@ -19,6 +19,7 @@ class TestArchitect(AgentSuite):
     name, model, tells_cost = "architect", "gpt-4o", True
 
 
+@pytest.mark.agents
 class TestArchitectThroughTheBroker(BrokerSuite):
     name, model = "architect", "gpt-4o"
 

@@ -15,5 +15,6 @@ class TestClaude(AgentSuite):
     name, model, tells_cost = "claude", "claude-sonnet-4-5", True
 
 
+@pytest.mark.agents
 class TestClaudeThroughTheBroker(BrokerSuite):
     name, model = "claude", "claude-sonnet-4-5"

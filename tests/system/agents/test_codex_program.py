@@ -15,5 +15,6 @@ class TestCodex(AgentSuite):
     name, model, tells_cost = "codex", "gpt-5-codex", False
 
 
+@pytest.mark.agents
 class TestCodexThroughTheBroker(BrokerSuite):
     name, model = "codex", "gpt-5-codex"
