@@ -45,6 +45,7 @@ _LARGEST_BODY = 32 * 1024**2
 _MOST_IN_MEMORY = 128 * 1024**2
 """Maximum size in bytes of all bodies of requests together."""
 _REDIRECT = range(300, 400)
+_PLAIN = "identity"
 _ERRORS = 400
 _PART = 256 * 1024
 """Bytes of an answer that are read at once."""
@@ -156,6 +157,9 @@ class Broker:
             ) as answer:
                 if answer.status in _REDIRECT:
                     raise RefusedError(502, "upstream_redirect", "the API answered with a redirect")
+                if answer.headers.get("Content-Encoding", _PLAIN).lower() != _PLAIN:
+                    # The broker asked for plain text: in anything else it would not find the key.
+                    raise RefusedError(502, "upstream_encoding", "the API compressed its answer")
                 return await passing.pass_back(answer, account.redactor)
         except (ClientError, TimeoutError, OSError) as error:
             if passing.out is not None:

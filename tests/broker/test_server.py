@@ -1,6 +1,7 @@
 """Tests of the credential broker as a process, with an API of a model on this machine."""
 
 import http.client
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -199,6 +200,16 @@ def test_redirects_are_not_followed(model: Api, process: RunningBroker, worker: 
         assert (reply.status, reply.code) == (502, "upstream_redirect")
         assert "location" not in reply.headers
     assert {line for line, _, _ in model.seen} == {"POST /v1/chat/completions"}
+
+
+def test_compressed_answers_are_refused(model: Api, process: RunningBroker, worker: int) -> None:
+    echo = gzip.compress(json.dumps({"again": KEY}).encode())
+    model.answer = Answer(echo, headers={"Content-Encoding": "gzip"})
+    reply = process.call(worker=worker)
+    assert (reply.status, reply.code) == (502, "upstream_encoding")
+    assert echo not in reply.body
+    model.answer = Answer(b"{}", headers={"Content-Encoding": "Identity"})
+    assert process.call(worker=worker).body == b"{}"
 
 
 def test_key_is_removed_from_answers(model: Api, process: RunningBroker, worker: int) -> None:
