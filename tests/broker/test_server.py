@@ -1,7 +1,7 @@
 """Tests of the credential broker as a process, with an API of a model on this machine."""
 
-import http.client
 import gzip
+import http.client
 import json
 import threading
 from collections.abc import Iterator
