@@ -29,8 +29,10 @@ RESUME = 60.0
 """Seconds in which a run can be resumed before the services of idle workers are killed."""
 SLOW = 60.0
 """Extra seconds for a container that is being started, while the orchestrator lives."""
-_AGAIN = (2.0, 5.0, 15.0, 30.0)
-"""Seconds until a failed command is tried again; the last value repeats."""
+_AGAIN = (2.0, 5.0, 15.0, *(30.0,) * 20, 300.0)
+"""Seconds until a failed command is tried again; the last value repeats. Each attempt costs about
+a second of CPU time, also if the engine never comes back.
+"""
 _LOOK = 30.0
 """Longest wait between two looks at the clock, in seconds: after sleep, moments may have passed."""
 _PIECE = 4096
@@ -152,7 +154,7 @@ class Switch:
         """Kill the containers of overdue workers; `at_once`: of all with a deadline."""
         now = uptime()
         late = sorted(one for one in self._running if at_once or self._moment(one) <= now)
-        if not late or (now < self._not_before and not at_once) or self.is_done:
+        if not late or now < self._not_before or self.is_done:
             return
         if self._kill(late):
             self._failures, self._not_before = 0, 0.0
@@ -161,6 +163,10 @@ class Switch:
         else:
             self._not_before = now + _AGAIN[min(self._failures, len(_AGAIN) - 1)]
             self._failures += 1
+
+    def end_pause(self) -> None:
+        """Let a failed command be tried again now."""
+        self._not_before = 0.0
 
     def _kill(self, workers: Sequence[str]) -> bool:
         # A container started after this moment belongs to a process that has resumed the run.
@@ -228,7 +234,9 @@ def watch(switch: Switch, source: int, woken: int) -> None:
                 switch.take(line.decode())
             if not piece:
                 switch.leave_alone()
-        asked = asked or (woken in ready and bool(os.read(woken, _PIECE)))
+        if woken in ready and os.read(woken, _PIECE):
+            asked = True
+            switch.end_pause()
         switch.act(at_once=switch.is_lost or (asked and switch.alone))
 
 

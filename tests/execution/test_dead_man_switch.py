@@ -1,12 +1,14 @@
 """Tests of the dead man's switch, with a command that records whom it would kill."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -192,6 +194,33 @@ class TestWhatItDecides:
         now(3)
         switch.act()
         assert (killer.killed, switch.is_done) == (["1"], True)
+
+    def test_attempts_become_rare_if_the_engine_never_comes_back(
+        self, killer: Killer, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        attempts = list[float]()
+
+        def spawn(*_: object) -> int:
+            attempts.append(deadman_process.uptime())
+            raise FileNotFoundError
+
+        monkeypatch.setattr(deadman_process.os, "posix_spawn", spawn)
+        switch = killer.switch()
+        self.running(switch, 1, 5)
+        switch.leave_alone()
+        shutil.rmtree(killer.run)
+        assert switch.is_lost
+        for _ in range(2 * 3600 // 10):
+            switch.act(at_once=switch.is_lost)
+            now(10)
+        pauses = [later - earlier for earlier, later in pairwise(attempts)]
+        assert pauses[0] <= 10
+        assert pauses == sorted(pauses)
+        assert 300 <= pauses[-1] <= 310
+        before = len(attempts)
+        switch.end_pause()
+        switch.act(at_once=True)
+        assert len(attempts) == before + 1
 
 
 class TestTheProcess:

@@ -250,6 +250,8 @@ def limits() -> Iterator[Protection]:
     yield from patches(
         "execution/dead_man_process.py", (DEADMAN, UNWATCHED),
         ("overdue containers are killed", "if at_once or self._moment(one) <= now", "if at_once"),
+        ("attempts to kill become rare", "if not late or now < self._not_before or self.is_done:",
+         "if not late or self.is_done:"),
         ("services of a dead run are killed", "        for worker in self._idle:\n"
          "            self._running[worker] = uptime() + RESUME\n", ""),
         ("switch ends when a resumed run takes over", "or self._is_replaced)", "or False)"),
