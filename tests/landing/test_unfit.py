@@ -83,6 +83,20 @@ def cherry_pick(world: World) -> None:
     assert (world.repo / ".git" / "CHERRY_PICK_HEAD").exists()
 
 
+def merge_without_a_change(world: World) -> None:
+    other = world.commit({"numbers": "x\n"})
+    git(world.repo, "merge", "-q", "--strategy", "ours", "--no-commit", other)
+    assert (world.repo / ".git" / "MERGE_HEAD").exists()
+    assert git(world.repo, "status", "--porcelain") == ""
+
+
+def cherry_pick_without_a_change(world: World) -> None:
+    pick = ["git", "cherry-pick", "HEAD"]
+    subprocess.run(pick, cwd=world.repo, check=False, capture_output=True)
+    assert (world.repo / ".git" / "CHERRY_PICK_HEAD").exists()
+    assert git(world.repo, "status", "--porcelain") == ""
+
+
 def full_disk(world: World) -> None:
     """The real state of the disk with no free block."""
 
@@ -91,7 +105,8 @@ UNFIT: dict[str, Callable[[World], None]] = {
     one.__name__: one
     for one in (
         edit, stage, delete, untracked, ignored, ignored_directory, file_for_directory,
-        link_for_directory, index_lock, conflicting_merge, rebase_under_way, cherry_pick, full_disk,
+        link_for_directory, index_lock, conflicting_merge, rebase_under_way, cherry_pick,
+        merge_without_a_change, cherry_pick_without_a_change, full_disk,
     )
 }  # fmt: skip
 
