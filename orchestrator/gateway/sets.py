@@ -22,7 +22,7 @@ _HINTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class SetMember:
-    """A host of a set."""
+    """A host in a set for allow-lists, and where it was found."""
 
     entry: str
     """The host as an entry of an allow-list."""

@@ -65,7 +65,7 @@ class Outcome:
 
 
 class Queue:
-    """The queue of one merge."""
+    """Tests the branches of one merge together, and decides which of them land."""
 
     def __init__(
         self, add: Callable[[str, Branch], str], test: CommitTest, verdicts: Verdicts

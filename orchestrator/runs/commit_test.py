@@ -64,8 +64,8 @@ class ContainerTest:
         Args:
             image: Id of the image.
         """
-        settings = self._config.model_dump(mode="json", include={"tasks", "limits", "isolation"})
-        settings["setup"] = self._config.project.setup
+        decisive = {"tasks", "limits", "isolation", "project"}
+        settings = self._config.model_dump(mode="json", include=decisive)
         return json.dumps([image, settings], sort_keys=True, default=str)
 
     def __call__(self, commit: str) -> Answer:
