@@ -20,7 +20,7 @@ from typer.core import CompletionItem, TyperGroup  # type: ignore[attr-defined] 
 from orchestrator.cli.completion import VARIABLE, complete
 from orchestrator.cli.conversion import convert_plainly
 from orchestrator.cli.help import GroupedCommand
-from orchestrator.cli.output.ci import check_switch
+from orchestrator.cli.output.ci import check_switches
 from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
 from orchestrator.cli.usage_errors import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError
@@ -76,6 +76,9 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "run-one": _Command("commands.parallel", "run_one", "Run one task, for use in shell scripts."),
     "ls": _Command("commands.ls", "ls", "List runs with their worktrees, branches, containers."),
     "watch": _Command("commands.watch", "watch", "Show the progress of a run."),
+    "report": _Command(
+        "commands.report", "report", "Report on a run in the formats of CI systems."
+    ),
     "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
@@ -254,7 +257,7 @@ def _invoke(arguments: list[str]) -> int:
     debug = "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments)
     group: Any = typer.main.get_command(app)
     try:
-        check_switch(os.environ)
+        check_switches(os.environ)
         _check_arguments(arguments)
         if not arguments:
             arguments = ["--help"]

@@ -6,6 +6,7 @@ from orchestrator.cli.options import OutputOptions
 from orchestrator.cli.output.messages import show, tell_failure
 from orchestrator.cli.output.report import show_run, summary_line, timings_table
 from orchestrator.cli.output.views import View
+from orchestrator.cli.reporting import Reports
 from orchestrator.cli.signals import Interruption
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import OrchestratorError
@@ -16,6 +17,10 @@ from orchestrator.workflow.model import Workflow
 
 class ForegroundRun(Protocol):
     """A new or resumed run."""
+
+    @property
+    def run_id(self) -> str | None:
+        """The run's id; None before the run is recorded."""
 
     def execute(self) -> RunResult:
         """Execute the run until it ends, and return its result."""
@@ -44,6 +49,7 @@ def run_in_foreground(
     Raises:
         OrchestratorError: The run could not start.
     """
+    reports = Reports.requested(output.report, quiet=output.quiet)
 
     def stop(again: bool) -> None:
         run.cancel(kill=again)
@@ -54,6 +60,7 @@ def run_in_foreground(
             with view:
                 result = run.execute()
         except OrchestratorError as error:
+            reports.write(run.run_id)
             if interruption.exit_code is None:
                 raise
             tell_failure(error)
@@ -67,6 +74,7 @@ def run_in_foreground(
             )
             if output.timings:
                 show(timings_table(result))
+        reports.write(result.run_id)
     return interruption.exit_code or code
 
 

@@ -124,6 +124,11 @@ def _check_combination(run: RunOptions) -> None:
             "`--dry-run` and `--detach` cannot be used together",
             hint="remove one of the two options",
         )
+    if run.report and (run.dry_run or run.detach):
+        raise ConfigError(
+            "`--report` cannot be used with `--dry-run` or `--detach`",
+            hint="after the run's end: `orchestrator report RUN --report FORMAT=FILE`",
+        )
     if run.timings and (run.dry_run or run.detach):
         raise ConfigError(
             "`--timings` cannot be used with `--dry-run` or `--detach`",

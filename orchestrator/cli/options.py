@@ -48,7 +48,15 @@ Json = Annotated[
     ),
 ]
 
-
+Report = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report",
+        metavar="FORMAT[=FILE]",
+        help="Write a report: junit, markdown, json, github, gitlab, ...; repeatable.",
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
 Timings = Annotated[
     bool,
     typer.Option(
@@ -66,6 +74,8 @@ class OutputOptions:
     json: Json = False
     quiet: Quiet = False
     timings: Timings = False
+    report: list[str] | None = None
+    """Reports to write at the end. Only some commands have an option for them."""
     summary: bool = False
     """Whether the result is one line. Only some commands have an option for it."""
 
@@ -76,6 +86,13 @@ class OutputOptions:
                 "`--timings` cannot be used with `--json` or `--summary`",
                 hint="remove `--timings`: the JSON object always has `timings`",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedOutput(OutputOptions):
+    """Options for the output of a command whose run is kept, so that there can be a report."""
+
+    report: Report = None
 
 
 def with_settings(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Config, GivenSettings, OutputOptions
+from orchestrator.cli.options import Config, GivenSettings, ReportedOutput
 from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
 
@@ -72,7 +72,7 @@ AtOnce = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(OutputOptions):
+class RunOptions(ReportedOutput):
     """Given options of a command that starts a run, in addition to settings."""
 
     summary: Summary = False

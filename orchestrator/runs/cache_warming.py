@@ -104,6 +104,11 @@ class Warming:
         self._root = root
         self._engine = engine
 
+    @property
+    def run_id(self) -> str | None:
+        """The run's id; None before the run is recorded."""
+        return self._runner.run_id
+
     def cancel(self, *, kill: bool = False) -> None:
         """Stop the run; the caches stay as they were.
 

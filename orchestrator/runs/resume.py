@@ -54,6 +54,11 @@ class ResumedRun:
         self._lease = lease
         self._cancel = Cancel()
 
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._directory.run_id
+
     def cancel(self, *, kill: bool = False) -> None:
         """Stop every worker; its work is committed and its result has the reason `cancelled`.
 

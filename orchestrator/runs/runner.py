@@ -81,6 +81,12 @@ class ParallelRunner:
         self._engine = engine
         self._warms = warms
         self._cancel = Cancel()
+        self._run_id: str | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run's id; None before the run is recorded."""
+        return self._run_id
 
     def plan(self) -> RunPlan:
         """Return what a run would do now. Creates nothing.
@@ -178,6 +184,7 @@ class ParallelRunner:
         with connected(self._engine) as engine:
             checked, notices = self._checked(engine)
             claimed = reserve(checked, warms=self._warms)
+            self._run_id = claimed.directory.run_id
             redactor, notify = checked.request.redactor, self._config.triggers.notify
             recorder = Recorder(claimed, self._emit, redactor, notify=notify)
             with release_shared(engine, claimed, recorder):

@@ -3,7 +3,7 @@
 import typer
 
 from orchestrator.cli.foreground import run_in_foreground
-from orchestrator.cli.options import OutputOptions, with_options
+from orchestrator.cli.options import ReportedOutput, with_options
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.runs.detach import handed_down
@@ -12,7 +12,7 @@ from orchestrator.state.run_record import require_record
 
 
 @with_options
-def resume(output: OutputOptions, run: Run = None) -> None:
+def resume(output: ReportedOutput, run: Run = None) -> None:
     """Continue a run whose process died, without repeating finished tasks."""
     with open_run(run) as history:
         directory, record = history.directory, require_record(history.directory)

@@ -7,7 +7,7 @@ import typer
 
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.cli.foreground import run_in_foreground
-from orchestrator.cli.options import OutputOptions, with_options
+from orchestrator.cli.options import ReportedOutput, with_options
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.errors import ConfigError
@@ -19,7 +19,7 @@ from orchestrator.state.run_record import require_record
 @with_options
 def retry(
     worker: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")],
-    output: OutputOptions,
+    output: ReportedOutput,
     run: RunOption = None,
 ) -> None:
     """Repeat one worker of an ended run, as a new run."""

@@ -23,6 +23,8 @@ from orchestrator.text.sanitize import one_line
 
 SWITCH = "ORCHESTRATOR_CI"
 """Variable that disables the protection if it is `off`."""
+REPORT_SWITCH = "ORCHESTRATOR_REPORT"
+"""Variable that disables the report of a run in the log of a CI job if it is `off`."""
 CI_VARIABLES = (
     "CI",
     "GITHUB_ACTIONS",
@@ -47,18 +49,35 @@ _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _TOKEN_BYTES = 16
 
 
-def check_switch(environ: Mapping[str, str]) -> None:
-    """Check the value of `ORCHESTRATOR_CI`.
+_SWITCHES = {
+    SWITCH: "prints the output of workers unchanged",
+    REPORT_SWITCH: "adds no report to the log of a CI job",
+}
+
+
+def check_switches(environ: Mapping[str, str]) -> None:
+    """Check the values of `ORCHESTRATOR_CI` and `ORCHESTRATOR_REPORT`.
 
     Raises:
-        ConfigError: The value is neither empty nor `off`.
+        ConfigError: A value is neither empty nor `off`.
     """
-    value = environ.get(SWITCH, "")
-    if value not in ("", _OFF):
-        raise ConfigError(
-            f"environment variable `{SWITCH}` is `{one_line(value, limit=60)}`: must be `off`",
-            hint="`off` prints the output of workers unchanged; unset the variable otherwise",
-        )
+    for name, effect in _SWITCHES.items():
+        value = environ.get(name, "")
+        if value not in ("", _OFF):
+            raise ConfigError(
+                f"environment variable `{name}` is `{one_line(value, limit=60)}`: must be `off`",
+                hint=f"`off` {effect}; unset the variable otherwise",
+            )
+
+
+def automatic_report(environ: Mapping[str, str]) -> str | None:
+    """Return the report that this CI system gets without being asked; None elsewhere."""
+    if _OFF in (environ.get(SWITCH), environ.get(REPORT_SWITCH)):
+        return None
+    for name, report in (("GITHUB_ACTIONS", "github"), ("GITLAB_CI", "gitlab")):
+        if environ.get(name, "").lower() == "true":
+            return report
+    return None
 
 
 def in_ci(environ: Mapping[str, str]) -> bool:

@@ -2,8 +2,9 @@
 
 import json
 
-from orchestrator.cli.output.formats import duration, size, table, terminal_width
+from orchestrator.cli.output.formats import size, table, terminal_width
 from orchestrator.runs.dry_run import RunPlan
+from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
 

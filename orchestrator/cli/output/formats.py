@@ -15,21 +15,9 @@ from orchestrator.git.repository import KEPT
 from orchestrator.text.ages import parse_age
 from orchestrator.text.sanitize import one_line
 
-UNKNOWN = "?"
 _GAP = "  "
 _SHOWN_REFS = 5
 _UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
-
-
-def duration(seconds: float) -> str:
-    """Return a duration such as `12.3 s`, `2 min 5 s` or `1 h 2 min`."""
-    if round(seconds, 1) < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
 def age(option: str, text: str) -> timedelta:
@@ -45,13 +33,6 @@ def age(option: str, text: str) -> timedelta:
             f"`{option}` must be an age, not `{one_line(text)}`",
             hint="use a whole number and a unit: `90s`, `15m`, `6h`, `2d`",
         ) from error
-
-
-def money(cost: float, *, known: bool = True) -> str:
-    """Return an amount such as `$1.20`; below a dollar, with four decimal places."""
-    if not known:
-        return UNKNOWN
-    return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
 
 
 def shown_sum(costs: Iterable[float]) -> float:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.output.event_lines import alert_line, notice_line, port_lines
-from orchestrator.cli.output.formats import amount, duration, money, titled
+from orchestrator.cli.output.formats import amount, titled
 from orchestrator.events import (
     Event,
     Intervention,
@@ -35,6 +35,7 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.results import WorkerResult
+from orchestrator.text.quantities import duration, money
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
 

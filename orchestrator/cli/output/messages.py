@@ -38,6 +38,12 @@ def show_json(text: str) -> None:
     sys.stdout.flush()
 
 
+def show_document(text: str) -> None:
+    """Print a document on stdout unchanged; its format must be free of commands of CI systems."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def put(text: str, out: TextIO) -> None:
     """Write lines in which no CI system finds commands.
 

@@ -5,13 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from orchestrator.cli.output.formats import (
-    UNKNOWN,
     amount,
     called,
     count,
-    duration,
     kept_line,
-    money,
     shown_sum,
     table,
     terminal_width,
@@ -22,6 +19,7 @@ from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
+from orchestrator.text.quantities import UNKNOWN, duration, money
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.timing import summarise

@@ -1,0 +1,44 @@
+"""`orchestrator report`."""
+
+import os
+import sys
+
+from orchestrator.cli.options import Report
+from orchestrator.cli.output.messages import show, show_document
+from orchestrator.cli.reporting import write_log
+from orchestrator.cli.run_arguments import Run, open_run
+from orchestrator.errors import ConfigError
+from orchestrator.reports.formats import FORMATS, LOGS, Target, parse_target
+from orchestrator.reports.model import RunReport
+from orchestrator.reports.reader import read_run
+
+
+def report(run: Run = None, report: Report = None) -> None:
+    """Report on a run that is live, has ended or died, in the formats of CI systems.
+
+    Without `--report`, the report is Markdown on stdout.
+    """
+    targets = [parse_target(text) for text in report or ["markdown"]]
+    if sum(target.path is None for target in targets) > 1:
+        raise ConfigError("only one report can be printed", hint="write `--report FORMAT=FILE`")
+    with open_run(run) as history:
+        directory = history.directory
+    found = read_run(directory)
+    if found is None:
+        raise ConfigError(f"the record of run {directory.run_id} cannot be read")
+    for target in targets:
+        _write(found, target)
+
+
+def _write(found: RunReport, target: Target) -> None:
+    if target.format in LOGS:
+        write_log(found, target.format, os.environ, sys.stdout)
+    elif target.path is None and target.format == "markdown":
+        show(FORMATS["markdown"].render(found).rstrip("\n"))
+    elif target.path is None:
+        show_document(FORMATS[target.format].render(found))
+    else:
+        try:
+            target.write(found)
+        except OSError as error:
+            raise ConfigError(f"the report could not be written: {error}") from error

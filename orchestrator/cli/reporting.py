@@ -1,0 +1,133 @@
+"""Write reports of a run: to files, and to the log of a CI job."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TextIO
+
+from orchestrator.cli.output.ci import automatic_report
+from orchestrator.cli.output.messages import put, tell
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.reports import github
+from orchestrator.reports.formats import LOGS, Target, parse_target
+from orchestrator.reports.logs import output_tail
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.reader import read_run
+from orchestrator.reports.words import outcome
+from orchestrator.results import Status
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.sanitize import one_line
+
+_BLOCK = 8 * 1024
+"""Maximum number of bytes of a worker's output in the log of a job."""
+_BLOCKS = 50
+"""Maximum number of workers whose output is in the log; GitLab folds no log over 500 KiB."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """The reports that a command writes at the end of a run."""
+
+    targets: tuple[Target, ...]
+    quiet: bool = False
+    """Whether the log of a CI job gets only the output of workers that did not succeed."""
+
+    @classmethod
+    def requested(cls, given: list[str] | None, *, quiet: bool) -> "Reports":
+        """Return the reports of the option `--report`, and the one of this CI system.
+
+        Raises:
+            ConfigError: There is no such format, or a file cannot be written.
+        """
+        targets = [parse_target(text) for text in given or ()]
+        for target in targets:
+            if target.path is None and target.format not in LOGS:
+                raise ConfigError(
+                    f"option `--report {target.format}` needs a file: stdout has the result",
+                    hint=f"write `--report {target.format}=FILE`",
+                )
+        automatic = automatic_report(os.environ)
+        if automatic and all(target.format != automatic for target in targets):
+            targets.append(Target(automatic))
+        return cls(tuple(targets), quiet=quiet)
+
+    def write(self, run_id: str | None) -> None:
+        """Write the reports of a run; a report that cannot be written is a warning.
+
+        Args:
+            run_id: The run; None if none was started.
+        """
+        if run_id is None or not self.targets:
+            return
+        directory = RunDirectory(Repository(Path.cwd()).state_dir / "runs" / run_id)
+        if not directory.path.exists():
+            return  # a successful `cache warm` leaves no run
+        report = read_run(directory)
+        if report is None:
+            tell(f"warning: there is no report: the record of run {run_id} cannot be read")
+            return
+        for target in self.targets:
+            try:
+                if target.format in LOGS:
+                    write_log(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
+                else:
+                    target.write(report)
+            except OSError as error:
+                tell(f"warning: the report `{target.format}` could not be written: {error}")
+
+
+def write_log(
+    report: RunReport, system: str, environ: Mapping[str, str], out: TextIO, *, quiet: bool = False
+) -> None:
+    """Write a report to the log of a job, and to the files of the CI system.
+
+    Args:
+        report: The report.
+        system: `github` or `gitlab`.
+        environ: The variables of the job.
+        out: The log.
+        quiet: Whether to print only what concerns workers that did not succeed.
+
+    Raises:
+        OSError: A file of the CI system cannot be written.
+    """
+    workers = [worker for worker in report.workers if worker.result]
+    if quiet:
+        workers = [worker for worker in workers if worker.status is not Status.SUCCESS]
+    for worker in workers[:_BLOCKS]:
+        text = output_tail(worker.directory, most=_BLOCK)
+        if text:
+            begin, end = _fold(worker, system)
+            out.write(begin)
+            put(text, out)
+            out.write(end)
+    if system == "github":
+        out.write("".join(f"{line}\n" for line in github.annotations(report)))
+        if path := environ.get("GITHUB_STEP_SUMMARY"):
+            github.write_summary(report, Path(path))
+        if path := environ.get("GITHUB_OUTPUT"):
+            github.write_outputs(report, Path(path))
+    out.flush()
+
+
+def _fold(worker: WorkerReport, system: str) -> tuple[str, str]:
+    """Return what begins and ends a part of the log that readers can fold."""
+    title = f"{one_line(worker.key, limit=100)}: {outcome(worker)}"
+    if system == "github":
+        return f"::group::{title}\n", "::endgroup::\n"
+    name = f"worker_{worker.worker_id}"
+    begin, end = (int(moment.timestamp()) for moment in _span(worker))
+    return (
+        f"\x1b[0Ksection_start:{begin}:{name}[collapsed=true]\r\x1b[0K{title}\n",
+        f"\x1b[0Ksection_end:{end}:{name}\r\x1b[0K\n",
+    )
+
+
+def _span(worker: WorkerReport) -> Iterator[datetime]:
+    """Yield the start and the end of a worker."""
+    yield worker.phases[0].start if worker.phases else datetime.fromtimestamp(0).astimezone()
+    yield worker.phases[-1].end if worker.phases else datetime.fromtimestamp(0).astimezone()

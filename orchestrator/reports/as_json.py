@@ -1,0 +1,16 @@
+"""The whole model of a run as JSON, for programs."""
+
+import json
+
+from orchestrator.reports.model import RunReport
+
+
+def render(report: RunReport) -> str:
+    """Return the report as one JSON object."""
+    return to_json(report.model_dump(mode="json"))
+
+
+def to_json(value: object) -> str:
+    """Return JSON in ASCII in which no CI system finds commands if it is printed to a log."""
+    # `#` occurs only in strings, and no line of the JSON starts with a string's content.
+    return json.dumps(value, indent=2).replace("##", r"\u0023\u0023") + "\n"

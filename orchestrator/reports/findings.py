@@ -1,0 +1,123 @@
+"""Find the places in files that failed checks, or failed tasks, complain about.
+
+Compilers, linters and test programs print `path:line:column: text`, `path(line,column): text`, or
+a text followed by ` --> path:line:column`. What they print is a worker's text: a finding counts
+only if its path names a file that the worker changed, or, if the worker changed nothing, a file of
+the checkout.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+from orchestrator.reports.logs import tail
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.results import Status
+from orchestrator.text.sanitize import one_line
+from orchestrator.workspace.layout import WORKSPACE
+
+MOST = 1000
+"""Maximum number of findings of one log."""
+_READ = 1024**2
+"""Maximum number of bytes read at the end of a log."""
+_LONGEST = 2000
+"""Longer lines are not examined."""
+_TEXT = 500
+"""Maximum number of characters of a finding's text."""
+_PATH = r"(?P<path>[^\s:(),'\"<>|][^:(),'\"<>|]{0,250})"
+_PLAIN = re.compile(_PATH + r":(?P<line>\d{1,7})(?::(?P<column>\d{1,5}))?:? +(?P<text>\S.*)")
+_BRACKETS = re.compile(_PATH + r"\((?P<line>\d{1,7})(?:,(?P<column>\d{1,5}))?\): *(?P<text>\S.*)")
+_ARROW = re.compile(r" *--> " + _PATH + r":(?P<line>\d{1,7})(?::(?P<column>\d{1,5}))?")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A complaint about one line of a file."""
+
+    worker: WorkerReport
+    rule: str
+    """The check, or the worker's task."""
+    path: str
+    """Path relative to the repository's top."""
+    line: int
+    column: int | None
+    text: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the finding, which does not change when its line moves."""
+        parts = (self.rule, self.path, self.text)
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+def findings(report: RunReport) -> list[Finding]:
+    """Return the findings of all workers that did not succeed, worst worker first."""
+    return [finding for worker in report.bad for finding in findings_of(report, worker)]
+
+
+def findings_of(report: RunReport, worker: WorkerReport) -> list[Finding]:
+    """Return the findings of one worker that did not succeed."""
+    if worker.status in (None, Status.SUCCESS):
+        return []
+    found: dict[tuple[str, str, int, str], Finding] = {}
+    for rule, log in _logs(worker):
+        for finding in islice(_parsed(tail(log, most=_READ), worker, rule), MOST):
+            if _is_there(report, worker, finding.path):
+                found.setdefault((rule, finding.path, finding.line, finding.text), finding)
+    return list(found.values())
+
+
+def _logs(worker: WorkerReport) -> Iterator[tuple[str, Path]]:
+    failed = [check for check in worker.checks if not check.passed]
+    for check in failed:
+        yield one_line(check.name, limit=100), Path(check.log)
+    if not worker.checks:
+        for stream in ("stdout", "stderr"):
+            yield one_line(worker.task, limit=100), worker.directory / f"{stream}.log"
+
+
+def _parsed(log: str, worker: WorkerReport, rule: str) -> Iterator[Finding]:
+    before = ""
+    for line in log.splitlines():
+        text, before = before, line.strip() or before
+        if len(line) > _LONGEST:
+            continue
+        match = _PLAIN.match(line) or _BRACKETS.match(line) or _ARROW.fullmatch(line)
+        if match is None:
+            continue
+        said = match.groupdict().get("text") or text
+        path, column = _path(match["path"]), match["column"]
+        if path is None or int(match["line"]) == 0:
+            continue
+        yield Finding(
+            worker=worker,
+            rule=rule,
+            path=path,
+            line=int(match["line"]),
+            column=int(column) if column and int(column) else None,
+            text=one_line(said, limit=_TEXT),
+        )
+
+
+def _path(text: str) -> str | None:
+    """Return a path in its normal form; None for a path that cannot be in the repository."""
+    path = PurePosixPath(text.strip())
+    if path.is_relative_to(WORKSPACE):
+        path = path.relative_to(WORKSPACE)
+    parts = path.parts
+    if path.is_absolute() or not parts or ".." in parts or ".git" in parts:
+        return None
+    return str(path)
+
+
+def _is_there(report: RunReport, worker: WorkerReport, path: str) -> bool:
+    changed = worker.result.files_modified if worker.result else []
+    if changed:
+        return path in changed
+    try:
+        return (report.top / path).is_file()
+    except (OSError, ValueError):
+        return False

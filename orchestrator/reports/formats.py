@@ -1,0 +1,107 @@
+"""The formats of reports, and the files that they are written to."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from orchestrator.errors import ConfigError
+from orchestrator.reports.model import RunReport
+from orchestrator.text.sanitize import one_line
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of reports."""
+
+    suffixes: tuple[str, ...]
+    """Ends of file names by which the format is chosen."""
+    renderer: str
+    """Module and function that render the report, as `module:function`."""
+
+    def render(self, report: RunReport) -> str:
+        """Return the report in this format."""
+        module, _, name = self.renderer.partition(":")
+        found = getattr(import_module(f"orchestrator.reports.{module}"), name)
+        return cast(Callable[[RunReport], str], found)(report)
+
+
+FORMATS: Mapping[str, Format] = {
+    "junit": Format((".xml",), "junit:render"),
+    "markdown": Format((".md",), "markdown:render"),
+    "codequality": Format((), "gitlab:render_code_quality"),
+    "dotenv": Format((".env",), "gitlab:render_dotenv"),
+    "html": Format((".html", ".htm"), "html:render"),
+    "json": Format((".json",), "as_json:render"),
+}
+"""The formats that are written to files."""
+LOGS = ("github", "gitlab")
+"""The formats that are printed to the log of a CI job, and have no file of their own."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A report that the user asked for."""
+
+    format: str
+    path: Path | None = None
+    """The file; None for a format of a CI system, and for stdout."""
+
+    def write(self, report: RunReport) -> None:
+        """Write the report to its file: whole, or not at all.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        if self.path is None:
+            raise ValueError("this report has no file")
+        text = FORMATS[self.format].render(report)
+        if self.path.exists() and not self.path.is_file():
+            self.path.write_text(text, encoding="utf-8")  # a FIFO or a device
+            return
+        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
+        try:
+            scratch.write_text(text, encoding="utf-8")
+            scratch.replace(self.path)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+def parse_target(text: str) -> Target:
+    """Parse `FORMAT=FILE`, `FORMAT`, or `FILE` with the suffix of a format.
+
+    Raises:
+        ConfigError: There is no such format, or the file's directory does not exist.
+    """
+    name, separator, file = text.partition("=")
+    if name in LOGS and not separator:
+        return Target(name)
+    if name in FORMATS and not separator:
+        return Target(name)
+    if name in FORMATS and file:
+        return Target(name, _checked(file))
+    for known, form in FORMATS.items():
+        if not separator and name.endswith(form.suffixes or ("\0",)):
+            return Target(known, _checked(name))
+    suffixes = ", ".join(f"`{end}`" for form in FORMATS.values() for end in form.suffixes)
+    raise ConfigError(
+        f"option `--report` is `{one_line(text)}`: must be FORMAT=FILE, with one of the formats "
+        f"{', '.join(FORMATS)}; or {' or '.join(LOGS)}",
+        hint=f"the format may be left out if the file ends in {suffixes}",
+    )
+
+
+def _checked(file: str) -> Path:
+    path = Path(file)
+    problem = None
+    if path.is_dir():
+        problem = "is a directory"
+    elif not path.absolute().parent.is_dir():
+        problem = "is in a directory that does not exist"
+    elif not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        problem = "cannot be written"
+    if problem:
+        raise ConfigError(f"the file `{one_line(file)}` of option `--report` {problem}")
+    return path

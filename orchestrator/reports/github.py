@@ -1,0 +1,115 @@
+"""GitHub Actions: annotations, the summary and the outputs of a step.
+
+GitHub shows ten annotations of a kind for each step, and silently drops the rest. A summary has at
+most 1 MiB. An output ends at a delimiter, so the delimiter must not occur in the value.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from orchestrator.reports import markdown
+from orchestrator.reports.findings import Finding, findings_of
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.words import counts, outcome, state
+from orchestrator.results import Status
+from orchestrator.text.sanitize import one_line
+
+MOST_ANNOTATIONS = 10
+"""Maximum number of annotations of a kind that GitHub shows for a step."""
+MOST_OF_SUMMARY = 1_000_000
+"""Maximum size of a step's summary in bytes; GitHub's own limit is 1 MiB."""
+_BYTES = 4
+"""Maximum number of bytes of a character in UTF-8."""
+_MESSAGE = 1000
+_OF_ONE_WORKER = 5
+"""Maximum number of findings of one worker that become annotations."""
+_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
+
+
+def annotations(report: RunReport) -> list[str]:
+    """Return the commands that annotate a job with its failures: at most ten of each kind."""
+    errors = [worker for worker in report.bad if worker.status is not Status.PARTIAL]
+    warnings = [worker for worker in report.bad if worker.status is Status.PARTIAL]
+    return [*_commands(report, "error", errors), *_commands(report, "warning", warnings)]
+
+
+def _commands(report: RunReport, kind: str, workers: list[WorkerReport]) -> Iterator[str]:
+    shown = [_of_worker(report, worker) for worker in workers]
+    # The first of each worker comes first: ten findings of one worker must not hide another.
+    first = [commands[0] for commands in shown]
+    ordered = [*first, *(command for commands in shown for command in commands[1:])]
+    found = [command.replace("::KIND", f"::{kind}", 1) for command in ordered]
+    if len(found) <= MOST_ANNOTATIONS:
+        yield from found
+        return
+    yield from found[: MOST_ANNOTATIONS - 1]
+    left = len(found) - MOST_ANNOTATIONS + 1
+    yield _command(kind, f"{left} more problems: see the summary of the job", title="orchestrator")
+
+
+def _of_worker(report: RunReport, worker: WorkerReport) -> list[str]:
+    title = f"{one_line(worker.key)}: {outcome(worker)}"
+    found = list(islice(findings_of(report, worker), _OF_ONE_WORKER))
+    if found:
+        return [_finding(finding, title) for finding in found]
+    return [_command("KIND", worker.message or outcome(worker), title=title)]
+
+
+def _finding(finding: Finding, title: str) -> str:
+    place = {"file": finding.path, "line": str(finding.line)}
+    column = {"col": str(finding.column)} if finding.column else {}
+    return _command("KIND", finding.text, **place, **column, title=title)
+
+
+def _command(kind: str, message: str, **properties: str) -> str:
+    """Return a command; nothing in its values can end it, or begin another."""
+    given = ",".join(f"{name}={_escaped(text, _PROPERTY)}" for name, text in properties.items())
+    return f"::{kind} {given}::{_escaped(one_line(message, limit=_MESSAGE), _DATA)}"
+
+
+def _escaped(text: str, table: Mapping[str, str]) -> str:
+    return "".join(table.get(character, character) for character in text)
+
+
+def summary(report: RunReport, *, most: int) -> str:
+    """Return the summary of a step as Markdown of at most `most` bytes."""
+    return markdown.render(report, most=max(most, 0) // _BYTES)
+
+
+def write_summary(report: RunReport, path: Path) -> None:
+    """Append the report to the summary of a step, if there is room.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with path.open("a", encoding="utf-8") as file:
+        left = MOST_OF_SUMMARY - file.tell()
+        if left > MOST_OF_SUMMARY // 100:
+            file.write(summary(report, most=left) + "\n")
+
+
+def outputs(report: RunReport) -> dict[str, str]:
+    """Return the outputs of a step."""
+    number = counts(report)
+    return {
+        "run-id": report.run_id,
+        "status": state(report),
+        "passed": str(report.passed),
+        "failed": str(number["failed"] + number["timeout"]),
+        "cost": f"{report.cost:.6f}" if report.cost_known else "",
+    }
+
+
+def write_outputs(report: RunReport, path: Path) -> None:
+    """Append the outputs of a step.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with path.open("a", encoding="utf-8") as file:
+        for name, value in outputs(report).items():
+            delimiter = f"orchestrator_{secrets.token_hex(16)}"
+            file.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")

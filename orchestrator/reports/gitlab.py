@@ -1,0 +1,45 @@
+"""GitLab: findings for its code quality report, and variables for later jobs."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from orchestrator.reports.as_json import to_json
+from orchestrator.reports.findings import findings
+from orchestrator.reports.model import RunReport
+from orchestrator.reports.words import counts, state
+from orchestrator.results import Status
+
+
+def render_code_quality(report: RunReport) -> str:
+    """Return the findings of failed checks as a code quality report."""
+    return to_json(list(_issues(report)))
+
+
+def _issues(report: RunReport) -> Iterator[dict[str, object]]:
+    seen: Counter[str] = Counter()
+    for finding in findings(report):
+        # GitLab shows only one finding of a fingerprint.
+        seen[finding.fingerprint] += 1
+        number = seen[finding.fingerprint]
+        more = "" if number == 1 else f"-{number}"
+        positions = {"begin": finding.line}
+        yield {
+            "description": f"{finding.worker.key}: {finding.text}",
+            "check_name": finding.rule,
+            "fingerprint": finding.fingerprint + more,
+            "severity": "minor" if finding.worker.status is Status.PARTIAL else "major",
+            "location": {"path": finding.path, "lines": positions},
+        }
+
+
+def render_dotenv(report: RunReport) -> str:
+    """Return variables for later jobs. None of them contains text of workers."""
+    number = counts(report)
+    values = {
+        "RUN_ID": report.run_id,
+        "STATUS": state(report),
+        "PASSED": str(report.passed),
+        "FAILED": str(number["failed"] + number["timeout"]),
+        "COST": f"{report.cost:.6f}" if report.cost_known else "",
+    }
+    return "".join(f"ORCHESTRATOR_{name}={value}\n" for name, value in values.items())

@@ -1,0 +1,246 @@
+"""A report as one HTML file that needs nothing else: no script, no request, no other file.
+
+Text of workers is escaped everywhere, and the file forbids scripts and requests to the browser. It
+has a light and a dark form, and one for paper, and can be read from 360 pixels on.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.git.changes import patch, stat_lines
+from orchestrator.git.repository import Repository
+from orchestrator.reports.html_style import STYLE
+from orchestrator.reports.logs import tail
+from orchestrator.reports.markup import escaped
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.timeline import LEGEND, timeline
+from orchestrator.reports.words import cost, counts, heading, outcome, state
+from orchestrator.results import Status
+from orchestrator.text.quantities import duration, money
+from orchestrator.text.sanitize import lines, one_line
+
+_LOG = 32 * 1024
+"""Maximum number of bytes of one log."""
+_DIFF = 256 * 1024
+"""Maximum number of bytes of a worker's changes; larger changes are listed by file."""
+_ALL_DIFFS = 2 * 1024**2
+"""Maximum number of bytes of all changes."""
+_FILES = 500
+"""Maximum number of files of a worker that are listed."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+_HEADING = ("Worker", "Task", "Status", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
+
+
+def render(report: RunReport) -> str:
+    """Return the report as an HTML document."""
+    return "".join(_document(report))
+
+
+def _document(report: RunReport) -> Iterator[str]:
+    title = escaped(heading(report))
+    yield (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        '<a class="skip" href="#workers">Skip to the workers</a>\n'
+    )
+    yield from _head(report)
+    yield '<main>\n<section aria-labelledby="timeline">\n<h2 id="timeline">Timeline</h2>\n'
+    yield f"<figure>\n{timeline(report)}{_legend(report)}</figure>\n</section>\n"
+    yield from _table(report)
+    yield from _details(report)
+    yield from _notices(report)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _head(report: RunReport) -> Iterator[str]:
+    name = escaped(report.name or "orchestrator parallel")
+    status = state(report)
+    yield (
+        f'<header>\n<p class="run">Run <code>{escaped(report.run_id)}</code></p>\n'
+        f'<h1>{name} <span class="badge {status}">{status}</span></h1>\n<dl class="facts">\n'
+    )
+    numbers = [f"{number} {name}" for name, number in counts(report).items() if number]
+    tokens = f"{report.tokens:,}" if report.tokens is not None else ""
+    for title, value in (
+        ("Workers", ", ".join(numbers)),
+        ("Duration", duration(report.duration)),
+        ("Cost", money(report.cost, known=report.cost_known)),
+        ("Tokens", tokens),
+        ("Started", f"{report.started_at:%Y-%m-%d %H:%M:%S} UTC"),
+        ("Base", report.base[:12]),
+        ("At the same time", str(report.slots)),
+        ("Engine", one_line(report.engine)),
+    ):
+        if value:
+            yield f"<div><dt>{title}</dt><dd>{escaped(value)}</dd></div>\n"
+    yield "</dl>\n</header>\n"
+
+
+def _legend(report: RunReport) -> str:
+    used = {phase.kind for worker in report.workers for phase in worker.phases}
+    entries = "".join(
+        f'<li><svg width="12" height="12" aria-hidden="true"><rect class="p-{kind.value}" '
+        f'width="12" height="12"/></svg> {name}</li>\n'
+        for kind, name in LEGEND.items()
+        if kind in used
+    )
+    critical = "<li>\N{BLACK DIAMOND} critical path</li>\n" if report.critical_path else ""
+    return f'<figcaption><ul class="legend">\n{entries}{critical}</ul></figcaption>\n'
+
+
+def _table(report: RunReport) -> Iterator[str]:
+    heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADING)
+    yield (
+        '<section aria-labelledby="workers">\n<h2 id="workers">Workers</h2>\n'
+        '<div class="scroll" tabindex="0" role="region" aria-labelledby="workers">\n<table>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
+    )
+    for worker in report.workers:
+        cells = "".join(f"<td>{cell}</td>" for cell in _cells(worker))
+        link = f'<a href="#worker-{worker.worker_id}">{escaped(one_line(worker.key))}</a>'
+        yield f'<tr><th scope="row">{link}</th>{cells}</tr>\n'
+    yield "</tbody>\n</table>\n</div>\n</section>\n"
+
+
+def _cells(worker: WorkerReport) -> Iterator[str]:
+    result = worker.result
+    passed = sum(check.passed for check in worker.checks)
+    yield f'<span class="task">{escaped(one_line(worker.task, limit=120))}</span>'
+    yield _badge(worker)
+    yield escaped(one_line(worker.model))
+    yield str(worker.steps or "")
+    yield cost(worker)
+    yield duration(worker.seconds)
+    yield (
+        f'{result.file_count} files <span class="added">+{result.insertions}</span> '
+        f'<span class="removed">-{result.deletions}</span>'
+        if result and result.file_count
+        else ""
+    )
+    yield f"{passed} of {len(worker.checks)}" if worker.checks else ""
+
+
+def _badge(worker: WorkerReport) -> str:
+    kind = worker.status.value if worker.status else "running"
+    return f'<span class="badge {kind}">{escaped(outcome(worker))}</span>'
+
+
+def _details(report: RunReport) -> Iterator[str]:
+    changes = _Changes(report)
+    for worker in report.workers:
+        is_open = " open" if worker.status not in (Status.SUCCESS, None) else ""
+        name = escaped(one_line(worker.key))
+        yield (
+            f'<section class="worker" id="worker-{worker.worker_id}">\n<details{is_open}>\n'
+            f"<summary><h3>{name}</h3> {_badge(worker)}</summary>\n"
+        )
+        yield from _explanation(worker)
+        yield from _checks(worker)
+        yield changes.of(worker)
+        for title, log in (("Output", "stdout.log"), ("Errors", "stderr.log")):
+            yield _block(title, tail(worker.directory / log, most=_LOG))
+        yield "</details>\n</section>\n"
+
+
+def _explanation(worker: WorkerReport) -> Iterator[str]:
+    if worker.message:
+        yield f'<p class="message">{escaped(one_line(worker.message, limit=2000))}</p>\n'
+    yield _block("Task", lines(worker.task)[:20_000])
+    facts = [("Branch", worker.branch)]
+    if worker.result:
+        facts.append(("Commit", worker.result.commit or ""))
+        facts += [("Kept", ref) for ref in worker.result.kept_refs[:20]]
+        facts += [("Limit reached", limit) for limit in worker.result.limits_hit]
+    facts += [(f"Alert at {alert.at:%H:%M:%S}", alert.detail) for alert in worker.alerts]
+    facts += [
+        (f"Attempt {number}", f"{attempt.reason or attempt.status}: {attempt.message or ''}")
+        for number, attempt in enumerate(worker.attempts, start=1)
+    ]
+    rows = "".join(
+        f"<div><dt>{title}</dt><dd>{escaped(one_line(value, limit=500))}</dd></div>\n"
+        for title, value in facts
+        if value
+    )
+    yield f'<dl class="facts">\n{rows}</dl>\n'
+
+
+def _checks(worker: WorkerReport) -> Iterator[str]:
+    for check in worker.checks:
+        name, kind = escaped(one_line(check.name)), "success" if check.passed else "failed"
+        word = "passed" if check.passed else one_line(check.message or "failed")
+        title = f'Check {name} <span class="badge {kind}">{escaped(word)}</span>'
+        text = "" if check.passed else tail(Path(check.log), most=_LOG)
+        yield _block(title, text, always=True, is_markup=True)
+
+
+def _block(title: str, text: str, *, always: bool = False, is_markup: bool = False) -> str:
+    """Return a titled text, which is not shown if it is empty unless `always`."""
+    if not text and not always:
+        return ""
+    head = f"<h4>{title if is_markup else escaped(title)}</h4>\n"
+    return head + (f'<pre tabindex="0">{escaped(text)}</pre>\n' if text else "")
+
+
+class _Changes:
+    """The changes of workers, until the limit of all of them is reached."""
+
+    def __init__(self, report: RunReport) -> None:
+        self._report = report
+        self._left = _ALL_DIFFS
+
+    def of(self, worker: WorkerReport) -> str:
+        result = worker.result
+        if result is None or not result.commit or not result.file_count:
+            return ""
+        try:
+            return self._shown(result.base or self._report.base, result.commit)
+        except (OrchestratorError, OSError):
+            # The commit was removed by a cleanup.
+            files = "\n".join(one_line(path) for path in result.files_modified[:_FILES])
+            return _block("Changed files", files)
+
+    def _shown(self, base: str, tip: str) -> str:
+        repository = Repository(self._report.top)
+        most = min(_DIFF, self._left)
+        text = patch(repository, base=base, tip=tip, limit=most + 1)
+        if len(text) <= most:
+            self._left -= len(text)
+            return f"<h4>Changes</h4>\n{_colored(lines(text.decode('utf-8', 'replace')))}"
+        rows = []
+        for number, (added, gone, path) in enumerate(stat_lines(repository, base=base, tip=tip)):
+            if number == _FILES:
+                rows.append("...")
+                break
+            rows.append(f"+{added} -{gone} {one_line(path)}")
+        return _block("Changed files", "\n".join(rows))
+
+
+_LINES = (
+    ("diff ", "file"), ("+++", "file"), ("---", "file"), ("@@", "hunk"), ("+", "added"),
+    ("-", "removed"),
+)  # fmt: skip
+
+
+def _colored(text: str) -> str:
+    """Return a patch with its lines in colours."""
+    shown = []
+    for line in text.splitlines():
+        kind = next((name for start, name in _LINES if line.startswith(start)), None)
+        content = escaped(line)
+        shown.append(f'<span class="{kind}">{content}</span>' if kind else content)
+    return f'<pre tabindex="0">{chr(10).join(shown)}</pre>\n'
+
+
+def _notices(report: RunReport) -> Iterator[str]:
+    if report.notices:
+        rows = "".join(
+            f"<li>{escaped(one_line(text, limit=1000))}</li>\n" for text in report.notices
+        )
+        yield (
+            '<section aria-labelledby="notices">\n<h2 id="notices">Notes</h2>\n'
+            f"<ul>\n{rows}</ul>\n</section>\n"
+        )

@@ -1,0 +1,242 @@
+"""JUnit XML: a test case for each worker and for each check of a worker's commit.
+
+Readers differ, and none documents all it reads. What the report relies on:
+
+- GitLab shows `classname` as the suite, takes the text of `failure`, `error` and `skipped` rather
+  than their attributes, and ignores a second case of the same name. It follows a link to a file,
+  `[[ATTACHMENT|path]]`, only in `system-out`, which is never written.
+- Jenkins takes a case without `timestamp` to have started when the case before it ended. It reads
+  earlier attempts from `rerunFailure` and `flakyFailure`.
+- Names are the same in every run, so that a test's history is one history.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.reports.logs import output_tail, tail
+from orchestrator.reports.markup import escaped
+from orchestrator.reports.model import PhaseKind, RunReport, WorkerReport
+from orchestrator.results import CheckResult, Reason, Status, WorkerResult
+from orchestrator.state.history import RunState
+from orchestrator.text.sanitize import one_line
+
+MOST = 20 * 1000**2
+"""Maximum size of a report in bytes; GitLab reads files of less than 30 MB."""
+_LONGEST = 4000
+"""Maximum number of characters of a worker's output in a case."""
+_SHORTEST = 200
+"""Maximum number of characters of a message in a report that would be too large otherwise."""
+_UNNAMED = re.compile(r"[^A-Za-z0-9_-]+")
+_ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
+"""Reasons for which the machine or its settings are at fault, not the task."""
+_SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CANCELLED, Reason.CONFLICT})
+"""Reasons for which the task did not run, or not to its end."""
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """The element that says that a case did not pass."""
+
+    tag: str
+    kind: str
+    message: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class _Case:
+    suite: str
+    name: str
+    seconds: float
+    start: datetime | None
+    verdict: _Verdict | None = None
+    attempts: tuple[_Verdict, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def render(report: RunReport) -> str:
+    """Return the report as JUnit XML of at most 20 MB."""
+    cases = list(_cases(report))
+    longest = _LONGEST
+    while len((text := _document(report, cases, longest)).encode()) > MOST and longest:
+        longest //= 2
+    return text
+
+
+def _document(report: RunReport, cases: list[_Case], longest: int) -> str:
+    tags = [case.verdict.tag for case in cases if case.verdict]
+    counts = {
+        "tests": len(cases),
+        "failures": tags.count("failure"),
+        "errors": tags.count("error"),
+        "skipped": tags.count("skipped"),
+    }
+    sums = "".join(f' {name}="{count}"' for name, count in counts.items())
+    seconds, start = _seconds(report.duration), _time(report.started_at)
+    head = f'name="{_attribute(_suite_of(report))}"{sums} time="{seconds}"'
+    body = "".join(_case(case, longest) for case in cases)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<testsuites {head}>\n"
+        f'<testsuite {head} timestamp="{start}">\n'
+        f"{_properties(_of_run(report))}{body}</testsuite>\n</testsuites>\n"
+    )
+
+
+def _suite_of(report: RunReport) -> str:
+    return f"orchestrator.{_plain(report.name or 'parallel')}"
+
+
+def _plain(name: str) -> str:
+    """Return a name without dots, which separate packages, and without special characters."""
+    return _UNNAMED.sub("-", name).strip("-") or "run"
+
+
+def _cases(report: RunReport) -> Iterator[_Case]:
+    for worker in report.workers:
+        yield _worker_case(report, worker)
+        yield from _check_cases(worker)
+
+
+def _worker_case(report: RunReport, worker: WorkerReport) -> _Case:
+    verdict = _verdict(report, worker)
+    earlier = "rerun" if verdict and verdict.tag != "skipped" else "flaky"
+    return _Case(
+        suite=_suite_of(report),
+        name=worker.key,
+        seconds=worker.seconds,
+        start=worker.started_at or _began(worker),
+        verdict=verdict,
+        attempts=tuple(_attempt(earlier, attempt) for attempt in worker.attempts),
+        properties=_of_worker(worker),
+    )
+
+
+def _began(worker: WorkerReport) -> datetime | None:
+    return worker.phases[-1].end if worker.phases else None
+
+
+def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
+    result = worker.result
+    if result is None and report.state is RunState.DIED:
+        message = "the process of the run died before the worker was done"
+        return _Verdict("error", "died", message, _output(worker.directory))
+    if result is None:
+        return _Verdict("skipped", "unfinished", f"the worker is not done: {worker.state.value}")
+    if result.status is Status.SUCCESS:
+        skipped = worker.name is not None and result.never_ran
+        return _Verdict("skipped", "not_needed", result.message or "") if skipped else None
+    kind = (result.reason or result.status).value
+    message = result.message or kind
+    if result.reason in _SKIPPED:
+        return _Verdict("skipped", kind, message)
+    tag = "error" if result.reason in _ERRORS else "failure"
+    return _Verdict(tag, kind, message, _output(worker.directory))
+
+
+def _output(directory: Path) -> str:
+    # Four bytes a character at most.
+    return output_tail(directory, most=4 * _LONGEST)[-_LONGEST:]
+
+
+def _attempt(how: str, result: WorkerResult) -> _Verdict:
+    kind = (result.reason or result.status).value
+    text = _output(Path(result.log)) if result.log else ""
+    return _Verdict(f"{how}Failure", kind, result.message or kind, text)
+
+
+def _check_cases(worker: WorkerReport) -> Iterator[_Case]:
+    # The checks of the last attempt only: earlier attempts have no results of checks.
+    starts = [phase for phase in worker.phases if phase.kind is PhaseKind.CHECK and phase.name]
+    seen: dict[str, int] = {}
+    for check in worker.checks:
+        number = seen[check.name] = seen.get(check.name, 0) + 1
+        matching = [phase.start for phase in starts if phase.name == check.name]
+        yield _Case(
+            suite=f"orchestrator.{_plain(worker.key)}.checks",
+            name=check.name if number == 1 else f"{check.name} ({number})",
+            seconds=check.duration,
+            start=matching[number - 1] if number <= len(matching) else _began(worker),
+            verdict=_check_verdict(check),
+        )
+
+
+def _check_verdict(check: CheckResult) -> _Verdict | None:
+    if check.passed:
+        return None
+    kind = "check_failed" if check.exit_code else "check_error"
+    text = tail(Path(check.log), most=4 * _LONGEST)[-_LONGEST:]
+    return _Verdict("failure", kind, check.message or kind, text)
+
+
+def _of_run(report: RunReport) -> dict[str, str]:
+    return {
+        "run_id": report.run_id,
+        "state": report.state.value,
+        "base": report.base,
+        "engine": report.engine,
+        "slots": str(report.slots),
+        **({"cost": f"{report.cost:.6f}"} if report.cost_known else {}),
+        **({"tokens": str(report.tokens)} if report.tokens is not None else {}),
+    }
+
+
+def _of_worker(worker: WorkerReport) -> dict[str, str]:
+    result = worker.result
+    return {
+        "worker": str(worker.worker_id),
+        "task": one_line(worker.task, limit=_LONGEST),
+        "model": worker.model,
+        "branch": worker.branch,
+        **({"commit": result.commit} if result and result.commit else {}),
+        **({"cost": f"{worker.cost:.6f}"} if worker.cost_known else {}),
+        **({"tokens": str(result.tokens)} if result and result.tokens is not None else {}),
+    }
+
+
+def _case(case: _Case, longest: int) -> str:
+    start = f' timestamp="{_time(case.start)}"' if case.start else ""
+    head = (
+        f'<testcase classname="{_attribute(case.suite)}" name="{_attribute(case.name)}" '
+        f'time="{_seconds(case.seconds)}"{start}>'
+    )
+    verdict = _element(case.verdict, longest) if case.verdict else ""
+    attempts = "".join(_element(attempt, longest) for attempt in case.attempts)
+    return f"{head}\n{_properties(case.properties)}{verdict}{attempts}</testcase>\n"
+
+
+def _element(verdict: _Verdict, longest: int) -> str:
+    # GitLab and some others show the text only, so it begins with the message.
+    message = verdict.message[: max(longest, _SHORTEST)]
+    shown = [message, *([verdict.text[-longest:]] if verdict.text and longest else [])]
+    text = escaped("\n\n".join(shown))
+    head = f'type="{_attribute(verdict.kind)}" message="{_attribute(message)}"'
+    if verdict.tag.startswith(("rerun", "flaky")):
+        return f"<{verdict.tag} {head}><stackTrace>{text}</stackTrace></{verdict.tag}>\n"
+    return f"<{verdict.tag} {head}>{text}</{verdict.tag}>\n"
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    if not properties:
+        return ""
+    rows = "".join(
+        f'<property name="{name}" value="{_attribute(value)}"/>\n'
+        for name, value in properties.items()
+    )
+    return f"<properties>\n{rows}</properties>\n"
+
+
+def _attribute(text: str) -> str:
+    return escaped(one_line(text, limit=_LONGEST))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{max(seconds, 0.0):.3f}"
+
+
+def _time(moment: datetime) -> str:
+    """Return a time in the form of the `xs:dateTime` type, in UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"

@@ -1,0 +1,129 @@
+"""Markdown for a pull request, a job summary or a chat: a table, and folded details of failures.
+
+Text of workers can neither leave its place in the document nor notify anybody: it is escaped in
+tables, and stands in fences longer than any run of backticks in it; `@`, `#` and links are broken.
+"""
+
+import re
+from html import escape
+
+from orchestrator.reports.logs import output_tail
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.words import cost, heading, outcome, sums
+from orchestrator.results import WorkerResult
+from orchestrator.state.history import RunState
+from orchestrator.text.quantities import duration
+from orchestrator.text.sanitize import one_line
+
+MOST = 60_000
+"""Maximum number of characters of a report; a comment on GitHub has 65,536."""
+_LOG = 4000
+"""Maximum number of characters of a worker's output."""
+_CELL = 80
+_SHOWN_FILES = 10
+_SPECIAL = re.compile(r"([\\`*_\[\]{}<>|~$!()&])")
+_JOINER = "\N{WORD JOINER}"
+_ADDRESS = re.compile(r"(?<=[@#!])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)", re.IGNORECASE)
+"""Places in a mention, a reference to an issue or a link."""
+_HEADING = ("Worker", "Task", "Status", "Changes", "Checks", "Cost", "Time")
+
+
+def render(report: RunReport, *, most: int = MOST) -> str:
+    """Return the report as Markdown of at most `most` characters."""
+    head = "\n".join([f"<!-- orchestrator:{_marker(report)} -->", *_head(report)])
+    rows, left = _table(report, most - len(head) - 200)
+    parts = [head, rows]
+    if left:
+        parts.append(f"\n{left} more workers are not shown.\n")
+    size = sum(map(len, parts))
+    shown = 0
+    problems = (*report.bad, *(report.unfinished if report.state is RunState.DIED else ()))
+    for worker in problems:
+        details = _details(worker)
+        if size + len(details) > most - 100:
+            break
+        parts.append(details)
+        size += len(details)
+        shown += 1
+    if shown < len(problems):
+        parts.append(f"\nDetails of {len(problems) - shown} more workers are not shown.\n")
+    return "".join(parts)
+
+
+def _marker(report: RunReport) -> str:
+    """Return a name by which a program finds its earlier comment."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", report.name or "parallel")
+
+
+def _head(report: RunReport) -> list[str]:
+    return ["", f"### {inline(heading(report))}", "", inline(sums(report)), "", ""]
+
+
+def _table(report: RunReport, most: int) -> tuple[str, int]:
+    """Return as many rows of the table as there is room for, and the number of the others."""
+    size, lines = 0, [_row(_HEADING), _row(["---"] * len(_HEADING))]
+    for number, worker in enumerate(report.workers):
+        line = _row(_cells(worker))
+        size += len(line)
+        if size > most:
+            return "".join(lines), len(report.workers) - number
+        lines.append(line)
+    return "".join(lines), 0
+
+
+def _row(cells: "list[str] | tuple[str, ...]") -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _cells(worker: WorkerReport) -> list[str]:
+    result = worker.result
+    passed = sum(check.passed for check in worker.checks)
+    return [
+        inline(worker.key if worker.name else f"{worker.worker_id}"),
+        inline(one_line(worker.task, limit=_CELL)),
+        inline(outcome(worker)),
+        _changes(result) if result and result.file_count else "",
+        f"{passed}/{len(worker.checks)}" if worker.checks else "",
+        cost(worker),
+        duration(worker.seconds),
+    ]
+
+
+def _changes(result: WorkerResult) -> str:
+    return f"{result.file_count} files, +{result.insertions} -{result.deletions}"
+
+
+def _details(worker: WorkerReport) -> str:
+    """Return the folded details of a worker that did not succeed."""
+    title = f"{worker.key}: {outcome(worker)}"
+    parts = [f"\n<details><summary>{_html(title)}</summary>\n"]
+    if worker.message:
+        parts.append(f"\n{inline(one_line(worker.message, limit=1000))}\n")
+    for check in worker.checks:
+        if not check.passed:
+            said = f": {inline(check.message)}" if check.message else ""
+            parts.append(f"\n- check {inline(check.name)}{said}")
+    parts.append(f"\n\nBranch {inline(worker.branch)}\n")
+    printed = output_tail(worker.directory, most=4 * _LOG)[-_LOG:]
+    if printed:
+        parts.append(f"\n{fenced(printed)}\n")
+    parts.append("\n</details>\n")
+    return "".join(parts)
+
+
+def inline(text: str) -> str:
+    """Return text as it is, within a line of Markdown: nothing in it is markup or a link."""
+    escaped = _SPECIAL.sub(r"\\\1", one_line(text, limit=4000))
+    return _ADDRESS.sub(_JOINER, escaped)
+
+
+def _html(text: str) -> str:
+    """Return text as it is within HTML, in which nothing of Markdown has a meaning."""
+    return _ADDRESS.sub(_JOINER, escape(one_line(text, limit=200)))
+
+
+def fenced(text: str) -> str:
+    """Return text as a block of code, with a fence that the text cannot close."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return f"{fence}text\n{text}\n{fence}"

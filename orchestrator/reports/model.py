@@ -1,0 +1,232 @@
+"""The model of a run that every report and every view of a run is made from.
+
+`reader.read_run` creates it from the run's files alone. It describes a run that is live, that has
+ended or whose process died, and runs of older versions. All of it is frozen: to follow a live run,
+read it again.
+
+Texts in the model are as recorded, without secrets but otherwise unchanged. Tasks, messages, names
+of files and of checks may be hostile: each format makes them safe for its reader.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.results import CheckResult, Noticed, Reason, Status, WorkerResult
+from orchestrator.state.history import RunState, WorkerState
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PhaseKind(StrEnum):
+    """What a worker did, or waited for, in one phase."""
+
+    QUEUE = "queue"
+    """Waiting for its dependencies, a slot or room on the machine."""
+    PREPARE = "prepare"
+    """Worktree, private git directory and services."""
+    SETUP = "setup"
+    START = "start"
+    """From the end of the setup to the start of the agent's container."""
+    AGENT = "agent"
+    STOP = "stop"
+    """From the request to stop, or the end of the teardown, to the harvest."""
+    TEARDOWN = "teardown"
+    HARVEST = "harvest"
+    """Packing, checking and importing the work; listing the changes after the checks."""
+    CHECK = "check"
+    RETRY = "retry"
+    """Waiting for the next attempt after a failed attempt."""
+    PROVIDER = "provider"
+    """Waiting for a provider that refused requests."""
+
+
+WAITS = frozenset({PhaseKind.QUEUE, PhaseKind.RETRY, PhaseKind.PROVIDER})
+"""Phases in which a worker uses no slot."""
+
+
+class Phase(_Frozen):
+    """A stretch of a worker's time. The phases of a worker follow each other without gaps."""
+
+    kind: PhaseKind
+    start: datetime
+    end: datetime
+    """For an open phase, the end of the recorded time."""
+    is_open: bool = False
+    """Whether the phase has not ended, as far as recorded."""
+    attempt: int = 1
+    """Number of the attempt that the phase belongs to, counted from 1."""
+    name: str | None = None
+    """Name of the check, for `check`."""
+    problem: str | None = None
+    """Why the stage failed, for `setup`, `teardown` and `check`."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the phase in seconds."""
+        return (self.end - self.start).total_seconds()
+
+
+class Pause(_Frozen):
+    """A time in which no worker of a provider was started, after refused requests."""
+
+    provider: str
+    start: datetime
+    end: datetime
+
+
+class WorkerReport(_Frozen):
+    """One worker of a run."""
+
+    worker_id: int
+    key: str
+    """Id of the worker's task in a workflow, else `worker-K` for the K-th worker of the run.
+    Unique in the run, and the same when the run is repeated.
+    """
+    name: str | None
+    """Id of the worker's task, in a workflow."""
+    task: str
+    model: str
+    branch: str
+    required: bool
+    """Whether the run fails if this worker fails."""
+    depends_on: tuple[str, ...] = ()
+    """Ids of the tasks that the worker's task waits for."""
+    state: WorkerState
+    result: WorkerResult | None = None
+    """The worker's result; None before its end."""
+    attempts: tuple[WorkerResult, ...] = ()
+    """Results of the failed attempts before the last attempt, first attempt first."""
+    alerts: tuple[Noticed, ...] = ()
+    """Findings for which a person should look at the worker, latest last."""
+    phases: tuple[Phase, ...] = ()
+    started_at: datetime | None = None
+    """Start of the worker's latest container."""
+    container: str | None = None
+    """The engine's id of the worker's current container; None without a container."""
+    steps: int = 0
+    cost: float = 0.0
+    cost_known: bool = False
+    is_critical: bool = False
+    """Whether the worker is on the critical path."""
+    directory: Path
+    """Directory with the worker's logs and state."""
+
+    @property
+    def status(self) -> Status | None:
+        """Final status; None before the worker's end."""
+        return self.result.status if self.result else None
+
+    @property
+    def reason(self) -> Reason | None:
+        """Reason why the worker did not succeed."""
+        return self.result.reason if self.result else None
+
+    @property
+    def message(self) -> str:
+        """Explanation of the result in one line; empty if there is none."""
+        return (self.result.message if self.result else None) or ""
+
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """Results of the checks of the worker's commit."""
+        return tuple(self.result.checks) if self.result else ()
+
+    @property
+    def is_waiting_for_answer(self) -> bool:
+        """Whether the worker runs, and its latest alert is a question to the user."""
+        latest = self.alerts[-1].trigger if self.alerts else None
+        return self.state is WorkerState.RUNNING and latest == "needs_input"
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the agent of the last attempt ran, until now if it still runs."""
+        if self.result is not None:
+            return self.result.duration
+        agents = [phase for phase in self.phases if phase.kind is PhaseKind.AGENT]
+        return agents[-1].seconds if agents else 0.0
+
+
+class RunReport(_Frozen):
+    """One run with all its workers."""
+
+    run_id: str
+    name: str | None
+    """Name of the workflow; None for a run of `orchestrator parallel`."""
+    state: RunState
+    status: Status | None
+    """Status of the run; None before its end, and for a run whose process died."""
+    base: str
+    """The commit that the run started from."""
+    engine: str
+    top: Path
+    """Top directory of the checkout from which the run was started."""
+    directory: Path
+    """The run's state directory."""
+    slots: int
+    """Maximum number of workers at the same time."""
+    started_at: datetime
+    ended_at: datetime | None
+    """End of the run; None if the run is live or died."""
+    until: datetime
+    """End of the recorded time: of the run, of the record of a run that died, or now."""
+    duration: float
+    """Seconds from the start until the end of the recorded time."""
+    workers: tuple[WorkerReport, ...]
+    pauses: tuple[Pause, ...] = ()
+    notices: tuple[str, ...] = ()
+    """Messages of the run for people, at most 100."""
+    critical_path: tuple[str, ...] = ()
+    """Keys of the workers that determined the duration of the run, in order."""
+
+    @cached_property
+    def by_key(self) -> dict[str, WorkerReport]:
+        """The workers by key."""
+        return {worker.key: worker for worker in self.workers}
+
+    @property
+    def cost(self) -> float:
+        """Known cost of all workers in USD."""
+        return sum(worker.cost for worker in self.workers)
+
+    @property
+    def cost_known(self) -> bool:
+        """Whether the cost of every worker is known."""
+        return all(worker.cost_known for worker in self.workers)
+
+    @property
+    def tokens(self) -> int | None:
+        """Known number of tokens of all workers; None if none is known."""
+        known = [w.result.tokens for w in self.workers if w.result and w.result.tokens is not None]
+        return sum(known) if known else None
+
+    @property
+    def passed(self) -> int:
+        """Number of workers that succeeded."""
+        return sum(worker.status is Status.SUCCESS for worker in self.workers)
+
+    @property
+    def bad(self) -> tuple[WorkerReport, ...]:
+        """Workers that ended without success, worst first."""
+        found = [worker for worker in self.workers if worker.status in _SEVERITY]
+        return tuple(sorted(found, key=_severity))
+
+    @property
+    def unfinished(self) -> tuple[WorkerReport, ...]:
+        """Workers without a result."""
+        return tuple(worker for worker in self.workers if worker.result is None)
+
+
+_SEVERITY = {Status.FAILED: 0, Status.TIMEOUT: 1, Status.PARTIAL: 2}
+_CONSEQUENCES = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
+"""Reasons of workers that did not fail by themselves."""
+
+
+def _severity(worker: WorkerReport) -> tuple[bool, bool, int, int]:
+    severity = 0 if worker.status is None else _SEVERITY.get(worker.status, 0)
+    return worker.reason in _CONSEQUENCES, not worker.required, severity, worker.worker_id

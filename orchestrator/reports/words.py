@@ -1,0 +1,47 @@
+"""Words and numbers that several formats use, in plain text."""
+
+from collections import Counter
+
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.results import Status
+from orchestrator.text.quantities import duration, money
+
+
+def heading(report: RunReport) -> str:
+    """Return the result of a run in one line: `ci: failed, 2 of 3 workers succeeded`."""
+    workers = "worker" if len(report.workers) == 1 else "workers"
+    name = report.name or "orchestrator"
+    return f"{name}: {state(report)}, {report.passed} of {len(report.workers)} {workers} succeeded"
+
+
+def state(report: RunReport) -> str:
+    """Return the status of a run, or its state if it has no status."""
+    return report.status.value if report.status else report.state.value
+
+
+def sums(report: RunReport) -> str:
+    """Return what a run cost and where it started."""
+    spent = f"cost {money(report.cost, known=report.cost_known)}"
+    return f"run {report.run_id}, base {report.base[:12]}, {duration(report.duration)}, {spent}"
+
+
+def counts(report: RunReport) -> dict[str, int]:
+    """Return the number of workers for each status, and of workers without a result."""
+    found = Counter(worker.status.value if worker.status else "" for worker in report.workers)
+    named = {status.value: found[status.value] for status in Status}
+    return {**named, "unfinished": found[""]}
+
+
+def outcome(worker: WorkerReport) -> str:
+    """Return a worker's status and reason: `failed (oom), attempt 2`; before its end, its state."""
+    result = worker.result
+    if result is None:
+        return "waits for an answer" if worker.is_waiting_for_answer else worker.state.value
+    reason = f" ({result.reason.value})" if result.reason else ""
+    attempt = f", attempt {result.attempts}" if result.attempts > 1 else ""
+    return result.status.value + reason + attempt
+
+
+def cost(worker: WorkerReport) -> str:
+    """Return what a worker cost, in USD."""
+    return money(worker.cost, known=worker.cost_known)

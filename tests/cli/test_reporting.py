@@ -1,0 +1,162 @@
+"""Tests of `--report` on commands that run, of `orchestrator report`, and in CI jobs."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import new_run
+from orchestrator.cli.app import run
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import EngineUnavailableError
+from orchestrator.results import RunResult
+from orchestrator.runs.runner import ParallelRunner
+from tests.support.ci_parsers import HOSTILE_LINES, GitHubRunner, gitlab_sections
+from tests.support.junit_readers import gitlab_cases
+from tests.support.live import newest
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
+SHELL = ("--agent-cli", "shell", "--network", "none", "--workers", "2")
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change into the repository, and replace Docker by the local engine."""
+
+    def runner(config: ParallelConfig, **rest: object) -> ParallelRunner:
+        return ParallelRunner(config, engine=local_engine, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.chdir(repo)
+    monkeypatch.setattr(new_run, "ParallelRunner", runner)
+
+
+def test_reports_are_written_at_the_end_of_a_run(tmp_path: Path, capsys) -> None:
+    files = {name: tmp_path / name for name in ("a.xml", "b.md", "c.env", "d.json", "quality")}
+    reports = [f"--report={files[name]}" for name in ("a.xml", "b.md", "c.env", "d.json")]
+    reports.append(f"--report=codequality={files['quality']}")
+    assert run(["parallel", *SHELL, "--task", "true", "--task", "exit 3", "--json", *reports]) == 1
+    result = RunResult.model_validate_json(capsys.readouterr().out)
+    assert [case.status for case in gitlab_cases(files["a.xml"].read_text())] == [
+        "success", "failed",
+    ]  # fmt: skip
+    assert "failed, 1 of 2 workers succeeded" in files["b.md"].read_text()
+    assert f"ORCHESTRATOR_RUN_ID={result.run_id}\n" in files["c.env"].read_text()
+    whole = json.loads(files["d.json"].read_text())
+    assert [worker["result"]["status"] for worker in whole["workers"]] == ["success", "failed"]
+    assert json.loads(files["quality"].read_text()) == []
+    assert {path.name for path in tmp_path.iterdir() if ".new" in path.name} == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("junit=missing/a.xml", "is in a directory that does not exist"),
+        ("src", "must be FORMAT=FILE"),
+        ("junit=src", "is a directory"),
+        ("junit", "needs a file: stdout has the result"),
+        ("nonsense=a.xml", "must be FORMAT=FILE"),
+        ("github=a.xml", "must be FORMAT=FILE"),
+    ],
+)
+def test_wrong_report_is_refused_before_the_run(repo: Path, given: str, said: str, capsys) -> None:
+    assert run(["parallel", *SHELL, "true", "--report", given]) == 3
+    assert said in capsys.readouterr().err
+    assert not (repo / ".git" / "orchestrator").exists()
+    for other in ("--dry-run", "--detach"):
+        assert run(["parallel", *SHELL, "true", "--report", "a.xml", other]) == 3
+
+
+def test_report_that_cannot_be_written_changes_no_exit_code(tmp_path: Path, capsys) -> None:
+    place = tmp_path / "reports"
+    place.mkdir()
+    gone = f"rm -rf {shlex.quote(str(place))}"
+    assert run(["parallel", *SHELL, gone, "--report", f"{place}/a.xml"]) == 0
+    assert "warning: the report `junit` could not be written" in capsys.readouterr().err
+
+
+def test_report_is_written_if_the_engine_fails(
+    tmp_path: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    class Failing(ParallelRunner):
+        def execute(self) -> RunResult:
+            super().execute()
+            raise EngineUnavailableError("gone")
+
+    def runner(config: ParallelConfig, **rest: object) -> Failing:
+        return Failing(config, engine=local_engine, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(new_run, "ParallelRunner", runner)
+    path = tmp_path / "a.xml"
+    assert run(["parallel", *SHELL, "true", f"--report={path}"]) == 7
+    assert len(gitlab_cases(path.read_text())) == 2
+    assert "gone" in capsys.readouterr().err
+
+
+def test_report_of_an_ended_run(repo: Path, local_engine: LocalEngine, tmp_path, capsys) -> None:
+    result = shell_run(repo, local_engine, "true", "echo printed; exit 3")
+    assert run(["report"]) == 0
+    assert "failed, 1 of 2 workers succeeded" in capsys.readouterr().out
+    assert run(["report", result.run_id, "--report", "junit"]) == 0
+    text = capsys.readouterr().out
+    assert [case.status for case in gitlab_cases(text)] == ["success", "failed"]
+    path = tmp_path / "report.xml"
+    assert run(["report", result.run_id[:-2], "--report", str(path)]) == 0
+    assert path.read_text() == text
+    assert run(["report", "--report", "junit", "--report", "markdown"]) == 3
+    assert "only one report can be printed" in capsys.readouterr().err
+    (newest(repo).directory.path / "run.json").write_text("{}")
+    assert run(["report", result.run_id]) == 3
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> str:
+    """Return a task that prints hostile lines, and fails."""
+    path = tmp_path / "hostile"
+    path.write_text("\n".join(line[:2000] for line in HOSTILE_LINES) + "\n")
+    return f"cat {path}; cat {path} >&2; exit 1"
+
+
+def test_github_gets_a_report_by_itself(
+    hostile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
+    assert run(["parallel", *SHELL, "--task", "echo fine", "--task", hostile]) == 1
+    shown = capsys.readouterr()
+    runner = GitHubRunner()
+    for stream in (shown.out, shown.err):
+        runner.read(stream)
+    names = [name for name, _ in runner.commands]
+    assert names == ["group", "endgroup", "group", "endgroup", "error"]
+    assert [data for name, data in runner.commands if name == "group"] == [
+        "worker-1: success", "worker-2: failed (agent_failed)",
+    ]  # fmt: skip
+    assert "failed, 1 of 2 workers succeeded" in (tmp_path / "summary").read_text()
+    assert "\nfailed\n" in (tmp_path / "output").read_text()
+
+
+@pytest.mark.parametrize("variable", ["ORCHESTRATOR_REPORT", "ORCHESTRATOR_CI"])
+def test_one_variable_switches_automatic_reports_off(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    monkeypatch.setenv(variable, "off")
+    assert run(["parallel", *SHELL, "exit 3"]) == 1
+    assert "::" not in capsys.readouterr().err
+    assert not (tmp_path / "summary").exists()
+    monkeypatch.setenv(variable, "no")
+    assert run(["parallel", *SHELL, "true"]) == 3
+    assert f"environment variable `{variable}` is `no`: must be `off`" in capsys.readouterr().err
+
+
+def test_gitlab_gets_sections_by_itself(hostile: str, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("GITLAB_CI", "true")
+    assert run(["parallel", *SHELL, "--task", "echo fine", "--task", hostile, "--quiet"]) == 1
+    shown = capsys.readouterr()
+    assert len(list(gitlab_sections(shown.out + shown.err))) == 2, "only the failure, if quiet"
+    assert run(["report", "--report", "gitlab"]) == 0
+    assert len(list(gitlab_sections(capsys.readouterr().out))) == 4

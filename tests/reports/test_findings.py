@@ -1,0 +1,74 @@
+"""Tests of the search for findings in the output of checks and tasks."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.reports.findings import findings
+from orchestrator.results import Reason, Status
+from tests.support.reports import ended, ended_run
+
+FAILED = (Status.FAILED,)
+
+
+def found(tmp_path: Path, log: str, **rest: object) -> list[tuple[str, int, int | None, str]]:
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.AGENT_FAILED, log=log, **rest)
+    report = ended_run(tmp_path, [worker])
+    return [(one.path, one.line, one.column, one.text) for one in findings(report)]
+
+
+@pytest.fixture(autouse=True)
+def _checkout(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a b.py").touch()
+    (tmp_path / "a.c").touch()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("a.c:3:7: error: expected ';'", ("a.c", 3, 7, "error: expected ';'")),
+        ("a.c:3: warning: unused", ("a.c", 3, None, "warning: unused")),
+        ("./a.c:3 bad", ("a.c", 3, None, "bad")),
+        ("/workspace/a.c:3:7: bad", ("a.c", 3, 7, "bad")),
+        ("src/a b.py:12:1: E1 bad", ("src/a b.py", 12, 1, "E1 bad")),
+        ("a.c(3,7): error TS1: bad", ("a.c", 3, 7, "error TS1: bad")),
+        ("F401 `os` is unused\n --> a.c:1:8\n  |", ("a.c", 1, 8, "F401 `os` is unused")),
+        ("error[E1]: bad\n   --> a.c:2:9", ("a.c", 2, 9, "error[E1]: bad")),
+    ],
+)
+def test_forms_of_findings(
+    tmp_path: Path, line: str, expected: tuple[str, int, int | None, str]
+) -> None:
+    assert found(tmp_path, f"before\n{line}\nafter\n") == [expected]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/etc/passwd:1:1: x", "../a.c:1:1: x", "src/../../a.c:1:1: x", "missing.c:1:1: x",
+        ".git/config:1:1: x", "a.c:0:1: x", "http://a.c:1: x", "src:1:1: x", "a.c:12345678: x",
+        "a.c\0:1:1: x", "a.c:1:1:", "::error file=a.c,line=1::x", "a.c:1:1: " + "x" * 5000,
+    ],
+)  # fmt: skip
+def test_other_lines_are_no_findings(tmp_path: Path, line: str) -> None:
+    assert found(tmp_path, f"{line}\n") == []
+
+
+def test_only_changed_files_count_if_the_worker_changed_any(tmp_path: Path) -> None:
+    log = "a.c:1:1: old\nsrc/new.py:2:2: new\n"
+    assert found(tmp_path, log, files_modified=["src/new.py"]) == [("src/new.py", 2, 2, "new")]
+
+
+def test_a_worker_that_succeeded_has_no_findings(tmp_path: Path) -> None:
+    assert findings(ended_run(tmp_path, [ended(tmp_path, 1, log="a.c:1:1: x\n")])) == []
+
+
+def test_a_log_that_is_a_link_or_a_fifo_is_not_read(tmp_path: Path) -> None:
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM)
+    (tmp_path / "log").write_text("a.c:1:1: x\n")
+    (worker.directory / "stdout.log").unlink()
+    (worker.directory / "stdout.log").symlink_to(tmp_path / "log")
+    os.mkfifo(worker.directory / "stderr.log")
+    assert findings(ended_run(tmp_path, [worker])) == []

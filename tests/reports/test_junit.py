@@ -1,0 +1,119 @@
+"""Tests of JUnit reports, with ports of the rules of their readers."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from junitparser import JUnitXml
+
+from orchestrator.reports import junit
+from orchestrator.results import Reason, Status
+from orchestrator.state.history import RunState, WorkerState
+from tests.support.ci_parsers import HOSTILE_LINES, commands_in
+from tests.support.junit_readers import gitlab_cases, jenkins_counts, problems
+from tests.support.reports import at, check, ended, ended_run, every_status, three_workers
+
+
+def test_every_reader_counts_the_same_cases(tmp_path: Path) -> None:
+    text = junit.render(every_status(tmp_path))
+    assert list(problems(ElementTree.fromstring(text))) == []
+    shown = Counter(case.status for case in gitlab_cases(text))
+    assert shown == {"success": 4, "failed": len(Reason) - 6 + 2, "error": 3, "skipped": 3}
+    suite = next(iter(JUnitXml.fromstring(text.encode())))
+    sums = (suite.tests, suite.failures, suite.errors, suite.skipped)
+    assert sums == (shown.total(), shown["failed"], shown["error"], shown["skipped"])
+    suite.update_statistics()
+    assert sums == (suite.tests, suite.failures, suite.errors, suite.skipped)
+    jenkins = jenkins_counts(text)
+    failed = shown["failed"] + shown["error"]
+    assert jenkins == {"passed": shown["success"], "failed": failed, "skipped": shown["skipped"]}
+
+
+@pytest.mark.parametrize(
+    ("reason", "tag"),
+    [
+        (Reason.OOM, "failure"), (Reason.TIMEOUT, "failure"), (Reason.ENGINE_ERROR, "error"),
+        (Reason.SETUP_FAILED, "error"), (Reason.INTERNAL_ERROR, "error"),
+        (Reason.DEPENDENCY, "skipped"), (Reason.CANCELLED, "skipped"), (Reason.CONFLICT, "skipped"),
+    ],
+)  # fmt: skip
+def test_element_of_a_reason(tmp_path: Path, reason: Reason, tag: str) -> None:
+    worker = ended(tmp_path, 1, Status.FAILED, reason=reason, message="why", log="printed")
+    (case,) = ElementTree.fromstring(junit.render(ended_run(tmp_path, [worker]))).iter("testcase")
+    (verdict,) = (child for child in case if child.tag != "properties")
+    assert (verdict.tag, verdict.attrib) == (tag, {"type": reason.value, "message": "why"})
+    printed = "" if tag == "skipped" else "\n\nprinted"
+    assert verdict.text == f"why{printed}"
+
+
+def test_names_are_unique_and_the_same_in_every_run(tmp_path: Path) -> None:
+    def names(first: int) -> list[tuple[str, str]]:
+        checks = [check(tmp_path, name, passed=True) for name in ("lint", "lint", "a.b <c>")]
+        workers = [
+            ended(tmp_path, first, key="worker-1", checks=checks),
+            ended(tmp_path, first + 1, key="worker-2"),
+        ]
+        report = ended_run(tmp_path, workers, run_id=f"20261121-09300{first}-5f0c2a")
+        cases = gitlab_cases(junit.render(report))
+        return [(case.suite, case.name) for case in cases]
+
+    assert names(1) == names(4) == [
+        ("orchestrator.parallel", "worker-1"),
+        ("orchestrator.worker-1.checks", "lint"),
+        ("orchestrator.worker-1.checks", "lint (2)"),
+        ("orchestrator.worker-1.checks", "a.b <c>"),
+        ("orchestrator.parallel", "worker-2"),
+    ]  # fmt: skip
+
+
+def test_suite_has_the_duration_of_the_run_and_each_case_its_start(tmp_path: Path) -> None:
+    workers = [ended(tmp_path, n, started_at=at(n)) for n in (1, 2, 3)]
+    root = ElementTree.fromstring(junit.render(ended_run(tmp_path, workers)))
+    assert root.attrib["time"] == root[0].attrib["time"] == "5.000"
+    starts = [case.attrib["timestamp"] for case in root.iter("testcase")]
+    assert starts == [f"2026-11-21T09:30:0{n}Z" for n in (1, 2, 3)]
+
+
+def test_workers_without_a_result(tmp_path: Path) -> None:
+    worker = ended(tmp_path, 1, log="so far", result=None, state=WorkerState.RUNNING)
+    for state, status in ((RunState.RUNNING, "skipped"), (RunState.DIED, "error")):
+        report = ended_run(tmp_path, [worker], state=state, status=None, ended_at=None)
+        (case,) = gitlab_cases(junit.render(report))
+        assert case.status == status
+    assert case.output.endswith("so far")
+
+
+def test_any_output_gives_well_formed_xml_without_commands(tmp_path: Path) -> None:
+    source = random.Random(7)
+    pieces = [
+        "]]>", "<![CDATA[", "&amp;", "&", "<", ">", '"', "'", "\0", "\x1b[31m", "\r", "\n", "\t",
+        "\ufffe", "\uffff", "\ud800", "\U0010ffff", "\x85", "\u2028", "é", "<?xml?>", "<!--", "-->",
+        "##[error]", "::error::x", "--- x", "\n::add-mask::x", "\n+++ y",
+        "[[ATTACHMENT|/etc/passwd]]",
+    ]  # fmt: skip
+    for _ in range(15):
+        text = "".join(source.choices(pieces, k=60))
+        shown = junit.render(three_workers(tmp_path, text=text, task=text))
+        shown.encode()
+        root = ElementTree.fromstring(shown)
+        assert list(problems(root)) == []
+        assert commands_in(shown) == []
+        assert not list(root.iter("system-out"))
+
+
+def test_hostile_lines_are_no_commands_in_the_file(tmp_path: Path) -> None:
+    text = "\n".join(line[:1000] for line in HOSTILE_LINES)
+    assert commands_in(junit.render(three_workers(tmp_path, text=text, task=text))) == []
+
+
+def test_texts_are_shortened_to_the_size_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = every_status(tmp_path, text="é" * 5000)
+    assert len(junit.render(report).encode()) > 300_000
+    monkeypatch.setattr(junit, "MOST", 250_000)
+    text = junit.render(report)
+    assert len(text.encode()) <= 250_000
+    assert len(gitlab_cases(text)) == len(gitlab_cases(junit.render(report)))

@@ -1,0 +1,110 @@
+"""Models of runs for tests of reports, without any run."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orchestrator.reports.model import Phase, PhaseKind, RunReport, WorkerReport
+from orchestrator.results import CheckResult, Reason, Status, WorkerResult, overall_status
+from orchestrator.state.history import RunState, WorkerState
+
+START = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+BASE = "0123456789abcdef0123456789abcdef01234567"
+RUN_ID = "20261121-093000-5f0c2a"
+_NOT_STARTED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT, Reason.SETUP_FAILED})
+
+
+def at(seconds: float) -> datetime:
+    """Return a moment of the run."""
+    return START + timedelta(seconds=seconds)
+
+
+def ended(
+    directory: Path, number: int, status: Status = Status.SUCCESS, *, log: str = "", **rest: Any
+) -> WorkerReport:
+    """Return a worker that has ended; `log` is what it printed on stdout."""
+    own = {name: rest.pop(name) for name in WorkerReport.model_fields if name in rest}
+    path = directory / f"worker-{number}"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "stdout.log").write_text(log, encoding="utf-8", errors="surrogatepass")
+    reason = rest.get("reason")
+    started = None if reason in _NOT_STARTED else at(1)
+    result = WorkerResult(
+        worker_id=number, branch=f"architect/parallel-{number}", status=status, model="default",
+        worktree_path=f"/repo/.architect-parallel-{number}", log=str(path), duration=2.5,
+        name=own.get("name"), **{"started_at": started, **rest},
+    )  # fmt: skip
+    phases = tuple(
+        Phase(kind=kind, start=at(begin), end=at(end))
+        for kind, begin, end in (
+            (PhaseKind.QUEUE, 0, 0.5), (PhaseKind.PREPARE, 0.5, 1), (PhaseKind.AGENT, 1, 3.5),
+            (PhaseKind.HARVEST, 3.5, 4),
+        )
+    )  # fmt: skip
+    values = {
+        "worker_id": number, "key": own.get("name") or f"worker-{number}", "name": None,
+        "task": f"task {number}", "model": "default", "branch": result.branch, "required": True,
+        "state": WorkerState.DONE, "result": result, "phases": phases, "directory": path,
+        "started_at": result.started_at, "cost": result.cost, "cost_known": result.cost_known,
+    }  # fmt: skip
+    return WorkerReport(**{**values, **own})
+
+
+def check(directory: Path, name: str, *, passed: bool, log: str = "") -> CheckResult:
+    """Return the result of a check; `log` is what it printed."""
+    path = directory / f"check-{abs(hash((name, log)))}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(log, encoding="utf-8", errors="surrogatepass")
+    code, message = (0, None) if passed else (1, "exited with 1")
+    return CheckResult(
+        name=name, passed=passed, exit_code=code, duration=1.5, log=str(path), message=message
+    )
+
+
+def ended_run(directory: Path, workers: Sequence[WorkerReport], **rest: Any) -> RunReport:
+    """Return a run whose workers have ended."""
+    results = [worker.result for worker in workers if worker.result]
+    values = {
+        "run_id": RUN_ID, "name": None, "state": RunState.FINISHED,
+        "status": overall_status(results), "base": BASE, "engine": "docker 28", "top": directory,
+        "directory": directory, "slots": 2, "started_at": START, "ended_at": at(5),
+        "until": at(5), "duration": 5.0, "workers": tuple(workers),
+    }  # fmt: skip
+    return RunReport(**{**values, **rest})
+
+
+def every_status(directory: Path, *, text: str = "a\nb", task: str = "do it") -> RunReport:
+    """Return a run with a worker for every reason, all of whose texts are `text`."""
+    failed, reasons = Status.FAILED, list(Reason)
+    earlier = ended(directory, 90, failed, log=text, reason=Reason.AGENT_FAILED, message=text)
+    assert earlier.result is not None
+    workers = [
+        ended(directory, 1, log=text, task=task, commit=BASE, tokens=7, files_modified=["a.py"],
+              cost=0.5, cost_known=True),
+        ended(directory, 2, log=text, task=task, attempts=(earlier.result,)),
+        *(
+            ended(directory, number, Status.TIMEOUT if reason is Reason.TIMEOUT else failed,
+                  log=text, task=task, reason=reason, message=text)
+            for number, reason in enumerate(reasons, start=3)
+        ),
+        ended(directory, 50, Status.PARTIAL, log=text, task=task, reason=Reason.CHECKS_FAILED,
+              message=text, attempts=(earlier.result,),
+              checks=[check(directory, text, passed=False, log=text),
+                      check(directory, text, passed=True), check(directory, "b", passed=True)]),
+    ]  # fmt: skip
+    return ended_run(directory, workers, name="nightly")
+
+
+def three_workers(directory: Path, *, text: str, task: str) -> RunReport:
+    """Return a run with all kinds of text: messages, output, attempts and checks are `text`."""
+    earlier = ended(directory, 90, Status.FAILED, log=text, reason=Reason.OOM, message=text)
+    assert earlier.result is not None
+    workers = [
+        ended(directory, 1, log=text, task=task),
+        ended(directory, 2, Status.FAILED, log=text, task=task, reason=Reason.AGENT_FAILED,
+              message=text, attempts=(earlier.result,)),
+        ended(directory, 3, Status.PARTIAL, log=text, task=task, reason=Reason.CHECKS_FAILED,
+              message=text, checks=[check(directory, text, passed=False, log=text)]),
+    ]  # fmt: skip
+    return ended_run(directory, workers, name="nightly", notices=(text,))
