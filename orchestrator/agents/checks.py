@@ -11,6 +11,7 @@ from orchestrator.agents.base import (
     AgentCommand,
     AgentSettings,
 )
+from orchestrator.broker.keys import takes_keys
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import AuthenticationError, ConfigError
 from orchestrator.text.sanitize import is_text, one_line
@@ -25,6 +26,18 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
     """
     chosen = agent or load_agent(config.agent_cli)
     return chosen, config.image or chosen.image
+
+
+def with_needed_broker(
+    config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
+) -> ParallelConfig:
+    """Return the settings, with `--keys env` if a preset chose a broker that has no key to hold."""
+    given = {**inherited_env, **config.isolation.env}
+    needed = takes_keys(agent.inherited_env, given) or config.isolation.git_read
+    if config.preset != "untrusted" or needed:
+        return config
+    isolation = config.isolation.model_copy(update={"keys": "env"})
+    return config.model_copy(update={"isolation": isolation})
 
 
 def check_supported(config: ParallelConfig, agent: Agent) -> None:
@@ -97,13 +110,14 @@ def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
     return unsupported
 
 
-def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the caller that the agent program gets.
+def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the caller that the agent program or the credential broker gets.
 
     Raises:
         ConfigError: A variable is not UTF-8 text.
     """
-    found = {name: environ[name] for name in agent.inherited_env if name in environ}
+    names = (*agent.inherited_env, *(one.variable for one in config.isolation.private_repositories))
+    found = {name: environ[name] for name in names if name in environ}
     for name, value in found.items():
         if not is_text(value):
             raise ConfigError(

@@ -4,15 +4,13 @@ import fnmatch
 import hmac
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from orchestrator.broker.bodies import Request
-from orchestrator.broker.calls import Call
-from orchestrator.broker.grant import Grant, Upstream, hashed
+from orchestrator.broker.grant import Grant, hashed
 from orchestrator.broker.ledger import Ledger
 from orchestrator.broker.prices import most
 from orchestrator.text.redact import Redactor
@@ -53,8 +51,11 @@ class Account:
     recent: deque[float] = field(default_factory=deque)
     """Times of the calls of the last minute."""
 
-    def begin(self, call: Call) -> None:
+    def begin(self, *, billed: bool) -> None:
         """Count a call.
+
+        Args:
+            billed: Whether the call costs money.
 
         Raises:
             RefusedError: The worker calls too often.
@@ -78,7 +79,7 @@ class Account:
                 f"the worker may make {_MOST_AT_ONCE} calls at the same time",
                 retry_after=1,
             )
-        if call.flavor is not None or most_calls:
+        if billed or most_calls:
             self.recent.append(now)
         self.at_once += 1
 
@@ -153,7 +154,7 @@ class Accounts:
         except (OSError, ValidationError):
             self._found.pop(address, None)
             return None
-        account = Account(grant, self._ledger(grant.ledger), _redactor(grant.upstreams))
+        account = Account(grant, self._ledger(grant.ledger), _redactor(grant))
         self._found[address] = version, account
         return account
 
@@ -163,6 +164,7 @@ class Accounts:
         return self._ledgers[name]
 
 
-def _redactor(upstreams: Mapping[str, Upstream]) -> Redactor:
-    keys = {name: one.key.encode() for name, one in upstreams.items() if one.key}
-    return Redactor(keys)
+def _redactor(grant: Grant) -> Redactor:
+    keys = {name: one.key for name, one in grant.upstreams.items() if one.key}
+    tokens = {one.url: one.key.partition(":")[2] for one in grant.repositories}
+    return Redactor({name: key.encode() for name, key in {**keys, **tokens}.items()})

@@ -16,6 +16,17 @@ class Upstream(BaseModel):
     """Key that replaces the worker's token; None for a server without keys."""
 
 
+class Repository(BaseModel):
+    """A repository of a git host that is read with a token."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    """URL without `.git`; it ends with `/*` for all repositories below."""
+    key: str
+    """User and token, as `USER:TOKEN`."""
+
+
 class Grant(BaseModel):
     """What one attempt of a worker may call. Its file is named after the worker's address."""
 
@@ -27,6 +38,8 @@ class Grant(BaseModel):
     """Hash of the worker's token."""
     upstreams: dict[str, Upstream]
     """APIs by the first part of a call's path."""
+    repositories: tuple[Repository, ...] = ()
+    """Private repositories that the worker may read."""
     models: tuple[str, ...] = ()
     """Patterns of model names; empty: all models."""
     budget: float | None = None

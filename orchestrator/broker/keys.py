@@ -1,15 +1,19 @@
 """Decide which keys a run's broker holds, and which variables a worker gets instead."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from orchestrator.broker.grant import Upstream
+from orchestrator.broker.grant import Repository, Upstream
 from orchestrator.errors import ConfigError
+from orchestrator.text.redact import SHORTEST
 
 CUSTOM = "api"
 """Name of the API whose base URL the user chose for all models."""
-_VERSION = "/v1"
+_OPENAI_VERSION = "/v1"
+_GEMINI_VERSION = "/v1beta"
+_VERSION = re.compile(r"/v1(?:beta)?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +29,15 @@ class Provider:
     """Variables with the key; the first that is set is used."""
     bases: tuple[str, ...]
     """Variables with the base URL."""
+    without_version: frozenset[str] = frozenset()
+    """Variables with the base URL to which programs append the version themselves."""
 
 
 PROVIDERS = (
     Provider(
         name="openai",
         url="https://api.openai.com",
-        version=_VERSION,
+        version=_OPENAI_VERSION,
         keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
         bases=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     ),
@@ -44,8 +50,10 @@ PROVIDERS = (
     Provider(
         name="gemini",
         url="https://generativelanguage.googleapis.com",
+        version=_GEMINI_VERSION,
         keys=("GEMINI_API_KEY",),
         bases=("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
+        without_version=frozenset({"GOOGLE_GEMINI_BASE_URL"}),
     ),
     Provider(
         name="deepseek",
@@ -57,6 +65,10 @@ PROVIDERS = (
 _KEYS = tuple(key for provider in PROVIDERS for key in provider.keys)
 _ENDINGS = ("_API_KEY", "_AUTH_TOKEN", "_OAUTH_TOKEN", "_CUSTOM_HEADERS")
 _BASES = ("_API_BASE", "_BASE_URL")
+_GIT_USER = "x-access-token"
+"""User of a token without a user: GitHub, GitLab, Gitea and others accept any name."""
+_BASE_OF_ALL = "ARCHITECT_API_BASE"
+"""Variable in which `architect` finds the base URL of all models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +83,8 @@ class Keys:
     """End of the base URL in each variable: name of the API, and version."""
     api_base: str | None = None
     """End of the base URL for a program that takes it as an option."""
+    repositories: tuple[Repository, ...] = ()
+    """Private repositories that the worker may read."""
 
     def environment(self, url: str, token: str) -> dict[str, str]:
         """Return the variables that a worker gets instead of those with keys.
@@ -81,6 +95,28 @@ class Keys:
         """
         tokens = dict.fromkeys((name for names in self.names.values() for name in names), token)
         return tokens | {name: f"{url}/{end}" for name, end in self.bases.items()}
+
+
+def readable_repositories(
+    listed: Iterable[tuple[str, str]], given: Mapping[str, str]
+) -> Iterator[Repository]:
+    """Yield the private repositories that a worker may read, with their tokens.
+
+    Args:
+        listed: URLs of repositories, each with the name of the variable that holds its token.
+        given: The user's variables.
+
+    Raises:
+        ConfigError: A variable is not set.
+    """
+    for url, variable in listed:
+        token = given.get(variable, "").strip()
+        if len(token) < SHORTEST:
+            raise ConfigError(
+                f"`--git-read`: variable `{variable}` is not set to a token",
+                hint=f"set `{variable}` to the token of the git host, or to `USER:TOKEN`",
+            )
+        yield Repository(url=url, key=token if ":" in token else f"{_GIT_USER}:{token}")
 
 
 def shown_to_workers(env: Mapping[str, str], program: Iterable[str]) -> dict[str, str]:
@@ -114,25 +150,39 @@ def choose_keys(
         ConfigError: A base URL cannot be used, or no key is there for the broker to hold.
     """
     known = tuple(program)
-    if api_base is not None:
-        return _custom(known, given, api_base, key_of_model)
+    chosen = api_base or given.get(_BASE_OF_ALL)
+    if chosen:
+        return _custom(known, given, chosen, key_of_model)
     return _by_provider(given, key_of_model)
+
+
+def takes_keys(program: Iterable[str], given: Mapping[str, str]) -> bool:
+    """Return whether an agent program reads keys of models' APIs, or the user passes one on.
+
+    Args:
+        program: The variables that the agent program reads.
+        given: The variables that the worker would have without a broker.
+    """
+    return any(name.endswith(_ENDINGS) for name in program) or any(map(given.get, _KEYS))
 
 
 def _custom(
     program: tuple[str, ...], given: Mapping[str, str], api_base: str, key_of_model: str | None
 ) -> Keys:
     candidates = [name for name in _KEYS if name in program or name in given]
-    chosen = [key_of_model] if key_of_model is not None else candidates
-    key = next((given[name] for name in chosen if given.get(name)), None)
+    provider = _provider_of(key_of_model)
+    if provider is not None:
+        candidates = [name for name in provider.keys if name in candidates]
+    elif key_of_model is not None:
+        candidates = [key_of_model]
+    held = next((name for name in candidates if given.get(name)), None)
     url, version = _parts(api_base)
-    end = f"{CUSTOM}{version}"
     return Keys(
-        upstreams={CUSTOM: Upstream(url=url, key=key)},
+        upstreams={CUSTOM: Upstream(url=url, key=None if held is None else given[held])},
         # A program may refuse to start without any key, even if the server needs none.
-        names={CUSTOM: tuple(chosen)},
+        names={CUSTOM: tuple(candidates) if held is None else (held,)},
         # The adapter of the program passes the base URL on, in whatever form the program needs it.
-        api_base=end,
+        api_base=f"{CUSTOM}{version}",
     )
 
 
@@ -145,22 +195,36 @@ def _by_provider(given: Mapping[str, str], key_of_model: str | None) -> Keys:
         held = [name for name in provider.keys if given.get(name)]
         if not held:
             continue
-        chosen = next((given[name] for name in provider.bases if given.get(name)), provider.url)
-        url, version = _parts(chosen)
-        end = f"{provider.name}{version or (provider.version if chosen == provider.url else '')}"
+        url, version = _base_of(provider, given)
         upstreams[provider.name] = Upstream(url=url, key=given[held[0]])
         names[provider.name] = (held[0],)
-        bases |= dict.fromkeys(provider.bases, end)
+        bases |= {
+            name: f"{provider.name}{'' if name in provider.without_version else version}"
+            for name in provider.bases
+        }
         if key_of_model in provider.keys:
             # Not every program reads a variable with its base URL.
-            api_base = end
-    if not upstreams or not (key_of_model is None or key_of_model in _KEYS):
+            api_base = f"{provider.name}{version}"
+    if not upstreams or not (key_of_model is None or api_base is not None):
         raise ConfigError(
             "`--keys broker`: the broker cannot hold the key of the worker's model",
             hint=f"it can hold {', '.join(f'`{name}`' for name in _KEYS)}; with other keys and "
             "tokens of subscriptions, use `--keys env`",
         )
     return Keys(upstreams=upstreams, names=names, bases=bases, api_base=api_base)
+
+
+def _provider_of(key: str | None) -> Provider | None:
+    return next((provider for provider in PROVIDERS if key in provider.keys), None)
+
+
+def _base_of(provider: Provider, given: Mapping[str, str]) -> tuple[str, str]:
+    """Return the base URL of a provider's API without its version, and the version."""
+    chosen = next((name for name in provider.bases if given.get(name)), None)
+    if chosen is None:
+        return provider.url, provider.version
+    url, version = _parts(given[chosen])
+    return url, provider.version if chosen in provider.without_version else version
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -176,7 +240,8 @@ def _parts(url: str) -> tuple[str, str]:
             "the key in its own variable",
         )
     base = url.rstrip("/")
-    return base.removesuffix(_VERSION), _VERSION if base.endswith(_VERSION) else ""
+    start = _VERSION.sub("", base)
+    return start, base[len(start) :]
 
 
 def _is_usable(url: str) -> bool:

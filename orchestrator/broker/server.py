@@ -7,7 +7,8 @@ ledgers. The broker never follows a redirect, and takes keys out of everything t
 import asyncio
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import (
@@ -23,7 +24,7 @@ from aiohttp import (
 from multidict import CIMultiDict
 
 from orchestrator.broker.accounts import Account, Accounts, RefusedError
-from orchestrator.broker.answers import EventStream, Reader, reader_of
+from orchestrator.broker.answers import Reader, WholeAnswer, reader_of
 from orchestrator.broker.bodies import BadRequestError, Request
 from orchestrator.broker.calls import (
     Call,
@@ -33,9 +34,9 @@ from orchestrator.broker.calls import (
     request_headers,
     request_query,
 )
-from orchestrator.broker.grant import Upstream
 from orchestrator.broker.prices import measured
-from orchestrator.text.redact import Redactor
+from orchestrator.broker.repositories import READS, GitCall, find_git_call, git_headers
+from orchestrator.text.redact import RedactedStream, Redactor
 
 READY = "ready"
 """File that the broker creates when it listens."""
@@ -64,26 +65,29 @@ class Broker:
     async def handle(self, incoming: web.Request) -> web.StreamResponse:
         """Answer one call."""
         raw_path, _, _ = incoming.raw_path.partition("?")
-        call = find_call(incoming.method, raw_path)
+        of_git = find_git_call(incoming.method, raw_path, incoming.query)
+        call = None if of_git else find_call(incoming.method, raw_path)
         try:
             token = presented_token(incoming.headers, incoming.query)
             account = self._accounts.of(incoming.remote or "", token)
-            upstream = account.grant.upstreams.get(call.upstream) if call else None
-            if call is None or upstream is None:
-                account.ledger.refuse("call")
-                raise RefusedError(403, "call_not_allowed", "the broker does not pass this call on")
-            account.begin(call)
+            if of_git is not None:
+                way = _way_of_git(incoming, of_git, account)
+            else:
+                way = _way_of(incoming, call, account)
+            account.begin(billed=way.call is not None and way.call.flavor is not None)
             try:
-                return await self._carry_out(incoming, call, account, upstream)
+                return await self._carry_out(incoming, way, account)
             finally:
                 account.at_once -= 1
         except RefusedError as refused:
+            if of_git is not None:
+                return _refusal_of_git(refused)
             return _refusal(refused, gemini=call is not None and call.flavor == "gemini")
 
     async def _carry_out(
-        self, incoming: web.Request, call: Call, account: Account, upstream: Upstream
+        self, incoming: web.Request, way: "_Way", account: Account
     ) -> web.StreamResponse:
-        size = incoming.content_length
+        size, call = incoming.content_length, way.call
         reserved = _LARGEST_BODY if size is None else size
         if size is not None and size > _LARGEST_BODY:
             raise RefusedError(413, "request_too_large", "the request is larger than 32 MiB")
@@ -94,13 +98,13 @@ class Broker:
         self._in_memory += reserved
         try:
             raw = await incoming.read()
-            if call.flavor is None:
-                return await self._pass_on(_Passing(incoming, call), account, upstream, raw)
+            if call is None or call.flavor is None:
+                return await self._pass_on(_Passing(incoming, way), account, raw)
             try:
                 request = Request.read(call, raw)
             except BadRequestError as error:
                 raise RefusedError(400, "invalid_request", str(error)) from error
-            return await self._billed(incoming, account, upstream, request, len(raw))
+            return await self._billed(incoming, account, way, request, len(raw))
         except web.HTTPRequestEntityTooLarge as error:
             raise RefusedError(
                 413, "request_too_large", "the request is larger than 32 MiB"
@@ -112,7 +116,7 @@ class Broker:
         self,
         incoming: web.Request,
         account: Account,
-        upstream: Upstream,
+        way: "_Way",
         request: Request,
         size: int,
     ) -> web.StreamResponse:
@@ -133,9 +137,9 @@ class Broker:
             else:
                 ledger.end_unknown(number)
 
-        passing = _Passing(incoming, request.call, request, settle)
+        passing = _Passing(incoming, way, request, settle)
         try:
-            return await self._pass_on(passing, account, upstream, request.encoded())
+            return await self._pass_on(passing, account, request.encoded())
         except RefusedError as refused:
             settle(None, costs_nothing=refused.costs_nothing)
             raise
@@ -143,15 +147,15 @@ class Broker:
             settle(passing.reader, costs_nothing=False)
 
     async def _pass_on(
-        self, passing: "_Passing", account: Account, upstream: Upstream, body: bytes
+        self, passing: "_Passing", account: Account, body: bytes
     ) -> web.StreamResponse:
-        incoming = passing.incoming
+        incoming, way = passing.incoming, passing.way
         try:
             async with self._session.request(
                 incoming.method,
-                f"{upstream.url}/{passing.call.path}",
-                params=request_query(incoming.query),
-                headers=request_headers(incoming.headers, upstream.key),
+                way.url,
+                params=way.query,
+                headers=way.headers,
                 data=body or None,
                 allow_redirects=False,
             ) as answer:
@@ -176,20 +180,61 @@ class Broker:
             ) from error
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """Where a request goes, and what is sent there besides its body."""
+
+    url: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    call: Call | None = None
+    """The call of a model's API; None for a request to a git host."""
+
+
+def _way_of(incoming: web.Request, call: Call | None, account: Account) -> _Way:
+    upstream = account.grant.upstreams.get(call.upstream) if call else None
+    if call is None or upstream is None:
+        account.ledger.refuse("call")
+        raise RefusedError(403, "call_not_allowed", "the broker does not pass this call on")
+    return _Way(
+        url=f"{upstream.url}/{call.path}",
+        query=request_query(incoming.query),
+        headers=request_headers(incoming.headers, upstream.key),
+        call=call,
+    )
+
+
+def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way:
+    repository = asked.find(account.grant.repositories)
+    if repository is None or asked.does == "writes":
+        account.ledger.refuse("call")
+    if repository is None:
+        raise RefusedError(
+            403, "repository_not_allowed", f"{asked.place:.200} is not a listed repository"
+        )
+    if asked.does == "writes":
+        raise RefusedError(403, "push_not_allowed", "workers may read this repository, not push")
+    return _Way(
+        url=asked.url(repository),
+        query={"service": READS} if incoming.method == "GET" else {},
+        headers=git_headers(incoming.headers, repository.key),
+    )
+
+
 class _Passing:
     """A call that is passed on, and its answer."""
 
     def __init__(
         self,
         incoming: web.Request,
-        call: Call,
+        way: _Way,
         request: Request | None = None,
         settle: Callable[..., None] | None = None,
     ) -> None:
         self.incoming = incoming
-        self.call = call
+        self.way = way
         self.reader: Reader | None = None
-        """Reads the usage of the answer; None before the answer."""
+        """Reads the usage of a billed answer; None before the answer."""
         self.out: web.StreamResponse | None = None
         """The answer to the worker; None before its beginning."""
         self._settle = settle
@@ -201,25 +246,38 @@ class _Passing:
         headers = CIMultiDict((name, redactor.text(value)) for name, value in passed_headers)
         self.out = out = web.StreamResponse(status=answer.status, headers=headers)
         await out.prepare(self.incoming)
-        self.reader = reader = reader_of(answer.content_type, without_usage=self._adds_usage)
         clean = redactor.stream()
-        async for data in answer.content.iter_any():
-            passed = clean.feed(reader.feed(data))
-            if passed:
-                await self._write(out, passed)
-        if self._settle is not None:
-            # Recorded before the worker gets the end of the answer and can make another call.
-            self._settle(reader, costs_nothing=answer.status >= _ERRORS)
-        await self._write(out, clean.feed(reader.close()) + clean.flush())
+        if self._settle is None:
+            async for data in answer.content.iter_any():
+                await self._write(clean.feed(data))
+            await self._write(clean.flush())
+        else:
+            self.reader = reader_of(answer.content_type, without_usage=self._adds_usage)
+            await self._pass_billed(answer, self.reader, clean, self._settle)
         await out.write_eof()
         return out
 
-    async def _write(self, out: web.StreamResponse, data: bytes) -> None:
+    async def _pass_billed(
+        self,
+        answer: ClientResponse,
+        reader: Reader,
+        clean: RedactedStream,
+        settle: Callable[..., None],
+    ) -> None:
+        """Send the body of an answer, and record its usage."""
+        async for data in answer.content.iter_any():
+            await self._write(clean.feed(reader.feed(data)))
+        # Recorded before the worker gets the end of the answer and can make another call.
+        settle(reader, costs_nothing=answer.status >= _ERRORS)
+        await self._write(clean.feed(reader.close()) + clean.flush())
+
+    async def _write(self, data: bytes) -> None:
         try:
-            await out.write(data)
+            if data and self.out is not None:
+                await self.out.write(data)
         except ConnectionError:
             # The rest of a complete answer contains the usage; a stream would cause more cost.
-            if isinstance(self.reader, EventStream):
+            if not isinstance(self.reader, WholeAnswer):
                 raise
 
 
@@ -237,6 +295,13 @@ def _refusal(refused: RefusedError, *, gemini: bool) -> web.Response:
         headers["x-should-retry"] = "false"
     return web.json_response(
         {"type": "error", "error": error}, status=refused.status, headers=headers
+    )
+
+
+def _refusal_of_git(refused: RefusedError) -> web.Response:
+    # Git shows plain text of an answer to its user.
+    return web.Response(
+        status=refused.status, text=f"gateway: {refused}\n", headers={MARK: refused.code}
     )
 
 

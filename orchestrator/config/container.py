@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
+from orchestrator.config.git_hosts import PrivateRepository
 from orchestrator.config.option import Group, Option
 from orchestrator.config.values import Model, Ports, Size
 
@@ -140,6 +141,18 @@ class Isolation(Model):
         ),
     ] = Field(default=0, ge=0)
     """Calls that each worker may make through the broker in one minute; 0: no limit."""
+    git_read: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ISOLATION,
+            "URL=VARIABLE",
+            help="Private repository that workers may clone through the broker; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
+    """Private repositories that workers may read with git: `https://HOST/PATH=VARIABLE`, or
+    `https://HOST/PATH/*=VARIABLE` for all below a path. The token in your variable stays in the
+    credential broker, which refuses every push. It needs `keys: broker`."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False
     """Mount worktrees read-only, so that workers commit nothing. A worker can then write only to
     `/tmp`, its home directory and its caches. The `setup` commands can still write to the
@@ -196,6 +209,16 @@ class Isolation(Model):
     """Untracked files of the checkout to copy into every worktree; they are never committed.
     Patterns as in `.gitignore`, in addition to those in the file `.worktreeinclude`."""
 
+    @field_validator("git_read")
+    @classmethod
+    def _repositories(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(PrivateRepository.parse, entries)):
+            raise ValueError(
+                "a repository must be written as `https://HOST/PATH=VARIABLE`, or with `/*` after "
+                "the path; the variable holds the token"
+            )
+        return entries
+
     @field_validator("copied")
     @classmethod
     def _one_line_each(cls, copied: tuple[str, ...]) -> tuple[str, ...]:
@@ -221,6 +244,11 @@ class Isolation(Model):
                 "a secret must be written as `NAME` or `NAME=@FILE`, never as its value"
             )
         return secrets
+
+    @property
+    def private_repositories(self) -> tuple[PrivateRepository, ...]:
+        """The repositories of `git_read`."""
+        return tuple(filter(None, map(PrivateRepository.parse, self.git_read)))
 
     @field_validator("env")
     @classmethod

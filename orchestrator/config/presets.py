@@ -21,7 +21,7 @@ PRESETS: Mapping[Preset, Mapping[str, Mapping[str, object]]] = {
             "log_limit": 100 * _MIB,
             "grace": 5.0,
         },
-        "isolation": {"network": "none", "history": "shallow"},
+        "isolation": {"network": "none", "history": "shallow", "keys": "broker"},
     },
     "ci": {
         "run": {"timeout_per_worker": 1800.0, "worktrees": "end"},

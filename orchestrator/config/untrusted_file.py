@@ -30,7 +30,7 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         *(RUN_FIELDS[name] for name in ("agent_cli", "base", "tasks")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "allow_sets", "check_allow", "setup_allow")),
         *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
-        *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "key_models")),
+        *(CONTAINER_FIELDS[name] for name in ("calls_per_minute", "git_read", "key_models")),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],
     }
@@ -61,6 +61,7 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "read_only": lambda read_only: not read_only,
     "checks": lambda checks: max([DEFAULT_TIMEOUT, *(check.timeout or inf for check in checks)]),
     "history": _OPEN.index,
+    "keys": ("broker", "env").index,
     # Workers that share a checkout have the same user, if the caller is root.
     "worktrees": lambda when: when != "start",
 }
@@ -68,7 +69,7 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
 number itself."""
 BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
-    *(("isolation", name) for name in ("network", "read_only", "history")),
+    *(("isolation", name) for name in ("network", "read_only", "history", "keys")),
     CONTAINER_FIELDS["setup_network"],
     CONTAINER_FIELDS["check_network"],
     RUN_FIELDS["max_workers"],

@@ -42,7 +42,7 @@ def needs_broker(run: RunContext) -> bool:
 
 
 def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:
-    """Return the destinations of the broker: the internet, and base URLs in private networks."""
+    """Return the destinations of the broker: the internet, and listed URLs in private networks."""
     urls = dict.fromkeys(_urls(run, workers))
     return Egress(image=BASE_IMAGE, allowed=allowed_destinations((), urls))
 
@@ -52,6 +52,7 @@ def _urls(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Iterator[str]:
         keys = run.request.settings_of(spec.name).keys(spec.model)
         if keys is not None:
             yield from (upstream.url for upstream in keys.upstreams.values())
+            yield from (repository.url for repository in keys.repositories)
 
 
 def start_broker(run: RunContext, workers: tuple[WorkerSpec, ...], egress: Egress) -> RunBroker:

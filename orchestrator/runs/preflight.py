@@ -16,6 +16,7 @@ from orchestrator.agents.checks import (
     choose_agent,
     inherited,
     missing_keys,
+    with_needed_broker,
 )
 from orchestrator.config.access import stage_access
 from orchestrator.config.loading import check_contradictions
@@ -147,10 +148,11 @@ def _check_worker(
     if chosen.failed:
         return None
     agent, image = chosen.value
+    variables = attempt(inherited, config, agent, request.environ)
+    inherited_env = {} if variables.failed else variables.value
+    config = with_needed_broker(config, agent, inherited_env)
     attempt(check_supported, config, agent)
     attempt(check_length, config, agent)
-    variables = attempt(inherited, agent, request.environ)
-    inherited_env = {} if variables.failed else variables.value
     egress = attempt(
         worker_egress,
         config,
@@ -245,7 +247,11 @@ def _redactor(
 ) -> Redactor:
     """Return a redactor of every secret that a run knows."""
     environments = [{**copied, **inherited_env}]
+    tokens: dict[str, bytes] = {}
     for config in configs:
         base = {} if config.api_base is None else {"api_base": config.api_base}
         environments.append({**config.isolation.env, **base})
-    return Redactor(secrets.values, *map(secret_variables, environments))
+        for repository in config.isolation.private_repositories:
+            given = {**inherited_env, **config.isolation.env}.get(repository.variable, "")
+            tokens[repository.variable] = given.rpartition(":")[2].encode()
+    return Redactor(secrets.values, tokens, *map(secret_variables, environments))

@@ -148,6 +148,7 @@ def _admit(worker: WorkerContext) -> str | None:
         ledger=worker.ledger,
         token=hashed(token),
         upstreams=dict(keys.upstreams),
+        repositories=keys.repositories,
         models=isolation.key_models,
         calls_per_minute=isolation.calls_per_minute,
         **vars(worker.budget),

@@ -1,10 +1,16 @@
 """A checked request for a run, before anything of the run is created."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.agents.base import Agent
-from orchestrator.broker.keys import Keys, choose_keys, shown_to_workers
+from orchestrator.broker.keys import (
+    Keys,
+    choose_keys,
+    readable_repositories,
+    shown_to_workers,
+    takes_keys,
+)
 from orchestrator.config.access import Access, StageAccess
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
@@ -37,20 +43,34 @@ class CheckedSettings:
         given = {**self.inherited_env, **self.config.isolation.env}
         if self.config.isolation.keys == "env":
             return given
-        return shown_to_workers(given, self.agent.inherited_env)
+        return self.shown(given)
+
+    def shown(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables without those that the credential broker keeps."""
+        kept = {one.variable for one in self.config.isolation.private_repositories}
+        found = shown_to_workers(env, self.agent.inherited_env)
+        return {name: value for name, value in found.items() if name not in kept}
 
     def keys(self, model: str | None) -> Keys | None:
         """Return what the credential broker holds for a worker; None with `--keys env`.
 
         Raises:
-            ConfigError: The broker cannot hold the key that the worker needs.
+            ConfigError: The broker cannot hold the key that the worker needs, or a token of a git
+                host is not set.
         """
         if self.config.isolation.keys == "env":
             return None
         given = {**self.inherited_env, **self.config.isolation.env}
         program = self.agent.inherited_env
-        needed = self.agent.missing_key(model, shown_to_workers(given, program))
-        return choose_keys(program, given, api_base=self.config.api_base, key_of_model=needed)
+        listed = self.config.isolation.private_repositories
+        repositories = tuple(
+            readable_repositories(((one.url, one.variable) for one in listed), given)
+        )
+        if repositories and not takes_keys(program, given):
+            return Keys(repositories=repositories)
+        needed = self.agent.missing_key(model, self.shown(given))
+        keys = choose_keys(program, given, api_base=self.config.api_base, key_of_model=needed)
+        return replace(keys, repositories=repositories)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.broker.keys import shown_to_workers
+from orchestrator.broker.repositories import git_settings
 from orchestrator.config.access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, TmpfsMount
@@ -20,6 +20,7 @@ from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.shared_files import variables
 
 _TMP = "/tmp"  # noqa: S108  # the container's own
+_GIT_COUNT = "GIT_CONFIG_COUNT"
 _IN_TURN = """\
 exec 2>&1
 number=0
@@ -65,14 +66,17 @@ def worker_container(
         user=workspace.user_text,
         workdir=WORKSPACE,
         labels=worker.labels(role="worker"),
-        env={
-            **_common_env(worker, workspace, secrets, offline=chosen.network == "none"),
-            **command.default_env,
-            **given.inherited_env,
-            **command.env,
-            **given.config.isolation.env,
-            **given.tokens,
-        },
+        env=_with_git_settings(
+            {
+                **_common_env(worker, workspace, secrets, offline=chosen.network == "none"),
+                **command.default_env,
+                **given.inherited_env,
+                **command.env,
+                **given.config.isolation.env,
+                **given.tokens,
+            },
+            given.git,
+        ),
         mounts=(
             *workspace.mounts(),
             *workspace.caches,
@@ -101,6 +105,8 @@ class Given:
     inherited_env: Mapping[str, str]
     tokens: Mapping[str, str] = field(default_factory=dict)
     """The worker's token, and the URLs of the broker, in the place of keys and base URLs."""
+    git: tuple[tuple[str, str], ...] = ()
+    """Settings of git with which it reads private repositories through the broker."""
 
     @classmethod
     def of(cls, worker: WorkerContext, link: BrokerLink | None, token: str | None) -> "Given":
@@ -115,16 +121,19 @@ class Given:
         config, inherited_env, keys = worker.config, worker.settings.inherited_env, worker.keys
         if keys is None:
             return cls(config=config, inherited_env=inherited_env)
-        program = worker.agent.inherited_env
-        env = shown_to_workers(config.isolation.env, program)
+        shown = worker.settings.shown
+        env = shown(config.isolation.env)
         isolation = config.isolation.model_copy(update={"env": env})
         url = None if link is None else f"http://{BROKER_NAME}:{link.port}"
         known = url is not None and keys.api_base is not None
         api_base = f"{url}/{keys.api_base}" if known else None
         return cls(
             config=config.model_copy(update={"isolation": isolation, "api_base": api_base}),
-            inherited_env=shown_to_workers(inherited_env, program),
+            inherited_env=shown(inherited_env),
             tokens={} if url is None or token is None else keys.environment(url, token),
+            git=()
+            if url is None or token is None or not keys.repositories
+            else tuple(git_settings(keys.repositories, url, token)),
         )
 
 
@@ -220,6 +229,17 @@ def _common_env(
     }
 
 
+def _with_git_settings(
+    env: Mapping[str, str], settings: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    """Return variables with more settings for git, after those that the variables contain."""
+    count = env.get(_GIT_COUNT, "0")
+    found, first = dict(env), int(count) if count.isdecimal() else 0
+    for number, (name, value) in enumerate(settings, start=first):
+        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return found | {_GIT_COUNT: str(first + len(settings))}
+
+
 def _secret_mounts(secrets: Path | None) -> tuple[BindMount, ...]:
     if secrets is None:
         return ()
@@ -233,7 +253,7 @@ def _environment() -> dict[str, str]:
         "USER": "worker",
         "LOGNAME": "worker",
         # The work tree belongs to the worker; trusting any other directory harms only the worker.
-        "GIT_CONFIG_COUNT": "1",
+        _GIT_COUNT: "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": "*",
     }

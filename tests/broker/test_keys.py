@@ -31,7 +31,7 @@ def chosen(agent: str, given: dict[str, str], api_base: str | None = None) -> Ke
         ("codex", "CODEX_API_KEY", "openai", "openai/v1"),
         ("claude", "ANTHROPIC_API_KEY", "anthropic", "anthropic"),
         ("claude", "ANTHROPIC_AUTH_TOKEN", "anthropic", "anthropic"),
-        ("gemini", "GEMINI_API_KEY", "gemini", "gemini"),
+        ("gemini", "GEMINI_API_KEY", "gemini", "gemini/v1beta"),
     ],
 )
 def test_programs_get_a_token_and_a_base_url(
@@ -57,6 +57,42 @@ def test_base_url_of_the_user_is_where_the_broker_connects() -> None:
         assert keys.upstreams["openai"].url == upstream
         variables = keys.environment(URL, "token")
         assert variables["OPENAI_BASE_URL"] == variables["OPENAI_API_BASE"] == f"{URL}/{end}"
+
+
+def test_base_urls_have_the_version_that_each_program_expects() -> None:
+    given = {"GEMINI_API_KEY": "a", "ANTHROPIC_API_KEY": "b", "DEEPSEEK_API_KEY": "c"}
+    variables = choose_keys((), given, api_base=None, key_of_model=None).environment(URL, "t")
+    # Gemini CLI appends the version of the API itself, LiteLLM does not.
+    assert variables["GOOGLE_GEMINI_BASE_URL"] == f"{URL}/gemini"
+    assert variables["GEMINI_API_BASE"] == f"{URL}/gemini/v1beta"
+    assert variables["ANTHROPIC_BASE_URL"] == f"{URL}/anthropic"
+    assert variables["DEEPSEEK_API_BASE"] == f"{URL}/deepseek"
+    for name, url in (
+        ("GOOGLE_GEMINI_BASE_URL", "http://own.example"),
+        ("GEMINI_API_BASE", "http://own.example/v1beta"),
+    ):
+        own = choose_keys((), {**given, name: url}, api_base=None, key_of_model="GEMINI_API_KEY")
+        assert own.upstreams["gemini"].url == "http://own.example"
+        assert own.api_base == "gemini/v1beta"
+        variables = own.environment(URL, "t")
+        assert variables["GOOGLE_GEMINI_BASE_URL"] == f"{URL}/gemini"
+        assert variables["GEMINI_API_BASE"] == f"{URL}/gemini/v1beta"
+
+
+def test_server_for_all_models_of_architect_is_where_the_broker_connects() -> None:
+    keys = chosen("architect", {**OPENAI, "ARCHITECT_API_BASE": "http://own.example/v1"})
+    assert (keys.upstreams["api"].url, keys.api_base) == ("http://own.example", "api/v1")
+    assert keys.upstreams["api"].key == "sk-openai"
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [("claude", "ANTHROPIC_AUTH_TOKEN"), ("codex", "CODEX_API_KEY"), ("codex", "OPENAI_API_KEY")],
+)
+def test_own_server_gets_the_key_under_any_of_its_names(agent: str, name: str) -> None:
+    keys = chosen(agent, {name: "the-key"}, "http://own.example/v1")
+    assert keys.upstreams["api"].key == "the-key"
+    assert keys.environment(URL, "token") == {name: "token"}
 
 
 def test_each_provider_has_its_own_key() -> None:
@@ -103,6 +139,8 @@ def test_key_that_cannot_be_held_is_refused() -> None:
     for agent, given in (
         ("claude", {"CLAUDE_CODE_OAUTH_TOKEN": "x"}),
         ("architect", {}),
+        ("architect", {"ANTHROPIC_API_KEY": "the model is OpenAI's"}),
+        ("opencode", {**OPENAI, "GOOGLE_GENERATIVE_AI_API_KEY": "x"}),
         ("shell", {}),
     ):
         with pytest.raises(ConfigError, match="cannot hold the key"):

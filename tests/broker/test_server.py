@@ -4,13 +4,15 @@ import gzip
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.broker.ledger import read_ledger
+from orchestrator.broker.ledger import Spent, read_ledger
 from tests.broker.upstream import (
     CHAT,
     KEY,
@@ -291,13 +293,70 @@ def test_calls_at_once_never_spend_more_than_the_budget(model: Api, process: Run
         number = next(_worker)
         process.grant(model.url, worker=number, budget=2.5 * most)
         model.answer = answer
-        replies = _at_once(process, number, body, calls=12)
-        spent = read_ledger(process.state / f"{number}-1.ndjson")
+        replies = _at_once(process, number, body, calls=30)
+        spent = _settled(process.state / f"{number}-1.ndjson")
         assert spent.most_cost <= 2.5 * most
         assert "budget" in spent.refused
         refused = [reply for reply in replies if reply is not None and reply[0] == 402]
         assert refused
         assert all(code == "budget_exceeded" for _, code in refused)
+
+
+def test_calls_that_the_worker_leaves_never_spend_more_than_the_budget(
+    model: Api, process: RunningBroker, worker: int
+) -> None:
+    process.grant(model.url, worker=worker, budget=0.025)
+    event = b'data: {"choices": [{}]}\n\n'
+    model.answer = Answer(*([event] * 200), kind="text/event-stream")
+    body = json.dumps({"model": "gpt-4o", "stream": True, "max_tokens": 1000})
+
+    def leave(_: int) -> None:
+        connection = process.connection(worker)
+        connection.request("POST", CHAT, body, {"Authorization": f"Bearer {TOKEN}"})
+        connection.close()
+
+    with ThreadPoolExecutor(30) as pool:
+        list(pool.map(leave, range(30)))
+    ledger = process.state / f"{worker}-1.ndjson"
+    model.answer = complete()
+    # A call with an answer passes only when calls that were left have ended.
+    eventually(lambda: process.call(worker=worker).code != "gateway_rate_limit")
+    assert _settled(ledger).cost <= 0.025
+
+
+def test_thirty_streams_at_once_are_never_held_back(model: Api, process: RunningBroker) -> None:
+    event = b'data: {"choices": [{"delta": {"content": "word"}}]}\n\n'
+    workers = [next(_worker) for _ in range(30)]
+    arrived = {worker: threading.Semaphore(1) for worker in workers}
+
+    def next_event(body: bytes) -> bytes:
+        # The API sends an event only when the event before it has arrived.
+        assert arrived[int(json.loads(body)["user"])].acquire(timeout=60)
+        return event
+
+    model.answer = Answer(*([next_event] * 20), kind="text/event-stream")
+
+    def follow(worker: int) -> None:
+        connection = process.connection(worker)
+        body = json.dumps({"model": "gpt-4o", "stream": True, "user": str(worker)})
+        connection.request("POST", CHAT, body, {"Authorization": f"Bearer {TOKEN}"})
+        response = connection.getresponse()
+        for _ in range(20):
+            assert response.read(len(event)) == event
+            arrived[worker].release()
+        assert response.read() == b""
+        connection.close()
+
+    for worker in workers:
+        process.grant(model.url, worker=worker)
+    with ThreadPoolExecutor(30) as pool:
+        list(pool.map(follow, workers))
+
+
+def _settled(ledger: Path) -> Spent:
+    """Return the sums of a ledger when all calls have ended."""
+    eventually(lambda: not read_ledger(ledger).pending, "the end of all calls")
+    return read_ledger(ledger)
 
 
 def _at_once(
@@ -307,7 +366,9 @@ def _at_once(
 
     def call() -> None:
         try:
-            reply = process.call(body=body, worker=worker)
+            # A worker may make 16 calls at the same time.
+            while (reply := process.call(body=body, worker=worker)).code == "gateway_rate_limit":
+                time.sleep(0.01)
             found.append((reply.status, reply.code))
         except (OSError, http.client.HTTPException):
             found.append(None)  # the answer broke off

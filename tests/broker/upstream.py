@@ -68,7 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length", "0"))
         body = self.rfile.read(size)
         self.server.seen.append((f"{self.command} {self.path}", dict(self.headers), body))
-        answer = self.server.answer
+        found = self.server.answer
+        answer = found if isinstance(found, Answer) else found(body)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Transfer-Encoding", "chunked")
@@ -106,7 +107,8 @@ class Api(ThreadingHTTPServer):
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         super().__init__((host, 0), _Handler)
-        self.answer = complete()
+        self.answer: Answer | Callable[[bytes], Answer] = complete()
+        """The answer, or a function that returns it for the body of a request."""
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         """Request line, headers and body of each request."""
 
@@ -124,7 +126,8 @@ def api(host: str = "127.0.0.1") -> Iterator[Api]:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server
-        server.answer.go_on.set()
+        if isinstance(server.answer, Answer):
+            server.answer.go_on.set()
         server.shutdown()
         thread.join()
 

@@ -53,6 +53,11 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "allow": (["--allow", "10.9.8.7:5"], ("isolation", "allow"), ("10.9.8.7:5",)),
     "read_only": (["--read-only"], ("isolation", "read_only"), True),
     "keys": (["--keys", "broker"], ("isolation", "keys"), "broker"),
+    "git_read": (
+        ["--git-read", "https://git.example/a/b=TOKEN"],
+        ("isolation", "git_read"),
+        ("https://git.example/a/b=TOKEN",),
+    ),
     "key_models": (["--key-models", "a*,b"], ("isolation", "key_models"), ("a*", "b")),
     "calls_per_minute": (["--calls-per-minute", "7"], ("isolation", "calls_per_minute"), 7),
     "env": (["--env", "A=1"], ("isolation", "env"), {"A": "1", "B": "2"}),

@@ -181,6 +181,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "setup_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
     ("isolation", "check_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
     ("isolation", "keys"): f"{BROKER}::*",
+    ("isolation", "git_read"): "tests/system/test_git_hosts.py::*",
     ("isolation", "key_models"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
     ("isolation", "calls_per_minute"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
     ("isolation", "read_only"): "tests/workspace/test_private_git.py::*",

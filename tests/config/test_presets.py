@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agents import load_agent
+from orchestrator.agents.checks import with_needed_broker
 from orchestrator.cli.output.formats import size
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.fields import FIELDS, is_size
@@ -112,6 +114,27 @@ def str_of(value: object) -> str:
 
 def test_documentation_contains_the_table():
     assert table() in PAGE.read_text(), f"put this table into {PAGE}:\n{table()}"
+
+
+@pytest.mark.parametrize(
+    ("program", "env", "keys"),
+    [
+        ("shell", {}, "env"),
+        ("shell", {"OPENAI_API_KEY": ""}, "env"),
+        ("shell", {"OPENAI_API_KEY": "sk-x"}, "broker"),
+        *((name, {}, "broker") for name in (
+            "aider", "architect", "claude", "codex", "gemini", "mini", "opencode"
+        )),
+    ],
+)  # fmt: skip
+def test_keys_of_untrusted_tasks_are_in_a_broker(program, env, keys):
+    agent = load_agent(program)
+    untrusted = ParallelConfig(tasks=("t",), preset="untrusted", isolation=Isolation(env=env))
+    assert with_needed_broker(untrusted, agent, {}).isolation.keys == keys
+    chosen = ParallelConfig(tasks=("t",), isolation=Isolation(keys="broker", env=env))
+    assert with_needed_broker(chosen, agent, {}) == chosen
+    back = ParallelConfig(tasks=("t",), preset="untrusted", isolation=Isolation(keys="env"))
+    assert with_needed_broker(back, agent, {"OPENAI_API_KEY": "sk-x"}).isolation.keys == "env"
 
 
 def test_untrusted_tasks_reach_listed_hosts_alone():

@@ -73,6 +73,11 @@ class TestGuest:
         write(tmp_path, "container: {keys: env}")
         assert load({"keys": "broker"}, top=tmp_path).isolation.keys == "broker"
 
+    def test_keys_cannot_be_given_to_workers_of_the_users_preset(self, tmp_path):
+        closed = {"options": {"preset": "untrusted"}}
+        found = self.refused(tmp_path, "container: {keys: env}", **closed)
+        assert found == [f"1: `container.keys` {self.WIDER}"]
+
     def test_read_only_cannot_be_switched_off(self, tmp_path):
         closed = {"options": {"read_only": True}}
         write(tmp_path, "container: {read_only: true}")
@@ -210,8 +215,6 @@ def test_every_setting_is_classified_for_discovered_files():
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
         "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
         "teardown", "timeout_per_worker", "workers",
-        # Its default is the least strict value.
-        "keys",
         # Removes only merged and clean workers, so no work is lost.
         "retention",
         # Only for new names; directories outside of the repository are refused (`_leads_outside`).

@@ -1,8 +1,10 @@
 """Workers with `--keys broker` and real containers; the model's API is on this machine."""
 
 import json
+import shlex
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
+from tests.broker.upstream import Answer, api
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import orchestrator, printed, start
 from tests.support.daemon import ours
@@ -235,6 +238,76 @@ def test_token_ends_with_its_worker(
     _, err = process.communicate()
     assert process.returncode == 0, err
     assert not memory.exists()
+
+
+FOLLOW = """
+import http.client, json, os, sys
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+base = urlsplit(os.environ["OPENAI_BASE_URL"])
+def ask(user, **body):
+    connection = http.client.HTTPConnection(base.hostname, base.port, timeout=60)
+    text = json.dumps({"model": "gpt-4o", "user": user, **body})
+    connection.request("POST", base.path + "/chat/completions", text,
+                       {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+    return connection.getresponse()
+def follow(user):
+    count = 0
+    for line in ask(user, stream=True):
+        if line.startswith(b"data: "):
+            count += 1
+            ask(user).read()
+    return count
+with ThreadPoolExecutor(7) as pool:
+    print(sum(pool.map(follow, map(str, range(7)))))
+"""
+
+
+def test_events_are_held_back_neither_by_the_gateway_nor_by_the_broker(repo: Path) -> None:
+    arrived = {str(number): threading.Semaphore(1) for number in range(7)}
+
+    def answer(body: bytes) -> Answer:
+        asked = json.loads(body)
+        if not asked.get("stream"):
+            arrived[asked["user"]].release()
+            return Answer(b"{}")
+        # The API sends an event only after the worker's call that confirms the event before it.
+        return Answer(*([next_event] * 15), kind="text/event-stream")
+
+    def next_event(body: bytes) -> bytes:
+        assert arrived[json.loads(body)["user"]].acquire(timeout=60)
+        return b'data: {"choices": []}\n\n'
+
+    with api(bridge_gateway()) as server:
+        server.answer = answer
+        env = {"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": f"{server.url}/v1"}
+        task = f"python3 -c {shlex.quote(FOLLOW)}"
+        done = orchestrator(*ONE, "--network", "none", task, cwd=repo, env=env)
+    assert lines_of(done) == ["105"]
+
+
+def test_token_is_refused_from_other_containers_of_its_worker(
+    model: ModelServer, env: dict[str, str], repo: Path
+) -> None:
+    (repo / "mine.yaml").write_text(
+        json.dumps({
+            "services": {"web": {
+                "image": BASE_IMAGE, "port": 8000,
+                "command": ["python3", "-m", "http.server", "8000", "--directory", "/usr/share"],
+            }},
+            "teardown": [f". ./given; curl -fsS http://web:8000/ >/dev/null && {ASK}"],
+            "checks": [{"name": "later", "run": f". ./given; {ASK}"}],
+            "container": {"keys": "broker", "network": "none"},
+        })
+    )  # fmt: skip
+    given = "env | grep ^OPENAI | sed 's/^/export /' > given"
+    done = orchestrator(*ONE, "--config", "mine.yaml", f"{given}; {ASK}", cwd=repo, env=env)
+    assert lines_of(done) == ["200"]
+    log = Path(done.results[1]["log"])
+    # The teardown shares the worker's place in the broker's network; the check has no network.
+    assert (log / "teardown.log").read_text().endswith("\n401\n")
+    assert "Could not resolve host" in (log / "check-1.log").read_text()
+    assert len(model.exchanges) == 1
 
 
 def test_dead_broker_is_named_and_a_new_attempt_works(

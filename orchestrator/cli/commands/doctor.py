@@ -18,6 +18,7 @@ from orchestrator.agents.checks import (
     choose_agent,
     inherited,
     missing_keys,
+    with_needed_broker,
 )
 from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.messages import show, show_json
@@ -106,10 +107,12 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
     chosen = problems.attempt(choose_agent, config, None)
     if not chosen.failed:
         agent, _ = chosen.value
+        variables = problems.attempt(inherited, config, agent, os.environ)
+        inherited_env = {} if variables.failed else variables.value
+        config = with_needed_broker(config, agent, inherited_env)
         problems.attempt(check_supported, config, agent)
         problems.attempt(check_length, config, agent)
-        variables = problems.attempt(inherited, agent, os.environ)
-        missing = missing_keys(config, agent, {} if variables.failed else variables.value)
+        missing = missing_keys(config, agent, inherited_env)
         if missing is not None:
             # Models are usually chosen on the command line, so a missing key is only a warning.
             yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
@@ -204,13 +207,14 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
 def _images(config: ParallelConfig) -> dict[str, bool]:
     """Return the images that a run may need, and whether each is certainly needed."""
     chosen = {"image", "agent_cli"} & config.model_fields_set
+    try:
+        agent, image = choose_agent(config, None)
+        config = with_needed_broker(config, agent, inherited(config, agent, os.environ))
+    except OrchestratorError:
+        image = BASE_IMAGE
     needed = {BASE_IMAGE: True}
     if config.isolation.keys == "broker":
         needed[BROKER_IMAGE] = True
-    try:
-        _, image = choose_agent(config, None)
-    except OrchestratorError:
-        return needed
     return needed | ({} if image == BASE_IMAGE else {image: bool(chosen)})
 
 

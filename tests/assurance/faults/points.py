@@ -28,6 +28,8 @@ class Point:
     """When worktrees appear."""
     plain: bool = False
     """Whether the tasks write only ordinary files, which are harvested without a container."""
+    broker: bool = False
+    """Whether the keys are in the run's credential broker."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +54,11 @@ def _around(
     stages: bool = False,
     worktrees: str = "start",
     plain: bool = False,
+    broker: bool = False,
 ) -> tuple[Point, Point]:
     before = Point(
         target=target, when="before", nth=nth, argument=argument, stages=stages,
-        worktrees=worktrees, plain=plain,
+        worktrees=worktrees, plain=plain, broker=broker,
     )  # fmt: skip
     return before, replace(before, when="after")
 
@@ -207,6 +210,25 @@ POINTS |= _named(
     plain_shown=_around("orchestrator.worker.attempts:show_worktree", plain=True, worktrees="end"),
 )
 """Points of a harvest without a container."""
+
+_BROKER = "orchestrator.execution.broker:RunBroker."
+_START_BROKER = "orchestrator.runs.broker_container:"
+POINTS |= _named(
+    broker_network=_around(
+        "orchestrator.engine.docker.engine:DockerEngine.create_private_network", broker=True
+    ),
+    broker_noted=_around(f"{_START_BROKER}note_network", broker=True),
+    broker_memory=_around(f"{_START_BROKER}grant_directory", broker=True),
+    broker_container=_around(f"{_BROKER}_follow", broker=True),
+    broker_ready=_around(f"{_BROKER}_await", broker=True),
+    broker_grant=_around("orchestrator.execution.broker:write_grant", broker=True),
+    broker_dismissed=_around("orchestrator.execution.broker:remove_grant", broker=True),
+    broker_output=Point(
+        target="orchestrator.execution.output:WorkerLog.write", when="after", broker=True
+    ),
+    broker_closed=_around("orchestrator.runs.shared_resources:_sweep", broker=True),
+)
+"""Points of runs with a credential broker."""
 
 FLOW_POINTS = _named(
     flow_merge=_around("orchestrator.scheduling.dependencies:integrate", nth=4),

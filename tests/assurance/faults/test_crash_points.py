@@ -9,7 +9,7 @@ from tests.assurance.faults.counter import Tally, tally
 from tests.assurance.faults.points import GIT_POINTS, POINTS
 from tests.assurance.faults.world import PlainWorld, World
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("broker_image")]
 _MANY = 1500
 _LONG_NAP = 3.0
 _RESUMED = ("after-container", "after-output", "after-between-kept-refs", "after-plain-commit")
@@ -83,6 +83,9 @@ def crash_run(point: str, root: Path, counts: Tally) -> World:
     nap = _LONG_NAP if "output" in point else 0.3
     stages = point in POINTS and POINTS[point].stages
     worktrees = (GIT_POINTS.get(point) or POINTS[point]).worktrees
-    rest = ("--worktrees", worktrees)
+    # The broker holds a key that no task uses.
+    keys = ("--keys", "broker", "--env", "OPENAI_API_KEY")
+    with_broker = point in POINTS and POINTS[point].broker
+    rest = ("--worktrees", worktrees, *(keys if with_broker else ()))
     world.crash(point, world.parallel(nap=nap, private=private, stages=stages, rest=rest))
     return world

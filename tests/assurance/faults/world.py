@@ -22,6 +22,7 @@ from tests.support.repository import fingerprint, git, make_repository
 ROOT = Path(__file__).resolve().parents[3]
 GREETING = "hello from a variable"
 SECRET = "swordfish-8c1f2b"
+KEY = "sk-of-the-caller-51d0"
 _PRIVATE = ("--env", f"GREETING={GREETING}", "--secret", "FAULTS_SECRET")
 _TASK = """bash -eu <<'T'
 say() {
@@ -180,7 +181,8 @@ class World:
 
     def environ(self) -> Mapping[str, str]:
         """Return the variables of a caller who has the secret."""
-        return {**os.environ, "PYTHONPATH": str(ROOT), "FAULTS_SECRET": SECRET}
+        private = {"FAULTS_SECRET": SECRET, "OPENAI_API_KEY": KEY}
+        return {**os.environ, "PYTHONPATH": str(ROOT), **private}
 
     def orchestrator(self, *arguments: str) -> Completed:
         """Run a command as a caller who does not have the secret."""

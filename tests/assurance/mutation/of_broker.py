@@ -6,6 +6,7 @@ from tests.assurance.mutation.protection import Protection, patches
 
 SERVER = "tests/broker/test_server.py"
 KEYS = "tests/broker/test_keys.py"
+GIT_HOSTS = "tests/broker/test_repositories.py"
 BROKER = "tests/system/test_broker.py"
 
 
@@ -54,18 +55,31 @@ def broker() -> Iterator[Protection]:
         ("only listed parameters are passed on", "if name in _QUERY}", "}"),
     )  # fmt: skip
     yield from patches(
-        "broker/server.py", (SERVER,),
+        "broker/server.py", (SERVER, GIT_HOSTS),
         ("redirects are not followed", "allow_redirects=False", "allow_redirects=True"),
         ("compressed answers are refused",
          'if answer.headers.get("Content-Encoding", _PLAIN).lower() != _PLAIN:', "if False:"),
-        ("keys are redacted from answers", "passed = clean.feed(reader.feed(data))",
-         "passed = reader.feed(data)"),
+        ("keys are redacted from answers", "self._write(clean.feed(reader.feed(data)))",
+         "self._write(reader.feed(data))"),
+        ("tokens of git hosts are redacted from answers", "self._write(clean.feed(data))",
+         "self._write(data)"),
+        ("pushes are refused", 'if asked.does == "writes":\n        raise',
+         "if False:\n        raise"),
+        ("only listed repositories are read", "if repository is None:\n        raise",
+         "if False:\n        raise"),
         ("keys are redacted from headers of answers",
          "(name, redactor.text(value))", "(name, value)"),
         ("errors do not name the URL of an API",
          'f"the API cannot be reached ({type(error).__name__})"', "str(upstream.url)"),
         ("size of requests limited", "client_max_size=_LARGEST_BODY", "client_max_size=2**40",
          "the length of the request is checked first; this limit is for requests without it"),
+    )  # fmt: skip
+    yield from patches(
+        "broker/repositories.py", (GIT_HOSTS,),
+        ("paths of repositories with `..` are refused",
+         'if found is None or _leads_up(found["path"]):', "if found is None:"),
+        ("only requests of git are passed on", "if service not in (READS, _WRITES):", "if False:"),
+        ("only listed headers are sent to a git host", "if name.lower() in _HEADERS}", "}"),
     )  # fmt: skip
     yield from patches(
         "broker/keys.py", (KEYS,),

@@ -63,13 +63,18 @@ def model_server(request: pytest.FixtureRequest) -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def orchestrator(shop: Path, tmp_path: Path, model_server: ModelServer) -> Iterator[Orchestrator]:
+def variables(tmp_path: Path, model_server: ModelServer) -> Mapping[str, str]:
+    """The environment of the caller."""
+    return caller_environment(tmp_path, model_server.url)
+
+
+@pytest.fixture
+def orchestrator(shop: Path, variables: Mapping[str, str]) -> Iterator[Orchestrator]:
     """A function that runs the command line in the shop's repository."""
-    environment = caller_environment(tmp_path, model_server.url)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         spare_probe(shop)
-        done = forks.run("orchestrator", arguments, cwd=shop, env=environment)
+        done = forks.run("orchestrator", arguments, cwd=shop, env=variables)
         learn_of_overlays(shop)
         return done
 

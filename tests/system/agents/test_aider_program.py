@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.model_script import Rule, Scenario, Turn
 from tests.system.agents.agent_suite import AgentSuite, scenario
+from tests.system.agents.broker_suite import BrokerSuite
 
 pytestmark = [pytest.mark.agents, pytest.mark.docker, pytest.mark.e2e]
 
@@ -35,4 +36,10 @@ class TestAider(AgentSuite):
     name, model, tells_cost = "aider", "gpt-4o", True
     most_memory = "450m"
     patience, deadline, outage = 90, 300, 300
+    commits = "docs: say it"
+
+
+class TestAiderThroughTheBroker(BrokerSuite):
+    name, model = "aider", "gpt-4o"
+    models = ("gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-flash", "deepseek-chat")
     commits = "docs: say it"

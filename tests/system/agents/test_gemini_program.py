@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.model_script import ToolCall
 from tests.system.agents.agent_suite import AgentSuite, scenario
+from tests.system.agents.broker_suite import BrokerSuite
 
 pytestmark = [
     pytest.mark.agents,
@@ -19,3 +20,7 @@ SCENARIO = scenario(
 
 class TestGemini(AgentSuite):
     name, model, tells_cost = "gemini", "gemini-2.5-flash", False
+
+
+class TestGeminiThroughTheBroker(BrokerSuite):
+    name, model = "gemini", "gemini-2.5-flash"

@@ -1,0 +1,101 @@
+"""Private repositories of git hosts that workers may read through the credential broker."""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.broker.grant import Repository
+
+PLACE = "git"
+"""First part of the paths of git's requests to the broker."""
+READS = "git-upload-pack"
+_WRITES = "git-receive-pack"
+_ALL = "/*"
+_NAME = r"[A-Za-z0-9._~+@-]+"
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
+_PATH = re.compile(
+    rf"/{PLACE}/(?P<host>{_HOST})/(?P<path>(?:{_NAME}/)*{_NAME})/(?P<end>info/refs|git-[a-z-]+)"
+)
+_HEADERS = frozenset({"accept", "content-type", "git-protocol", "user-agent"})
+
+
+def git_settings(
+    repositories: Iterable[Repository], url: str, token: str
+) -> Iterator[tuple[str, str]]:
+    """Yield settings with which a worker's git reads the repositories through the broker.
+
+    Args:
+        repositories: The repositories.
+        url: URL of the broker.
+        token: The worker's token.
+    """
+    start = f"{url}/{PLACE}/"
+    for repository in repositories:
+        scheme, _, place = repository.url.removesuffix("*").partition("://")
+        host, _, path = place.partition("/")
+        name = host.partition(":")[0]
+        for spelling in (f"{scheme}://{place}", f"ssh://git@{name}/{path}", f"git@{name}:{path}"):
+            yield f"url.{start}{place}.insteadOf", spelling
+    yield f"http.{start}.extraHeader", f"Authorization: Bearer {token}"
+
+
+@dataclass(frozen=True)
+class GitCall:
+    """A request of git."""
+
+    place: str
+    """Host and path of the repository."""
+    end: str
+    """End of the URL, behind the repository."""
+    does: Literal["reads", "writes"]
+
+    def url(self, repository: Repository) -> str:
+        """Return the URL of the request at the git host."""
+        return f"{repository.url.partition('://')[0]}://{self.place}/{self.end}"
+
+    def find(self, repositories: Iterable[Repository]) -> Repository | None:
+        """Return the entry that contains the repository of the request; None if none does."""
+        place = self.place.removesuffix(".git")
+        for one in repositories:
+            listed = one.url.partition("://")[2]
+            below = listed.endswith(_ALL) and place.startswith(listed.removesuffix("*"))
+            if place == listed or below:
+                return one
+        return None
+
+
+def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCall | None:
+    """Return the request of git; None if it is another request.
+
+    Args:
+        method: The method of the request.
+        raw_path: The path as it was sent, without the query.
+        query: The parameters.
+    """
+    found = _PATH.fullmatch(raw_path)
+    if found is None or _leads_up(found["path"]):
+        return None
+    service = query.get("service", "") if found["end"] == "info/refs" else found["end"]
+    if method != ("GET" if found["end"] == "info/refs" else "POST"):
+        return None
+    if service not in (READS, _WRITES):
+        return None
+    place = f"{found['host'].lower()}/{found['path']}"
+    return GitCall(place, found["end"], "reads" if service == READS else "writes")
+
+
+def git_headers(headers: Mapping[str, str], credentials: str) -> dict[str, str]:
+    """Return the headers that are passed on to a git host, with its credentials.
+
+    `Content-Encoding` is not passed on, because the broker receives bodies decompressed.
+    """
+    passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
+    encoded = base64.b64encode(credentials.encode()).decode()
+    # The broker would not find the credentials in a compressed answer.
+    return {**passed, "Accept-Encoding": "identity", "Authorization": f"Basic {encoded}"}
+
+
+def _leads_up(path: str) -> bool:
+    return not {".", ".."}.isdisjoint(path.split("/"))
