@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from orchestrator.agents.output.fields import describe_exit
 from orchestrator.config.access import Access
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone
 from orchestrator.execution.cancel import CancelButton
@@ -120,6 +121,7 @@ class Work:
                 described = job_container(worker, workspace, secrets, self.job)
                 if self.services is not None:
                     described = self.services.network_of(described)
+                described = _without_empty_network(described)
                 running = start_again(run.engine, described, terms)
                 try:
                     ending = attend(running, log=log, cancel=self.cancel, emit=run.emit)
@@ -175,3 +177,12 @@ def _turn(log: Path, name: str, count: int) -> int:
             if found and int(found[1]) == turn + 1:
                 turn += 1
     return min(max(turn, 1), count)
+
+
+def _without_empty_network(spec: ContainerSpec) -> ContainerSpec:
+    """Return a specification without a network if its own gateway would lead nowhere."""
+    egress = spec.egress
+    leads_nowhere = egress is not None and egress.hosts == () and not egress.learn
+    if spec.network_of is not None or not leads_nowhere:
+        return spec
+    return replace(spec, network="none", egress=None)

@@ -295,6 +295,8 @@ def test_token_is_refused_from_other_containers_of_its_worker(
                 "image": BASE_IMAGE, "port": 8000,
                 "command": ["python3", "-m", "http.server", "8000", "--directory", "/usr/share"],
             }},
+            # Also runs before the checks, without the services.
+            "setup": ["true"],
             "teardown": [f". ./given; curl -fsS http://web:8000/ >/dev/null && {ASK}"],
             "checks": [{"name": "later", "run": f". ./given; {ASK}"}],
             "container": {"keys": "broker", "network": "none"},
