@@ -53,7 +53,7 @@ Report = Annotated[
     typer.Option(
         "--report",
         metavar="FORMAT[=FILE]",
-        help="Write a report: junit, markdown, json, github, gitlab, ...; repeatable.",
+        help="Write a report: junit, markdown, html, sarif, github, gitlab, ...; repeatable.",
         rich_help_panel=Group.OUTPUT,
     ),
 ]

@@ -13,9 +13,10 @@ from orchestrator.cli.output.messages import put, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.reports import github
-from orchestrator.reports.formats import LOGS, Target, parse_target
+from orchestrator.reports.formats import SYSTEMS, Target, parse_target
 from orchestrator.reports.logs import output_tail
 from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.otlp_export import endpoint, export_trace
 from orchestrator.reports.reader import read_run
 from orchestrator.reports.words import outcome
 from orchestrator.results import Status
@@ -45,7 +46,7 @@ class Reports:
         """
         targets = [parse_target(text) for text in given or ()]
         for target in targets:
-            if target.path is None and target.format not in LOGS:
+            if target.path is None and target.format not in SYSTEMS:
                 raise ConfigError(
                     f"option `--report {target.format}` needs a file: stdout has the result",
                     hint=f"write `--report {target.format}=FILE`",
@@ -53,6 +54,8 @@ class Reports:
         automatic = automatic_report(os.environ)
         if automatic and all(target.format != automatic for target in targets):
             targets.append(Target(automatic))
+        if any(target.format == "otlp-http" for target in targets):
+            endpoint(os.environ)
         return cls(tuple(targets), quiet=quiet)
 
     def write(self, run_id: str | None) -> None:
@@ -72,29 +75,32 @@ class Reports:
             return
         for target in self.targets:
             try:
-                if target.format in LOGS:
-                    write_log(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
+                if target.format in SYSTEMS:
+                    publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
                 else:
                     target.write(report)
             except OSError as error:
                 tell(f"warning: the report `{target.format}` could not be written: {error}")
 
 
-def write_log(
+def publish(
     report: RunReport, system: str, environ: Mapping[str, str], out: TextIO, *, quiet: bool = False
 ) -> None:
-    """Write a report to the log of a job, and to the files of the CI system.
+    """Write a report to the log of a job and the files of its CI system, or send a trace.
 
     Args:
         report: The report.
-        system: `github` or `gitlab`.
+        system: One of `SYSTEMS`.
         environ: The variables of the job.
         out: The log.
         quiet: Whether to print only what concerns workers that did not succeed.
 
     Raises:
-        OSError: A file of the CI system cannot be written.
+        OSError: A file of the CI system cannot be written, or the trace cannot be sent.
     """
+    if system == "otlp-http":
+        export_trace(report, environ)
+        return
     workers = [worker for worker in report.workers if worker.result]
     if quiet:
         workers = [worker for worker in workers if worker.status is not Status.SUCCESS]

@@ -34,11 +34,14 @@ FORMATS: Mapping[str, Format] = {
     "codequality": Format((), "gitlab:render_code_quality"),
     "dotenv": Format((".env",), "gitlab:render_dotenv"),
     "html": Format((".html", ".htm"), "html:render"),
+    "sarif": Format((".sarif",), "sarif:render"),
+    "otlp": Format((".otlp.jsonl",), "otlp:render"),
+    "prometheus": Format((".prom",), "prometheus:render"),
     "json": Format((".json",), "as_json:render"),
 }
 """The formats that are written to files."""
-LOGS = ("github", "gitlab")
-"""The formats that are printed to the log of a CI job, and have no file of their own."""
+SYSTEMS = ("github", "gitlab", "otlp-http")
+"""The formats that go to a system, and have no file: logs of CI jobs, a collector of traces."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,7 @@ def parse_target(text: str) -> Target:
         ConfigError: There is no such format, or the file's directory does not exist.
     """
     name, separator, file = text.partition("=")
-    if name in LOGS and not separator:
-        return Target(name)
-    if name in FORMATS and not separator:
+    if (name in SYSTEMS or name in FORMATS) and not separator:
         return Target(name)
     if name in FORMATS and file:
         return Target(name, _checked(file))
@@ -88,7 +89,7 @@ def parse_target(text: str) -> Target:
     suffixes = ", ".join(f"`{end}`" for form in FORMATS.values() for end in form.suffixes)
     raise ConfigError(
         f"option `--report` is `{one_line(text)}`: must be FORMAT=FILE, with one of the formats "
-        f"{', '.join(FORMATS)}; or {' or '.join(LOGS)}",
+        f"{', '.join(FORMATS)}; or one of {', '.join(SYSTEMS)}",
         hint=f"the format may be left out if the file ends in {suffixes}",
     )
 

@@ -91,6 +91,8 @@ class WorkerReport(_Frozen):
     name: str | None
     """Id of the worker's task, in a workflow."""
     task: str
+    agent: str | None = None
+    """The agent program; None in records of older versions that cannot be read."""
     model: str
     branch: str
     required: bool

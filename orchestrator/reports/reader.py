@@ -11,8 +11,7 @@ from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline, read_outline
-from orchestrator.state.run_record import read_record
-from orchestrator.workflow.model import Workflow
+from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.workflow.timing import summarise
 
 MOST_NOTICES = 100
@@ -33,7 +32,6 @@ def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunRepo
         return None
     # The record of an older version may have settings that this version does not know.
     record = read_record(directory)
-    workflow = record.workflow if record is not None else None
     with RunHistory(directory, outline) as history:
         # Before the events: a run that ends meanwhile is reported as live, with all its events.
         is_live = directory.is_live()
@@ -42,7 +40,7 @@ def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunRepo
             events += batch
         state = RunState.RUNNING if is_live else history.state()
         result = history.result() if state is RunState.FINISHED else None
-        reading = _Reading(history, outline, events, workflow)
+        reading = _Reading(history, outline, events, record)
         return reading.report(state, result, now or datetime.now(UTC))
 
 
@@ -54,12 +52,13 @@ class _Reading:
         history: RunHistory,
         outline: RunOutline,
         events: Sequence[Event],
-        workflow: Workflow | None,
+        record: RunRecord | None,
     ) -> None:
         self._history = history
         self._outline = outline
         self._events = events
-        self._workflow = workflow
+        self._record = record
+        self._workflow = record.workflow if record is not None else None
         self._starts = [event for event in events if isinstance(event, RunStarted)]
 
     def report(self, state: RunState, result: RunResult | None, now: datetime) -> RunReport:
@@ -107,6 +106,7 @@ class _Reading:
             key=spec.name or f"worker-{position}",
             name=spec.name,
             task=spec.task,
+            agent=self._agent(spec.name),
             model=spec.model_name,
             branch=spec.branch,
             required=spec.required,
@@ -122,6 +122,13 @@ class _Reading:
             cost_known=result.cost_known if result else view.cost is not None,
             directory=directory.worker(spec.worker_id),
         )
+
+    def _agent(self, name: str | None) -> str | None:
+        if self._record is None:
+            return None
+        task = self._workflow.by_id.get(name) if self._workflow and name else None
+        own = task.settings.agent_cli if task else None
+        return own or self._record.config.agent_cli
 
     def _dependencies(self, name: str | None) -> tuple[str, ...]:
         task = self._workflow.by_id.get(name) if self._workflow and name else None

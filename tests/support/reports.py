@@ -12,6 +12,8 @@ from orchestrator.state.history import RunState, WorkerState
 START = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 BASE = "0123456789abcdef0123456789abcdef01234567"
 RUN_ID = "20261121-093000-5f0c2a"
+_OF_RESULTS = {"cost", "cost_known", "started_at", "steps"}
+"""Fields of a worker that come from its result."""
 _NOT_STARTED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT, Reason.SETUP_FAILED})
 
 
@@ -24,7 +26,8 @@ def ended(
     directory: Path, number: int, status: Status = Status.SUCCESS, *, log: str = "", **rest: Any
 ) -> WorkerReport:
     """Return a worker that has ended; `log` is what it printed on stdout."""
-    own = {name: rest.pop(name) for name in WorkerReport.model_fields if name in rest}
+    own_names = WorkerReport.model_fields.keys() - _OF_RESULTS
+    own = {name: rest.pop(name) for name in own_names if name in rest}
     path = directory / f"worker-{number}"
     path.mkdir(parents=True, exist_ok=True)
     (path / "stdout.log").write_text(log, encoding="utf-8", errors="surrogatepass")

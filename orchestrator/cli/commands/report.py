@@ -5,10 +5,10 @@ import sys
 
 from orchestrator.cli.options import Report
 from orchestrator.cli.output.messages import show, show_document
-from orchestrator.cli.reporting import write_log
+from orchestrator.cli.reporting import publish
 from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.errors import ConfigError
-from orchestrator.reports.formats import FORMATS, LOGS, Target, parse_target
+from orchestrator.reports.formats import FORMATS, SYSTEMS, Target, parse_target
 from orchestrator.reports.model import RunReport
 from orchestrator.reports.reader import read_run
 
@@ -31,8 +31,11 @@ def report(run: Run = None, report: Report = None) -> None:
 
 
 def _write(found: RunReport, target: Target) -> None:
-    if target.format in LOGS:
-        write_log(found, target.format, os.environ, sys.stdout)
+    if target.format in SYSTEMS:
+        try:
+            publish(found, target.format, os.environ, sys.stdout)
+        except OSError as error:
+            raise ConfigError(f"the report could not be sent: {error}") from error
     elif target.path is None and target.format == "markdown":
         show(FORMATS["markdown"].render(found).rstrip("\n"))
     elif target.path is None:

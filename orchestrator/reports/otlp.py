@@ -1,0 +1,209 @@
+"""Traces in the JSON form of OTLP: a span for the run, each worker and each of its phases.
+
+Names follow the semantic conventions of OpenTelemetry for CI/CD, and for the agent's span those for
+generative AI, which are in development and may change. Ids are derived from the run's id, so that a
+resumed run has one trace; `TRACEPARENT` puts it below another span. No attribute has text of
+workers.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestrator.reports.model import Phase, PhaseKind, RunReport, WorkerReport
+from orchestrator.results import Reason, Status
+from orchestrator.state.history import RunState
+
+_SEMANTIC_CONVENTIONS = "https://opentelemetry.io/schemas/1.44.0"
+_SERVER, _INTERNAL = 2, 1
+_OK, _ERROR = 1, 2
+_PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+_ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
+_SKIPS = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
+
+Json = dict[str, object]
+
+
+def render(report: RunReport, environ: Mapping[str, str] | None = None) -> str:
+    """Return the trace of a run as one line of JSON.
+
+    Args:
+        report: The run.
+        environ: Variables, of which `TRACEPARENT` names the span that the run belongs to.
+    """
+    return json.dumps(trace(report, environ or {}), separators=(",", ":")) + "\n"
+
+
+def trace(report: RunReport, environ: Mapping[str, str]) -> Json:
+    """Return the trace of a run as an export request of OTLP/HTTP."""
+    spans = list(_Trace(report, environ).spans())
+    scope = {"scope": {"name": "orchestrator"}, "schemaUrl": _SEMANTIC_CONVENTIONS, "spans": spans}
+    resource = {"attributes": _attributes({"service.name": "orchestrator"})}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Span:
+    span_id: str
+    parent: str
+    name: str
+    start: datetime
+    end: datetime
+    result: str
+    attributes: Mapping[str, object]
+    kind: int = _INTERNAL
+
+    def to_json(self, trace_id: str) -> Json:
+        fine = self.result in {"success", "skip"}
+        return {
+            "traceId": trace_id,
+            "spanId": self.span_id,
+            **({"parentSpanId": self.parent} if self.parent else {}),
+            "name": self.name,
+            "kind": self.kind,
+            "startTimeUnixNano": _nanoseconds(self.start),
+            "endTimeUnixNano": _nanoseconds(max(self.start, self.end)),
+            "attributes": _attributes(self.attributes),
+            "status": {"code": _OK if fine else _ERROR},
+        }
+
+
+class _Trace:
+    """The spans of a run."""
+
+    def __init__(self, report: RunReport, environ: Mapping[str, str]) -> None:
+        self._report = report
+        parent = _PARENT.fullmatch(environ.get("TRACEPARENT", ""))
+        self._id = parent[1] if parent else _digest(report.run_id, 32)
+        self._parent = parent[2] if parent else ""
+
+    def spans(self) -> Iterator[Json]:
+        """Yield the spans, each after its parent."""
+        yield self._run().to_json(self._id)
+        for worker in self._report.workers:
+            span = self._worker(worker)
+            yield span.to_json(self._id)
+            for number, phase in enumerate(worker.phases):
+                yield self._phase(worker, number, phase, span.span_id).to_json(self._id)
+
+    def _run(self) -> _Span:
+        report, result = self._report, run_result(self._report)
+        name = report.name or "parallel"
+        ends = [phase.end for worker in report.workers for phase in worker.phases]
+        return _Span(
+            span_id=self._span_id("run"),
+            parent=self._parent,
+            name=f"RUN {name}",
+            kind=_SERVER,
+            start=report.started_at,
+            end=max([report.until, *ends]),
+            result=result,
+            attributes={
+                "cicd.pipeline.action.name": "RUN",
+                "cicd.pipeline.name": name,
+                "cicd.pipeline.run.id": report.run_id,
+                "cicd.pipeline.result": result,
+                "error.type": None if result in {"success", "skip"} else result,
+                "vcs.ref.base.revision": report.base,
+            },
+        )
+
+    def _worker(self, worker: WorkerReport) -> _Span:
+        start = worker.phases[0].start if worker.phases else self._report.started_at
+        result = worker_result(worker)
+        return _Span(
+            span_id=self._span_id("worker", worker.key),
+            parent=self._span_id("run"),
+            name=worker.key,
+            start=start,
+            end=worker.phases[-1].end if worker.phases else start,
+            result=result,
+            attributes={
+                "cicd.pipeline.task.name": worker.key,
+                "cicd.pipeline.task.run.id": f"{self._report.run_id}/{worker.worker_id}",
+                "cicd.pipeline.task.run.url.full": worker.directory.absolute().as_uri(),
+                "cicd.pipeline.task.run.result": result,
+                "error.type": worker.reason.value if worker.reason else None,
+                "vcs.ref.head.name": worker.branch,
+                "orchestrator.attempts": len(worker.attempts) + 1,
+            },
+        )
+
+    def _phase(self, worker: WorkerReport, number: int, phase: Phase, parent: str) -> _Span:
+        is_agent = phase.kind is PhaseKind.AGENT
+        return _Span(
+            span_id=self._span_id("worker", worker.key, str(number)),
+            parent=parent,
+            name=f"invoke_agent {worker.agent or 'agent'}" if is_agent else phase.kind.value,
+            start=phase.start,
+            end=phase.end,
+            result="failure" if phase.problem else "success",
+            attributes={
+                "orchestrator.attempt": phase.attempt,
+                "error.type": f"{phase.kind.value}_failed" if phase.problem else None,
+                **(_of_agent(worker) if is_agent else {}),
+            },
+        )
+
+    def _span_id(self, *names: str) -> str:
+        return _digest("/".join((self._report.run_id, *names)), 16)
+
+
+def _of_agent(worker: WorkerReport) -> dict[str, object]:
+    """Return the attributes of an agent's span: all names of generative AI are here."""
+    return {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": worker.agent,
+        "gen_ai.request.model": worker.model,
+        "orchestrator.tokens": worker.result.tokens if worker.result else None,
+        "orchestrator.cost_usd": worker.cost if worker.cost_known else None,
+    }
+
+
+def run_result(report: RunReport) -> str:
+    """Return the result of a run in the words of the semantic conventions."""
+    if report.state is RunState.DIED:
+        return "error"
+    if any(worker.reason is Reason.CANCELLED for worker in report.workers):
+        return "cancellation"
+    if any(worker.reason in _ERRORS for worker in report.workers):
+        return "error"
+    if report.status is None or report.status is Status.SUCCESS:
+        return "success"
+    return "timeout" if report.status is Status.TIMEOUT else "failure"
+
+
+def worker_result(worker: WorkerReport) -> str:
+    """Return the result of a worker in the words of the semantic conventions."""
+    if worker.reason is Reason.CANCELLED:
+        return "cancellation"
+    if worker.reason in _SKIPS or (worker.result and worker.result.never_ran and worker.name):
+        return "skip"
+    if worker.reason in _ERRORS:
+        return "error"
+    if worker.status is Status.TIMEOUT:
+        return "timeout"
+    return "success" if worker.status in (Status.SUCCESS, None) else "failure"
+
+
+def _digest(text: str, length: int) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:length]
+
+
+def _nanoseconds(moment: datetime) -> str:
+    return str(int(moment.timestamp() * 1_000_000) * 1000)
+
+
+def _attributes(values: Mapping[str, object]) -> list[Json]:
+    return [
+        {"key": key, "value": _value(value)} for key, value in values.items() if value is not None
+    ]
+
+
+def _value(value: object) -> Json:
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}

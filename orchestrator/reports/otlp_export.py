@@ -1,0 +1,67 @@
+"""Send the trace of a run to a collector by OTLP/HTTP, configured by the standard variables.
+
+Nothing is sent unless the user asks for it (`--report otlp-http`) and one of these variables has an
+address: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, or `OTEL_EXPORTER_OTLP_ENDPOINT` without its path.
+"""
+
+import json
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from urllib.parse import unquote
+
+from orchestrator.errors import ConfigError
+from orchestrator.reports.model import RunReport
+from orchestrator.reports.otlp import trace
+
+_TIMEOUT = 2.0
+"""Maximum number of seconds that the end of a run waits for the collector."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Refuse to send the trace anywhere but to the given address."""
+
+
+def endpoint(environ: Mapping[str, str]) -> str:
+    """Return the address that traces are sent to.
+
+    Raises:
+        ConfigError: No variable has an address that can be used.
+    """
+    address = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+    if not address and (base := environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")):
+        address = f"{base.rstrip('/')}/v1/traces"
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(
+            "`--report otlp-http` needs the address of a collector",
+            hint="set OTEL_EXPORTER_OTLP_ENDPOINT, for example to `http://localhost:4318`",
+        )
+    return address
+
+
+def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
+    """Send the trace of a run.
+
+    Raises:
+        OSError: The collector cannot be reached in two seconds, or refused the trace.
+        ConfigError: No variable has the address of a collector.
+    """
+    body = json.dumps(trace(report, environ)).encode()
+    headers = {"Content-Type": "application/json", **_headers(environ)}
+    request = urllib.request.Request(  # noqa: S310  # the scheme was checked
+        endpoint(environ), body, headers, method="POST"
+    )
+    opener = urllib.request.build_opener(_NoRedirects)
+    try:
+        with opener.open(request, timeout=_TIMEOUT):
+            pass
+    except (HTTPException, ValueError) as error:
+        raise OSError(f"{type(error).__name__} of the collector") from error
+
+
+def _headers(environ: Mapping[str, str]) -> dict[str, str]:
+    given = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+    text = given or environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
+    pairs = (pair.partition("=") for pair in text.split(",") if "=" in pair)
+    return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}

@@ -1,0 +1,111 @@
+"""Tests of SARIF reports, by the rules of the specification that readers depend on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from orchestrator.reports import sarif
+from orchestrator.results import Reason, Status
+from tests.support.ci_parsers import HOSTILE_LINES, commands_in
+from tests.support.reports import check, ended, ended_run, three_workers
+
+TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
+RESULT = {
+    "type": "object",
+    "required": ["ruleId", "ruleIndex", "level", "message", "locations", "partialFingerprints"],
+    "properties": {
+        "level": {"enum": ["none", "note", "warning", "error"]},
+        "message": TEXT,
+        "partialFingerprints": {"type": "object", "additionalProperties": {"type": "string"}},
+        "locations": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "required": ["physicalLocation"],
+                "properties": {
+                    "physicalLocation": {
+                        "required": ["artifactLocation", "region"],
+                        "properties": {
+                            "artifactLocation": {
+                                "properties": {
+                                    "uri": {"type": "string", "pattern": "^[A-Za-z0-9_.~%/-]+$"}
+                                }
+                            },
+                            "region": {
+                                "properties": {
+                                    "startLine": {"type": "integer", "minimum": 1},
+                                    "startColumn": {"type": "integer", "minimum": 1},
+                                }
+                            },
+                        },
+                    }
+                },
+            },
+        },
+    },
+}
+SCHEMA = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "required": ["tool", "results", "automationDetails"],
+                "properties": {"results": {"type": "array", "items": RESULT}},
+            },
+        },
+    },
+}
+
+
+def rendered(text: str) -> Any:
+    log = json.loads(text)
+    jsonschema.validate(log, SCHEMA)
+    (run,) = log["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+    return run
+
+
+def with_findings(tmp_path: Path, *lines: str) -> Any:
+    worker = ended(
+        tmp_path, 1, Status.PARTIAL, reason=Reason.CHECKS_FAILED, files_modified=["a b.py"],
+        checks=[check(tmp_path, "ruff check", passed=False, log="\n".join(lines))],
+    )  # fmt: skip
+    return rendered(sarif.render(ended_run(tmp_path, [worker])))
+
+
+def test_a_finding_is_a_result_with_its_place(tmp_path: Path) -> None:
+    run = with_findings(tmp_path, "a b.py:3:7: F401 unused")
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("ruff-check", "warning")
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "a%20b.py", "uriBaseId": "%SRCROOT%"}
+    assert place["region"] == {"startLine": 3, "startColumn": 7}
+    assert run["automationDetails"] == {"id": "orchestrator/parallel/"}
+    (moved,) = with_findings(tmp_path, "a b.py:30:7: F401 unused")["results"]
+    assert moved["partialFingerprints"] == result["partialFingerprints"]
+
+
+def test_more_results_than_readers_take_are_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sarif, "MOST", 3)
+    run = with_findings(tmp_path, *(f"a b.py:{n}:1: x" for n in range(1, 10)))
+    assert len(run["results"]) == 3
+    (notification,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert notification["message"]["text"] == "6 more findings are not listed"
+
+
+def test_hostile_output_is_valid_and_no_command(tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    text = "".join(f"a.py:1:1: {line[:300]}\n" for line in HOSTILE_LINES)
+    shown = sarif.render(three_workers(tmp_path, text=text, task=text))
+    assert len(rendered(shown)["results"]) > 20
+    assert commands_in(shown) == []
