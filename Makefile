@@ -2,11 +2,12 @@
 # make test-fast  tests without processes and containers, for every save (seconds)
 # make test       everything that a change can break, with real containers (CI runs check and test)
 # make check      linters, types, contracts, generated documentation
-# make test-all   test, agents, attacks, faults, fuzz and mutation (hours)
+# make test-all   test, variants, agents, attacks, faults, fuzz and mutation (hours)
 # make docs       build the documentation as a site
 # make demo       run the demo
 # make bench      run the benchmarks
 # make agents     test every agent program, with each kind of failure (a quarter of an hour)
+# make variants   run every combination of parameters of the tests that `make test` runs with few
 # make attacks    run every hostile task as root and as an ordinary user, with and without overlays
 #                 (ten minutes)
 # make faults     inject faults into real runs, at every step and 220 times at random
@@ -26,7 +27,7 @@ export PYTHON
 # With this variable, Python would compile all modules again at every start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images agent-images test test-fast test-all agents attacks check docs demo bench \
+.PHONY: setup images agent-images test test-fast test-all variants agents attacks check docs demo bench \
   faults fuzz mutation clean
 
 setup: images
@@ -55,7 +56,10 @@ test: agent-images
 test-fast: $(STAMP)
 	$(BIN)/pytest -m fast -n 2 -q
 
-test-all: test agents attacks faults fuzz mutation
+test-all: test variants agents attacks faults fuzz mutation
+
+variants: images
+	$(BIN)/pytest -m variants --every-variant $(PYTEST_ARGS)
 
 agents: agent-images
 	$(BIN)/pytest -m agents $(PYTEST_ARGS)

@@ -15,7 +15,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.engine.protocol import Leftover
 from orchestrator.errors import EngineUnavailableError
-from tests.support import cost
+from tests.support import cost, variants
 from tests.support.images import build_agent_image, build_broker_image
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import make_repository
@@ -25,11 +25,13 @@ _DAEMON_MARKS = ("docker", "e2e", "bench")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option `--faults`: the number of faults that are injected at random times.
+    """Add the options `--faults` and `--every-variant`.
 
-    With any number, every step of a run is tested too; without the option only a few steps are.
+    `--faults` is the number of faults that are injected at random times. With any number,
+    every step of a run is tested too; without the option only a few steps are.
     """
     parser.addoption("--faults", type=int, default=0, metavar="N", help="faults to inject")
+    parser.addoption(variants.OPTION, action="store_true", help="run every variant of a test")
 
 
 def pytest_configure() -> None:
@@ -50,8 +52,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set the mark `fast` by cost, and run the slowest tests first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select variants of tests, set the mark `fast` by cost, and run the slowest tests first."""
+    variants.select(config, items)
     cost.mark(items)
     cost.order(items)
 

@@ -36,6 +36,7 @@ def die(world: World, target: str, when: str, form: str, action: str, *commits: 
 
 
 @pytest.mark.parametrize(("step", "when"), POINTS)
+@pytest.mark.variants("*-after")
 def test_killed_merge_is_completed_by_the_next(world: World, step: str, when: str) -> None:
     one, two = branch(world, 1, {"a.txt": "x\n"}), branch(world, 2, {"new": "n\n", "numbers": None})
     (world.repo / "untracked").write_text("mine\n")
@@ -57,6 +58,7 @@ def test_killed_merge_is_completed_by_the_next(world: World, step: str, when: st
 
 
 @pytest.mark.parametrize(("step", "when"), [(one, w) for one in UNDO for w in ("before", "after")])
+@pytest.mark.variants("*-after")
 def test_killed_undo_is_completed_by_the_next(world: World, step: str, when: str) -> None:
     one = branch(world, 1, {"a.txt": "x\n", "new": "n\n"})
     landed = merge(world, one).after

@@ -32,6 +32,7 @@ def branches(world: World, number: int):
 
 
 @pytest.mark.parametrize("culprit", range(1, 9))
+@pytest.mark.variants("1", "4", "8")
 def test_one_culprit_of_eight_is_left_and_everyone_else_lands(world: World, culprit: int) -> None:
     checks = Checks(world, f"f{culprit}")
     eight = branches(world, 8)
@@ -121,6 +122,7 @@ def test_check_that_fails_every_third_time_blames_nobody(world: World, offset: i
 
 
 @pytest.mark.parametrize("when", range(1, 8))
+@pytest.mark.variants("2", "6")
 def test_test_without_answers_blames_nobody(world: World, when: int) -> None:
     """The engine goes away during the queue, at each test in turn."""
     count = iter(range(1, 10_000))

@@ -15,7 +15,7 @@ from orchestrator.workspace.caches import generations
 from tests.support.cli import orchestrator
 from tests.support.repository import git, make_repository
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600), pytest.mark.variants("overlay")]
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 DOCKERFILE = f"""FROM {BASE_IMAGE}

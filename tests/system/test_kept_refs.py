@@ -7,7 +7,7 @@ import pytest
 from tests.support.cli import orchestrator
 from tests.support.repository import git, make_repository
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.variants("*overlay*")]
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 PLANT = (

@@ -10,7 +10,7 @@ from tests.support.lfs import pointer, stored, with_content
 from tests.support.repository import fingerprint, git
 from tests.support.runs import show
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.variants("*overlay*")]
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 CONTENT = b"content\n" * 50_000
@@ -34,6 +34,7 @@ def test_worktree_has_the_content_and_is_clean(repo: Path) -> None:
     assert fingerprint(repo) == before
 
 
+@pytest.mark.variants("bind")
 def test_touched_file_stays_a_pointer(repo: Path) -> None:
     task = "cp a.bin x; rm a.bin; mv x a.bin; touch other.bin; git commit -qam mine; echo w > w"
     result = run_one(repo, task)
@@ -51,6 +52,7 @@ def test_changed_and_new_files_become_pointers(repo: Path) -> None:
     assert (repo / "a.bin").read_text() == pointer(CONTENT)
 
 
+@pytest.mark.variants("bind")
 def test_lfs_file_may_exceed_the_size_limit_of_git(repo: Path) -> None:
     task = "truncate -s 120m large.bin; truncate -s 120m large.dat"
     result = run_one(repo, task)

@@ -9,7 +9,7 @@ from tests.support.lfs import pointer, store
 from tests.support.repository import git
 from tests.support.submodules import with_submodules
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.variants("*overlay*")]
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 CONTENT = b"content\n" * 1000
@@ -87,6 +87,7 @@ def test_failed_setup_is_reported_with_its_log(repo: Path) -> None:
     assert shown.splitlines()[-1] == "tidied"
 
 
+@pytest.mark.variants("bind")
 def test_read_only_worker_cannot_write(repo: Path, tmp_path: Path) -> None:
     config = tmp_path / "look.yaml"
     config.write_text("setup: [echo made > made.txt]\ncontainer: {read_only: true}\n")

@@ -16,7 +16,7 @@ from tests.support.live import eventually, newest, states
 from tests.support.repository import fingerprint, git, make_repository
 from tests.support.screen import Screen
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.variants("*overlay*")]
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 TASK = (
@@ -37,6 +37,7 @@ def checkouts(repo: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("worktrees", ["end", "none"])
+@pytest.mark.variants("overlay-end", "bind-none")
 def test_workers_share_a_checkout_and_none_changes_it(repo: Path, worktrees: str) -> None:
     before = fingerprint(repo)
     options = ("--worktrees", worktrees, "--workers", "2", "--network", "none", "--json")
@@ -95,6 +96,7 @@ def test_directories_of_a_confined_worker_are_not_made_in_the_checkout(repo: Pat
 
 
 @pytest.mark.parametrize("retry_from", ["base", "keep"])
+@pytest.mark.variants("overlay-keep", "bind-base")
 def test_a_retry_starts_from_the_base_or_from_what_was_committed(
     repo: Path, retry_from: str
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_retry_starts_from_the_base_or_from_what_was_committed(
     assert git(shown, "status", "--porcelain") == ""
 
 
+@pytest.mark.variants("bind")
 def test_nobody_overwrites_what_is_at_the_worktrees_path(repo: Path) -> None:
     """It came after the run had begun, so that the run could not refuse to start."""
     taken = repo / ".architect-parallel-1"
@@ -119,6 +122,7 @@ def test_nobody_overwrites_what_is_at_the_worktrees_path(repo: Path) -> None:
     assert result["message"] is None
 
 
+@pytest.mark.variants("bind")
 def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(repo: Path) -> None:
     task = "echo new > new; until test -e /tmp/go; do sleep 0.1; done"
     command = ("parallel", "--agent-cli", "shell", task, "--workers", "1", "--network", "none")
@@ -140,6 +144,7 @@ def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(repo: 
 
 
 @pytest.mark.parametrize("worktrees", ["end", "none"])
+@pytest.mark.variants("bind-end")
 def test_commands_show_the_files_of_a_running_worker(repo: Path, worktrees: str) -> None:
     task = "echo new > new; echo said; until test -e /tmp/go; do sleep 0.1; done"
     command = ("parallel", "--agent-cli", "shell", task, "--workers", "1", "--network", "none")

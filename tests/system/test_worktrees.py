@@ -9,7 +9,7 @@ from tests.support.cli import orchestrator, printed, run_one
 from tests.support.repository import fingerprint, git
 from tests.support.submodules import with_submodules
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.variants("*overlay*")]
 # Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 
@@ -28,6 +28,7 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return repo
 
 
+@pytest.mark.variants("bind")
 def test_copied_files_are_present_and_not_committed(repo: Path) -> None:
     before = fingerprint(repo)
     task = (
@@ -95,6 +96,7 @@ def test_moved_submodule_is_reset_on_the_branch(repo: Path) -> None:
     assert "+more" in (Path(result["log"]) / "submodule-0.patch").read_text()
 
 
+@pytest.mark.variants("bind")
 def test_removed_submodule_is_committed(repo: Path) -> None:
     result = run_one(repo, "rm -r vendor; git add -A; git commit -qm gone")
     assert result["files_modified"] == ["vendor/lib"]
@@ -104,6 +106,7 @@ def test_removed_submodule_is_committed(repo: Path) -> None:
     assert git(repo, "log", "-1", "--format=%s", backup) == "gone"
 
 
+@pytest.mark.variants("bind")
 def test_hostile_git_directory_of_a_submodule_runs_nothing(repo: Path) -> None:
     task = (
         "cd vendor/lib; rm .git; git init -q .; git config core.fsmonitor 'touch /workspace/ran'; "
