@@ -1,4 +1,4 @@
-"""`python -m orchestrator`."""
+"""Run the command line as `python -m orchestrator`."""
 
 from orchestrator.cli.app import main
 

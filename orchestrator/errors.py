@@ -1,11 +1,11 @@
-"""Errors that end a command, each with an exit code and, if known, a hint."""
+"""Errors that end a command: each has an exit code and, if possible, a hint."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 
 class OrchestratorError(Exception):
-    """An error other than a failed task; `exit_code` is the exit code of the command line."""
+    """An error that is not the failure of a task; `exit_code` is the command line's exit code."""
 
     exit_code: ClassVar[int] = 70
 
@@ -15,7 +15,7 @@ class OrchestratorError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Return message and hint, since a caller may print nothing else."""
+        """Return message and hint together, because a caller may print nothing else."""
         return f"{self.message} (hint: {self.hint})" if self.hint else self.message
 
 
@@ -38,7 +38,7 @@ class RepositoryError(OrchestratorError):
 
 
 class NoRepositoryError(RepositoryError):
-    """A directory is not inside a git repository."""
+    """The directory is not inside a git repository."""
 
 
 class ImageNotFoundError(OrchestratorError):
@@ -66,7 +66,7 @@ class UnsupportedError(OrchestratorError):
 
 
 class NotRunningError(OrchestratorError):
-    """A container is not running."""
+    """The container is not running."""
 
     exit_code = 3
 
@@ -86,7 +86,7 @@ class UnfinishedError(EngineError):
 
 
 class RunDiedError(OrchestratorError):
-    """A run's process is gone, and the run has no result."""
+    """The process of a run died before the run had a result."""
 
     exit_code = 7
 
@@ -102,4 +102,4 @@ class GitCommandError(RepositoryError):
 
 
 class OutputTooLongError(RepositoryError):
-    """A command printed more than its limit."""
+    """A git command printed more than the limit for its output."""

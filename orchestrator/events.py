@@ -1,4 +1,4 @@
-"""Events of a run, passed to a callback as they happen."""
+"""Events of a run, which are passed to a callback when they happen."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ Stream = Literal["stdout", "stderr"]
 
 
 Stage = Literal["setup", "teardown", "check"]
-"""Steps that run before or after the agent, in their own containers."""
+"""Stages before and after the agent: commands that run in their own containers."""
 
 
 def _now() -> datetime:
@@ -27,14 +27,14 @@ class _Event(BaseModel):
 
 
 class Notice(_Event):
-    """A message for people, in one line."""
+    """A message for the user, in one line."""
 
     type: Literal["notice"] = "notice"
     message: str
 
 
 class RunStarted(_Event):
-    """The plan is complete; nothing runs yet."""
+    """The run's plan is complete, and no worker has started yet."""
 
     type: Literal["run_started"] = "run_started"
     run_id: str
@@ -44,25 +44,25 @@ class RunStarted(_Event):
 
 
 class WorkerPreparing(_Event):
-    """The worker has a slot; its worktree is being created."""
+    """The worker's turn has come, and its worktree is being created."""
 
     type: Literal["worker_preparing"] = "worker_preparing"
     worker_id: int
 
 
 class WorkerStage(_Event):
-    """A container of a worker was started for a stage other than the agent."""
+    """A container for setup, teardown or a check of a worker was started."""
 
     type: Literal["worker_stage"] = "worker_stage"
     worker_id: int
     stage: Stage
     name: str | None = None
-    """Name of the check, for stage `check`."""
+    """Name of the check; null for any other stage."""
     container: str
 
 
 class WorkerStageDone(_Event):
-    """The container of a stage has ended."""
+    """A container for setup, teardown or a check of a worker has ended."""
 
     type: Literal["worker_stage_done"] = "worker_stage_done"
     worker_id: int
@@ -70,11 +70,11 @@ class WorkerStageDone(_Event):
     name: str | None = None
     duration: float
     problem: str | None = None
-    """Problem of the stage; null for success."""
+    """Why the stage failed; null if it succeeded."""
 
 
 class WorkerStarted(_Event):
-    """The worker's container was started."""
+    """The container with the worker's agent was started."""
 
     type: Literal["worker_started"] = "worker_started"
     worker_id: int
@@ -83,7 +83,7 @@ class WorkerStarted(_Event):
 
 
 class WorkerOutput(_Event):
-    """The latest line of a worker, escaped and shortened; fast output is thinned out."""
+    """The latest line of a worker's output, made harmless and shortened; not every line."""
 
     type: Literal["worker_output"] = "worker_output"
     worker_id: int
@@ -92,7 +92,7 @@ class WorkerOutput(_Event):
 
 
 class WorkerProgress(_Event):
-    """Cost and steps that the agent has reported so far."""
+    """Cost and steps that the worker's agent has reported so far."""
 
     type: Literal["worker_progress"] = "worker_progress"
     worker_id: int
@@ -101,29 +101,29 @@ class WorkerProgress(_Event):
 
 
 class WorkerMeasured(_Event):
-    """Resource usage of a worker at this moment; null where unknown. Emitted by a run's viewers."""
+    """Resource usage of a worker at one moment, measured by a viewer; null: unknown."""
 
     type: Literal["worker_measured"] = "worker_measured"
     worker_id: int
     cpus: float | None = None
-    """CPUs in use: 1.0 is one CPU, fully used."""
+    """CPUs in use; 1.0 means one fully used CPU."""
     memory: int | None = None
-    """Bytes, without the page cache that the kernel can drop."""
+    """Memory in use in bytes, without the part of the page cache that the kernel can drop."""
     disk: int | None = None
-    """Bytes in the directories that the worker writes to."""
+    """Bytes on disk in the directories that the worker writes to."""
     files: int | None = None
-    """Files that the worker has changed, build output included."""
+    """Number of files that the worker has changed, build output included."""
 
 
 class Intervention(_Event):
-    """A person should look at a worker."""
+    """An alert: a person should look at the worker."""
 
     type: Literal["intervention"] = "intervention"
     worker_id: int
     trigger: Trigger
     detail: str
     stops: bool
-    """Whether the worker is stopped for this reason."""
+    """Whether the worker is being stopped because of the alert."""
 
 
 class WorkerStopping(_Event):
@@ -135,46 +135,48 @@ class WorkerStopping(_Event):
 
 
 class WorkerHarvesting(_Event):
-    """The container is dead; the worker's commits are being packed and checked."""
+    """The worker's container has ended, and its commits are being packed and checked."""
 
     type: Literal["worker_harvesting"] = "worker_harvesting"
     worker_id: int
 
 
 class WorkerRetrying(_Event):
-    """An attempt failed and will be retried."""
+    """An attempt of the worker failed, and another one will follow."""
 
     type: Literal["worker_retrying"] = "worker_retrying"
     worker_id: int
     attempt: int
-    """Number of the next attempt: 2 is the first retry."""
+    """Number of the next attempt; the first retry is attempt 2."""
     reason: str
     """Reason why the last attempt failed."""
     delay: float
-    """Shortest delay until the next attempt, in seconds."""
+    """Minimum number of seconds until the next attempt."""
     counted: bool = True
-    """Whether the attempt uses up one of the worker's retries; waiting for a provider does not."""
+    """Whether the next attempt uses up one of the worker's retries. Waiting for a provider does
+    not.
+    """
 
 
 class ProviderPaused(_Event):
-    """A model's API refused further requests: no worker that uses the provider is started."""
+    """A model's API refused requests, so no worker that uses the provider starts for a time."""
 
     type: Literal["provider_paused"] = "provider_paused"
     provider: str
     seconds: float
-    """Length of the pause from now on."""
+    """Number of seconds from now during which no worker of the provider starts."""
     known: bool
-    """Whether the API reported this length; otherwise the length is a guess."""
+    """Whether the API reported how long to wait; otherwise the time is a guess."""
 
 
 class SlotsChanged(_Event):
-    """The limit of concurrent workers of a provider changed, after refused requests."""
+    """The limit on simultaneous workers of a provider changed, because of refused requests."""
 
     type: Literal["slots_changed"] = "slots_changed"
     provider: str
     slots: int
     most: int
-    """The number without refused requests."""
+    """Maximum number of simultaneous workers if no request is refused."""
 
 
 class WorkerDone(_Event):
@@ -214,4 +216,4 @@ Emit = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Ignore an event."""
+    """Do nothing with an event, for callers that need no events."""

@@ -1,4 +1,4 @@
-"""Results of a run: one `WorkerResult` per worker, the run's overall status and exit code."""
+"""Results of a run: a `WorkerResult` for each worker, the run's overall status and exit code."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -19,14 +19,14 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reason why a worker did not succeed."""
+    """Why a worker did not succeed."""
 
     AGENT_FAILED = "agent_failed"
-    """The agent, or the command, reported a failure."""
+    """The agent or command reported that it failed."""
     AGENT_ERROR = "agent_error"
     """The agent crashed: it ended without a usable report, or its model could not be reached."""
     NO_REPORT = "no_report"
-    """The agent ended normally but printed no report."""
+    """The agent ended normally, but did not print the report that was expected of it."""
     MAX_STEPS = "max_steps"
     CONTEXT_FULL = "context_full"
     BUDGET = "budget"
@@ -51,7 +51,7 @@ class Reason(StrEnum):
     """The task never ran: the commits of the tasks that it depends on cannot be merged."""
     CANCELLED = "cancelled"
     HARVEST_REFUSED = "harvest_refused"
-    """The host's checks refused some of the worker's commits; the branch has the accepted part."""
+    """The host refused some of the worker's commits; the branch has the accepted part."""
     NETWORK_LOST = "network_lost"
     """The worker's gateway, or the container that owns its network, ended before the worker."""
     SETUP_FAILED = "setup_failed"
@@ -69,13 +69,13 @@ class CheckResult(BaseModel):
     name: str
     passed: bool
     exit_code: int | None = None
-    """Null when the end of the check was not observed."""
+    """Exit code of the check; null if its end was not observed."""
     duration: float = Field(default=0.0, ge=0)
     """Duration in seconds."""
     log: str
     """File with the check's whole output."""
     message: str | None = None
-    """Reason why the check did not pass, in one line."""
+    """Why the check did not pass, in one line."""
 
 
 Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
@@ -83,7 +83,7 @@ Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
 
 
 class Noticed(BaseModel):
-    """A finding during the run for which a person should have looked at the worker."""
+    """A finding during the run because of which a person should have looked at the worker."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -96,18 +96,19 @@ class Noticed(BaseModel):
 
 
 class NetworkCounts(BaseModel):
-    """What a worker's gateways allowed and refused."""
+    """Numbers of network connections that a worker's gateways allowed and refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     allowed: int = Field(default=0, ge=0)
-    """Connections to allowed hosts."""
+    """Number of connections to allowed hosts."""
     refused: int = Field(default=0, ge=0)
-    """Refused connections, and unknown names, each once."""
+    """Number of refused connections and of names that are not on the list; each name counts once.
+    """
     sent: int = Field(default=0, ge=0)
-    """Bytes from the worker."""
+    """Number of bytes that the worker sent."""
     received: int = Field(default=0, ge=0)
-    """Bytes to the worker."""
+    """Number of bytes that the worker received."""
 
 
 class Timings(BaseModel):
@@ -116,21 +117,23 @@ class Timings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prepare: float = Field(default=0.0, ge=0)
-    """Worktree, private git directory and services."""
+    """Creation of the worktree and the private git directory, and start of the services."""
     setup: float = Field(default=0.0, ge=0)
     """The project's setup commands."""
     start: float = Field(default=0.0, ge=0)
-    """Waiting for permission to start, then creation and start of the container."""
+    """Wait for permission to start, then creation and start of the container."""
     agent: float = Field(default=0.0, ge=0)
-    """The container's main process, until it ended or was stopped."""
+    """The container's main process, until it ended or was asked to stop."""
     stop: float = Field(default=0.0, ge=0)
-    """From the request to stop until the end, removal of the containers, teardown commands."""
+    """From the request to stop until the container's end; removal of containers, and teardown
+    commands.
+    """
     harvest: float = Field(default=0.0, ge=0)
-    """Packing the work in a container, the host's checks, and moving the branch."""
+    """Collecting the work: packing in a container, checks on the host, and moving the branch."""
     update: float = Field(default=0.0, ge=0)
-    """Updating the worktree, and the search for secrets."""
+    """Update of the worktree, and the search for secrets in commits."""
     checks: float = Field(default=0.0, ge=0)
-    """The project's checks, and the list of changes."""
+    """The project's checks, and the listing of changes."""
 
 
 class WorkerResult(BaseModel):
@@ -151,7 +154,7 @@ class WorkerResult(BaseModel):
     cost: float = Field(default=0.0, ge=0)
     """Cost in USD; 0.0 when unknown: see `cost_known`."""
     duration: float = Field(default=0.0, ge=0)
-    """Seconds from the container's start to its end."""
+    """Seconds from the start to the end of the worker's container."""
     files_modified: list[str] = Field(default_factory=list)
     """Paths that git reports as different between base and branch: at most the first 10,000, and at
     most 512 KiB. `files_total` counts all.
@@ -160,7 +163,7 @@ class WorkerResult(BaseModel):
     """Absolute path of the worktree; empty with `worktrees: none`."""
 
     name: str | None = None
-    """Id of the worker's task, in a workflow."""
+    """Id of the worker's task in a workflow."""
     required: bool = True
     """Whether the run fails if this worker fails."""
     task: str | None = None
@@ -228,17 +231,17 @@ class WorkerResult(BaseModel):
 
     @property
     def file_count(self) -> int:
-        """Number of changed files, including those not listed."""
+        """Return the number of changed files, including those that are not listed."""
         return len(self.files_modified) if self.files_total is None else self.files_total
 
     @property
     def title(self) -> str:
-        """Name of the worktree's directory."""
+        """Return the name of the worktree's directory."""
         return Path(self.worktree_path).name
 
     @property
     def never_ran(self) -> bool:
-        """Whether the container never started, for example because the task was skipped."""
+        """Return whether the container never started, as when the task was skipped."""
         return self.started_at is None
 
 
@@ -257,7 +260,7 @@ class RunResult(BaseModel):
 
 
 def overall_status(results: Sequence[WorkerResult]) -> Status:
-    """Return a run's status: `success` if all succeeded, `timeout` if all others timed out."""
+    """Return a run's status: `success` if all succeeded, `timeout` if the others timed out."""
     causes, skipped = _causes(results)
     statuses = {result.status for result in causes}
     if not causes and not skipped:

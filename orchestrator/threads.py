@@ -1,4 +1,4 @@
-"""Run a function in a second thread for the duration of a block."""
+"""Run a function in another thread for the duration of a block."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def meanwhile(work: Callable[[], None]) -> Iterator[None]:
-    """Run `work` in a thread during the block; the block's end waits for it.
+    """Run `work` in another thread during the block; the block's end waits for the thread.
 
     Raises:
         Exception: The exception of the block, or else that of `work`.

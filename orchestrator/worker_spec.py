@@ -1,4 +1,4 @@
-"""The specification of a worker: its task, its model and its names."""
+"""The specification of a worker: its task, its model, and the names of branch and worktree."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,10 +14,12 @@ class WorkerSpec(BaseModel):
     task: str
     """The task that the user gave."""
     rendered: str | None = Field(default=None, exclude=True)
-    """The task with the results of others in it, made when the worker starts and never kept."""
+    """The task with other tasks' results inserted. It is created when the worker starts, and not
+    stored.
+    """
     model: str | None
     name: str | None = None
-    """Id of the worker's task, in a workflow."""
+    """Id of the worker's task in a workflow."""
     required: bool = True
     """Whether the run fails if this worker fails."""
     worktree_dir: str | None = None
@@ -27,29 +29,29 @@ class WorkerSpec(BaseModel):
 
     @property
     def prompt(self) -> str:
-        """The text that the agent program gets: the task, with the results of others in it."""
+        """Return the text for the agent program: the task, with other tasks' results inserted."""
         return self.task if self.rendered is None else self.rendered
 
     @property
     def model_name(self) -> str:
-        """The model's name as shown in results."""
+        """Return the name of the model as shown in results."""
         return self.model or DEFAULT_MODEL
 
     @property
     def directory(self) -> str:
-        """Path of the worktree, relative to the repository's top or absolute."""
+        """Return the path of the worktree, relative to the repository's top or absolute."""
         return self.worktree_dir or f".architect-parallel-{self.worker_id}"
 
     @property
     def branch(self) -> str:
-        """The worker's branch, without `refs/heads/`."""
+        """Return the name of the worker's branch, without `refs/heads/`."""
         return self.branch_name or f"architect/parallel-{self.worker_id}"
 
     @property
     def is_named(self) -> bool:
-        """Whether the worktree or branch has a name from a template."""
+        """Return whether the name of the worktree or branch comes from a template."""
         return self.worktree_dir is not None or self.branch_name is not None
 
     def collides(self, other: "WorkerSpec") -> bool:
-        """Return whether this and another worker have the same branch or worktree."""
+        """Return whether two workers have the same branch or the same worktree."""
         return self.branch == other.branch or self.directory == other.directory

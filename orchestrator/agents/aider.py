@@ -1,4 +1,4 @@
-"""The `aider` program (aider-chat 0.86.2): edits and commits files; prints plain text."""
+"""Adapter of `aider` (aider-chat 0.86.2), which edits and commits files and prints plain text."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,8 @@ _COMMAND: Final = (
     "--no-gitignore",
 )
 _TAIL: Final = 4 * 1024 * 1024
-"""Bytes that are parsed at the end of the output: enough for the at most four model calls."""
+"""Number of bytes at the end of aider's output that are parsed: more than four model calls print.
+"""
 _FIGURE: Final = r"\d{1,6}(?:\.\d{1,9})?"
 _COST: Final = rf"Cost: \${_FIGURE} message, \$(?P<cost>{_FIGURE}) session\."
 # Printed after each answer of the model. An answer can forge such a line, but would only falsify
@@ -85,7 +86,7 @@ class _Figures:
 
 
 class AiderAgent:
-    """Runs `aider --message` and parses its plain text output; aider writes no report."""
+    """Runs `aider --message` and parses its plain-text output, because aider writes no report."""
 
     name = "aider"
     image = worker_image("aider")
@@ -93,15 +94,15 @@ class AiderAgent:
     ignored_files = (".aider*",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Return the variable of the provider's key if it is known to be required and missing."""
+        """Return the name of the API key's variable if the provider needs it and it is missing."""
         return litellm.missing_key(model, _MODEL, environment)
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Reject profiles; a budget and a step limit are enforced by reading aider's output."""
+        """Reject profiles. Budgets and step limits are enforced by reading aider's output."""
         return unsupported_settings(settings, profiles=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line."""
+        """Return the command line that starts aider for a worker."""
         model = () if spec.model is None else ("--model", litellm.with_provider(spec.model))
         return AgentCommand(
             argv=(*starter(), *_COMMAND, *model, f"--message={spec.prompt}"),
@@ -127,7 +128,7 @@ class AiderAgent:
         return read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome from the end of the output: aider exits with 0 after API errors."""
+        """Return the outcome by the end of the output: aider exits with 0 after API errors too."""
         text = text_tail(output.stdout, _TAIL)
         answers = list(_ANSWER.finditer(text))
         figures = _figures(answers)
@@ -141,7 +142,7 @@ class AiderAgent:
 
 
 def _last_words(text: str) -> str | None:
-    """Return the last answer of the model, which is the text after aider's own last line."""
+    """Return the model's last answer: the text after the last line that aider itself printed."""
     ends = (match.end() for match in _OWN_LINE.finditer(text))
     return summarized(text[max(ends, default=0) :])
 
@@ -153,7 +154,7 @@ def _figures(answers: Sequence[re.Match[str]]) -> _Figures:
 
 
 def _session_cost(lines: Sequence[re.Match[str]]) -> float | None:
-    """Return the last cost, which is the total of the session."""
+    """Return the cost in the last of aider's cost lines, which is the total of the session."""
     costs = [float(line["cost"]) for line in lines if line["cost"]]
     return costs[-1] if costs else None
 

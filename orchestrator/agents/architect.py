@@ -1,4 +1,4 @@
-"""The `architect` program (architect-ai-cli 1.1.0): `architect run`."""
+"""Adapter of the `architect` program (architect-ai-cli 1.1.0), started as `architect run`."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,9 @@ _INHERITED: Final = (
 )
 
 _CLOSING_TIME: Final = 30.0
-"""Seconds that the program needs after its timeout: it starts its clock late and asks once more."""
+"""Seconds that `architect` may run beyond its own timeout: its clock starts late, and it makes one
+last model call.
+"""
 _INTERRUPTED: Final = (130, 143)
 _SIGNALLED: Final = 128
 
@@ -92,11 +94,11 @@ class ArchitectAgent:
     ignored_files = (".architect/",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Return the variable of the provider's key if it is known to be required and missing."""
+        """Return the name of the API key's variable if the provider needs it and it is missing."""
         return litellm.missing_key(model, "ARCHITECT_MODEL", environment, "ARCHITECT_API_BASE")
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Reject a token limit: the program has no such option and prints nothing while running."""
+        """Reject a token limit: `architect` has no such option and prints nothing while it runs."""
         return unsupported_settings(settings, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
@@ -117,11 +119,11 @@ class ArchitectAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Return a reader that reports nothing: the program prints only when it ends."""
+        """Return a reader that never reports progress: `architect` prints only at its end."""
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome from the report; without a report, from the exit code and stderr."""
+        """Return the outcome from the program's report, or else from its exit code and stderr."""
         fields_read = find_report(output.stdout, _REPORT_KEYS)
         if fields_read is None:
             return _without_report(output.stderr, exit_status.exit_code)
@@ -159,7 +161,7 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
 
 
 def _claimed(report: _Report) -> tuple[Status, Reason | None]:
-    """Return the worse of the two outcomes that `status` and `stop_reason` of the report name."""
+    """Return status and reason from the report's `status` and `stop_reason`, whichever is worse."""
     if report.stop_reason in _STOPPED:
         status, reason = _STOPPED[report.stop_reason]
         if reason is Reason.AGENT_ERROR:
@@ -201,6 +203,6 @@ def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:
 
 
 def _complaint(tail: str) -> str | None:
-    """Return the last error message of the program itself, which may span several lines."""
+    """Return the last error message that `architect` itself printed; it may span several lines."""
     starts = [match.start() for match in _COMPLAINT.finditer(tail)]
     return described(tail[starts[-1] :]) if starts else None

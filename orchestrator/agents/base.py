@@ -1,4 +1,4 @@
-"""The protocol of agent adapters: how a program is started, and how its output is interpreted."""
+"""The protocol of agent adapters: how an agent program is started and its output interpreted."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,13 @@ from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
 LONGEST_WORD = 128 * 1024 - 1
-"""Longest argument or variable of a program in bytes: Linux, `MAX_ARG_STRLEN`, without the NUL."""
+"""Maximum size in bytes of one argument or environment variable: Linux's `MAX_ARG_STRLEN` without
+the final NUL.
+"""
 LONGEST_LINE = 1024**2
-"""Maximum size of all arguments and variables in bytes, well below the limit of Linux."""
+"""Maximum size in bytes of all arguments and environment variables together, well below the limit
+of Linux.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,7 @@ class AgentSettings:
 
     @property
     def chosen_profile(self) -> str | None:
-        """The profile that the user chose; None for the default, which exists only in architect."""
+        """Return the profile that the user chose; None for the default profile of `architect`."""
         default = ParallelConfig.model_fields["agent"].default
         return None if self.profile == default else self.profile
 
@@ -79,7 +83,9 @@ class AgentProgress:
 
 
 ProgressReader = Callable[[str], AgentProgress | None]
-"""Parses one line of stdout; None if it contains no progress. Stateful: one reader per worker."""
+"""Function that parses one line of stdout; it returns the agent's progress, or None if the line has
+none. It has state: each worker needs its own reader.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

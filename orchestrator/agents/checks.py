@@ -19,7 +19,7 @@ from orchestrator.workflow.planning import plan_workers
 
 
 def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, str]:
-    """Return the adapter of the agent program, and the image it runs in.
+    """Return the adapter of the agent program, and the name of the image that the program runs in.
 
     Raises:
         ConfigError: No installed package offers the agent program.
@@ -60,7 +60,7 @@ def check_supported(config: ParallelConfig, agent: Agent) -> None:
 
 
 def check_length(config: ParallelConfig, agent: Agent) -> None:
-    """Refuse a command line or variables too long to start the agent program with.
+    """Check that no task or variable is too long for the command line of the agent program.
 
     Raises:
         ConfigError: An argument or a variable is too long, or all of them are together.
@@ -102,7 +102,7 @@ def _size(text: str) -> int:
 
 
 def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
-    """Replace names of per-worker options by those of totals, if only totals were given."""
+    """Name `--budget-total` or `--tokens-total` in a message if the user set only those limits."""
     if config.budget_per_worker is None:
         unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
     if config.tokens_per_worker is None:
@@ -130,9 +130,10 @@ def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) 
 def missing_keys(
     config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
 ) -> AuthenticationError | None:
-    """Return an error that names the models without an API key, or None.
+    """Return an error with the models whose API key is missing, or None if all keys are there.
 
-    The user's own server or image may need no key, or contain one.
+    With `--api-base` or `--image`, nothing is checked: a user's own server may need no key, and an
+    image may contain it.
     """
     if config.api_base is not None or config.image is not None:
         return None

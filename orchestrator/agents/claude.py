@@ -1,4 +1,4 @@
-"""The `claude` program (Claude Code 2.1.329): `claude -p`."""
+"""Adapter of the `claude` program (Claude Code 2.1.329), started as `claude -p`."""
 
 import re
 import time
@@ -89,7 +89,9 @@ _ACCOUNT_LIMIT: Final = re.compile(
 )
 """Message about an exhausted subscription, which has no HTTP status."""
 _REMEMBERED: Final = 256
-"""Maximum number of messages whose lines may be interleaved."""
+"""Maximum number of recent messages that are remembered, since lines of several messages may be
+interleaved.
+"""
 
 
 class _Usage(Claims):
@@ -122,7 +124,7 @@ class ClaudeAgent:
     ignored_files = (".claude/settings.local.json",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Return the variable of the API key, unless some credential is set."""
+        """Return the name of the API key's variable, unless any credential is set."""
         enough = (*_KEYS, *_CLOUDS)
         return None if any(environment.get(name) for name in enough) else _KEYS[0]
 
@@ -151,7 +153,7 @@ class ClaudeAgent:
         return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome from the report; without a report, from the exit code and stderr."""
+        """Return the outcome from the program's report, or else from its exit code and stderr."""
         counted = _StepCounter()
         for event in json_lines(output.stdout, *_MARKS):
             counted.add(event)
@@ -179,7 +181,7 @@ class _Refusal(Claims):
 
 
 class _StepCounter:
-    """Counts the model's answers; an answer with several blocks arrives in several lines."""
+    """Counts the model's answers: one answer may arrive as several lines of output."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -190,11 +192,11 @@ class _StepCounter:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until a refused subscription resets; None if the last request was accepted."""
+        """Return the seconds until a refused subscription resets; None if nothing was refused."""
         return None if self._resets_at is None else max(0.0, self._resets_at - time.time())
 
     def read(self, line: str) -> AgentProgress | None:
-        """Process a line of stdout; return the progress if it changed."""
+        """Process a line of stdout; return the progress if it changed, else None."""
         if not self.add(parse_object(line) or {}):
             return None
         return AgentProgress(steps=self.number, tokens=self.tokens or None)
@@ -231,7 +233,10 @@ def _api_environment(api_base: str | None) -> dict[str, str]:
 
 
 def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:
-    """Return the verdict by `is_error`: `subtype` is "success" even after an error of the API."""
+    """Return status, reason and message. A failure is decided by the report's `is_error` alone.
+
+    The report's `subtype` is no help: it is "success" even after an error of the API.
+    """
     message = report.result or report.errors
     if report.is_error is False:
         return (Status.SUCCESS, None, message) if exit_code == 0 else contradicted(exit_code)

@@ -1,4 +1,4 @@
-"""The `codex` program (Codex CLI 0.169.0): `codex exec`."""
+"""Adapter of the `codex` program (Codex CLI 0.169.0), started as `codex exec`."""
 
 import json
 import re
@@ -74,9 +74,9 @@ _KEYS: Final = ("OPENAI_API_KEY", "CODEX_API_KEY")
 _ENDS: Final = (frozenset({"type", "usage"}), frozenset({"type", "error"}))
 _ITEM_MARK: Final = b'"item.'
 _WORDS: Final = frozenset({"agent_message", "reasoning", "error", "todo_list"})
-"""Types of items that contain text or a plan, and do not count as steps."""
+"""Types of output items that contain only text or a plan, so that they do not count as steps."""
 _REMEMBERED: Final = 256
-"""Maximum number of items that may be in progress at the same time."""
+"""Maximum number of items in progress that are remembered."""
 
 _HTTP_STATUS: Final = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _PHRASES: Final = {
@@ -103,7 +103,7 @@ class _End(Claims):
 
 
 class CodexAgent:
-    """Runs `codex exec --json` and parses the end of its turn."""
+    """Runs `codex exec --json` and parses the last event that it prints."""
 
     name = "codex"
     image = worker_image("codex")
@@ -111,7 +111,7 @@ class CodexAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Return the variable of the API key if neither of its names is set."""
+        """Return the name of the API key's variable if none of the variables for the key is set."""
         return None if any(environment.get(name) for name in _KEYS) else _KEYS[0]
 
     def unsupported(self, settings: AgentSettings) -> str | None:
@@ -142,7 +142,7 @@ class CodexAgent:
         return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome from the last event of the turn, or from the exit code and stderr."""
+        """Return the outcome by the program's last event, or else by exit code and stderr."""
         counted, last_message = _StepCounter(), None
         for event in json_lines(output.stdout, _ITEM_MARK):
             counted.add(event)
@@ -171,7 +171,7 @@ class _StepCounter:
         self._seen: deque[object] = deque(maxlen=_REMEMBERED)
 
     def read(self, line: str) -> AgentProgress | None:
-        """Process a line of stdout; return the progress if it changed."""
+        """Process a line of stdout; return the progress if it changed, else None."""
         return AgentProgress(steps=self.number) if self.add(parse_object(line) or {}) else None
 
     def add(self, event: Mapping[str, object]) -> bool:
@@ -196,7 +196,7 @@ def _server(api_base: str | None) -> dict[str, object]:
 
 
 def _words(event: Mapping[str, object]) -> str | None:
-    """Return the text of a message to the user."""
+    """Return the text of an event that is a message to the user; None for any other event."""
     item = event.get("item")
     if not isinstance(item, dict) or item.get("type") != "agent_message":
         return None

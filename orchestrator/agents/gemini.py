@@ -1,4 +1,4 @@
-"""The `gemini` program (Gemini CLI 0.61.0): `gemini --prompt`."""
+"""Adapter of the `gemini` program (Gemini CLI 0.61.0), started as `gemini --prompt`."""
 
 import json
 import re
@@ -59,7 +59,9 @@ _KEY: Final = "GEMINI_API_KEY"
 _BASE_URL: Final = "GOOGLE_GEMINI_BASE_URL"
 _VERSION: Final = re.compile(r"/v1(beta)?$")
 _ATTEMPTS: Final = 3
-"""Attempts per request. The default of 10 takes four minutes, without any output."""
+"""Number of attempts per request of `gemini`. Its default of 10 would take four minutes without any
+output.
+"""
 
 _RESULT_KEYS: Final = frozenset({"type", "status", "stats"})
 _ERROR_KEYS: Final = frozenset({"error"})
@@ -106,7 +108,7 @@ class GeminiAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Return the variable of the API key, unless a custom server is set (may need no key)."""
+        """Return the name of the API key's variable if it is missing and no own server is set."""
         return None if any(environment.get(name) for name in (_KEY, _BASE_URL)) else _KEY
 
     def unsupported(self, settings: AgentSettings) -> str | None:
@@ -114,7 +116,7 @@ class GeminiAgent:
         return unsupported_settings(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the task is part of an argument, so it may start with a dash."""
+        """Return the command line. The task may start with a dash: it is `--prompt=TASK`."""
         model = () if spec.model is None else ("--model", spec.model)
         return AgentCommand(
             argv=(
@@ -132,7 +134,7 @@ class GeminiAgent:
         return _EventReader().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome from the stream's last line, or from the exit code and stderr."""
+        """Return the outcome by the last line of output, or else by exit code and stderr."""
         story = _EventReader()
         for event in json_lines(output.stdout, *_MARKS):
             story.add(event)
@@ -153,7 +155,7 @@ class GeminiAgent:
 
 
 class _EventReader:
-    """Tracks the events: the number of answers, the text of the last answer, and errors."""
+    """Tracks the events that `gemini` prints: count of answers, last answer's text, errors."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -162,7 +164,7 @@ class _EventReader:
         self._answering = False
 
     def read(self, line: str) -> AgentProgress | None:
-        """Process a line of stdout; return the progress if it changed."""
+        """Process a line of stdout; return the progress if it changed, else None."""
         return AgentProgress(steps=self.steps) if self.add(parse_object(line) or {}) else None
 
     def add(self, event: Mapping[str, object]) -> bool:
@@ -243,7 +245,7 @@ def _reason(message: str, exit_code: int) -> Reason:
 
 
 def _api_message(message: str | None) -> str | None:
-    """Return the API's own message, which `gemini` often wraps as JSON in brackets."""
+    """Return the API's own error message, which `gemini` often wraps as JSON in brackets."""
     match = _API_ERROR.match(message or "")
     if match is None:
         return message

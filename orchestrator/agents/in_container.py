@@ -1,4 +1,4 @@
-"""Runs INSIDE a worker's container: starts programs that do not report or give up by themselves.
+"""Start agent programs that do not report or give up by themselves, INSIDE a worker's container.
 
 Its source text is passed to the container's Python, so it imports only the standard library. Its
 arguments are the command line of the program; the name of the program selects the behaviour.
@@ -13,15 +13,22 @@ from types import FrameType
 from typing import Any
 
 LONGEST = 4000
-"""Maximum number of characters of a text that are passed on."""
+"""Maximum number of characters of a message that are copied from `mini`'s trajectory file to the
+summary.
+"""
 LARGEST = 256 * 1024 * 1024
-"""Largest trajectory in bytes that is read: commands of the model can write to it too."""
+"""Maximum size in bytes of `mini`'s trajectory file (the record of its steps); the model's commands
+can write to it too.
+"""
 TRAJECTORY = ".mini-trajectory.json"
 LINE = 64 * 1024
 RETRIES = 6
-"""Retries after which aider is stopped: aider doubles each delay, and the next would be 64 s."""
+"""Number of retries after which aider is stopped: aider doubles each delay, and the next delay
+would be 64 s.
+"""
 NEAR = 20
-"""Maximum number of lines between an error and the line that announces a retry."""
+"""Maximum number of lines between an error in aider's output and the line that announces a retry.
+"""
 
 
 def run_mini(command: list[str]) -> int:
@@ -43,7 +50,7 @@ def run_mini(command: list[str]) -> int:
 
 
 def run_aider(command: list[str]) -> int:
-    """Run `aider`, and stop it when the model has not answered for too long."""
+    """Run `aider`, and stop it when it has retried a failing call of the model too often."""
     reading, writing = os.pipe()
     child = start(command, lambda: os.dup2(writing, 1))
     os.close(writing)
@@ -59,7 +66,7 @@ def run_aider(command: list[str]) -> int:
 
 
 class Patience:
-    """Counts aider's retries; text that the model writes is not counted."""
+    """Counts how often aider retried a failing call; an answer of the model resets the count."""
 
     def __init__(self) -> None:
         """Start with no counted retries."""
@@ -68,7 +75,7 @@ class Patience:
         self.near = 0
 
     def ends_with(self, line: bytes) -> bool:
-        """Process a line; return True once, when the limit is reached."""
+        """Process a line of aider's output; return True when the maximum of retries is reached."""
         if line.startswith(b"litellm."):
             self.near = NEAR
         elif line.startswith(b"Tokens: "):
@@ -82,7 +89,7 @@ class Patience:
 
 
 def start(command: list[str], prepare: Callable[[], object]) -> int:
-    """Start a program, pass SIGTERM and SIGINT on to it, and return its process id."""
+    """Start a program in a child process, pass SIGTERM and SIGINT on to it, return its id."""
     child = os.fork()
     if child == 0:
         try:
@@ -108,7 +115,7 @@ def end_of(child: int) -> int:
 
 
 def summary(trajectory: str) -> dict[str, object] | None:
-    """Return a summary of a trajectory; None if it cannot be read."""
+    """Return a summary of the trajectory file that `mini` wrote; None if it cannot be read."""
     try:
         if os.stat(trajectory).st_size > LARGEST:
             return None
@@ -119,7 +126,7 @@ def summary(trajectory: str) -> dict[str, object] | None:
 
 
 def condensed(trajectory: dict[str, Any]) -> dict[str, object]:
-    """Return the fields of a trajectory that the adapter needs."""
+    """Return the fields of a trajectory of `mini` that its adapter needs."""
     info, messages = trajectory["info"], trajectory["messages"]
     extras = [message.get("extra") or {} for message in messages]
     answers = [extra["response"] for extra in extras if extra.get("response")]
@@ -143,7 +150,7 @@ def tokens(answer: object) -> int:
 
 
 def said(messages: list[dict[str, Any]]) -> str:
-    """Return the text of the last message that is not blank."""
+    """Return the text of the last message that is not blank, shortened."""
     texts = (m.get("content") for m in reversed(messages) if m.get("role") in ("exit", "assistant"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")[:LONGEST]
 

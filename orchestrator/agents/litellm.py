@@ -1,4 +1,4 @@
-"""Names, keys and errors of LiteLLM, the library that several agent programs use."""
+"""Model names, API keys and errors of LiteLLM, the library that several agent programs use."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -82,7 +82,10 @@ _NO_KEY: Final = ("Exception - Missing credentials. Please pass ", "You didn't p
 
 
 def with_provider(model: str) -> str:
-    """Return a model's name, with the provider if litellm needs it; `name@date` is Vertex AI's."""
+    """Return a model's name with the prefix of its provider, where LiteLLM needs the prefix.
+
+    A name with `@`, such as `claude-sonnet-4@20250514`, is a model of Vertex AI.
+    """
     if "/" in model or "@" in model:
         return model
     families = (family for family in _PROVIDERS if model.startswith(family))
@@ -92,7 +95,7 @@ def with_provider(model: str) -> str:
 def missing_key(
     model: str | None, variable: str, environment: Mapping[str, str], *servers: str
 ) -> str | None:
-    """Return the variable of the provider's key if it is known to be required and missing.
+    """Return the name of the API key's variable if the provider needs the key and it is missing.
 
     `variable` is the program's own variable for the model. `servers` are its variables for a custom
     server, which may not need a key.
@@ -108,7 +111,7 @@ def missing_key(
 
 
 def own_server(api_base: str | None) -> dict[str, str]:
-    """Return the variables that direct all providers' models to a custom server."""
+    """Return the variables that make LiteLLM send requests for all providers to a custom server."""
     if api_base is None:
         return {}
     given = {name for name in INHERITED if name.endswith(("_API_BASE", "_BASE_URL"))}
@@ -118,7 +121,7 @@ def own_server(api_base: str | None) -> dict[str, str]:
 
 
 def reason_of(error: str, text: str) -> Reason:
-    """Return the reason of a failed call.
+    """Return the reason of a failed model call.
 
     Args:
         error: Name of litellm's exception.

@@ -1,11 +1,13 @@
-"""Pass a task that is longer than an argument may be: in pieces, through the program's stdin."""
+"""Pass a task that is too long for one argument in several pieces through the program's stdin."""
 
 from typing import Final
 
 from orchestrator.agents.base import LONGEST_WORD
 
 _PIECE: Final = LONGEST_WORD // 4
-"""Characters of each piece of a long task: short enough even if each takes four bytes."""
+"""Number of characters of each piece of a long task, so that a piece fits into one argument even
+with four bytes per character.
+"""
 _ON_STDIN: Final = (
     'n=$1; shift; : > "$HOME/task"; while [ "$n" -gt 0 ]; do '
     'printf %s "$1" >> "$HOME/task"; n=$((n - 1)); shift; done; exec "$@" < "$HOME/task"'

@@ -1,4 +1,4 @@
-"""The `mini` program (mini-swe-agent 2.4.6), which runs the model's shell commands one by one."""
+"""Adapter of `mini` (mini-swe-agent 2.4.6), which runs the model's shell commands one by one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,7 +44,7 @@ _ENVIRONMENT: Final = {
 # Allows models without a known price; not set with a budget, which could not be enforced.
 _UNPRICED: Final = {"MSWEA_COST_TRACKING": "ignore_errors"}
 _CLOSING_TIME: Final = 10.0
-"""Seconds that the program needs after its timeout: it first completes a command of up to 30 s."""
+"""Seconds that `mini` may run beyond its own timeout, to complete a command of up to 30 s."""
 
 
 class _Report(Claims):
@@ -57,7 +57,7 @@ class _Report(Claims):
 
 
 class MiniAgent:
-    """Runs `mini` without questions, and parses the line that `in_container` prints at its end."""
+    """Runs `mini` without questions to the user, and parses the summary by `in_container`."""
 
     name = "mini"
     image = worker_image("mini")
@@ -65,7 +65,7 @@ class MiniAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Return the variable of the provider's key if it is known to be required and missing."""
+        """Return the name of the API key's variable if the provider needs it and it is missing."""
         return litellm.missing_key(model, _MODEL, environment)
 
     def unsupported(self, settings: AgentSettings) -> str | None:
@@ -73,7 +73,7 @@ class MiniAgent:
         return unsupported_settings(settings, profiles=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line, wrapped in the helper that reads its trajectory."""
+        """Return the command line that starts `mini` through the helper `in_container`."""
         model = () if spec.model is None else ("-m", litellm.with_provider(spec.model))
         return AgentCommand(
             argv=(
@@ -92,11 +92,11 @@ class MiniAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Return a reader that reports nothing: the program enforces all limits itself."""
+        """Return a reader that never reports progress: `mini` enforces all limits itself."""
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome from the report; without a report, from the exit code and stderr."""
+        """Return the outcome from the summary line, or else from the exit code and stderr."""
         code = exit_status.exit_code
         fields_read = find_report(output.stdout, _REPORT_KEYS)
         if fields_read is None:
@@ -116,7 +116,7 @@ class MiniAgent:
 
 
 def _limits(settings: AgentSettings) -> tuple[str, ...]:
-    """Return options for the limits; without `-l 0`, `mini` has a default limit of $3."""
+    """Return `mini`'s options for budget and steps; without `-l 0`, `mini` stops at $3."""
     budget = ("-l", f"{settings.budget or 0}")
     timeout = settings.inner_timeout(_CLOSING_TIME)
     if timeout is None:

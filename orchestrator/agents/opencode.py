@@ -1,4 +1,4 @@
-"""The `opencode` program (OpenCode 1.18.33): `opencode run`."""
+"""Adapter of the `opencode` program (OpenCode 1.18.33), started as `opencode run`."""
 
 import json
 import re
@@ -119,7 +119,7 @@ class _Event(Claims):
 
 
 class OpencodeAgent:
-    """Runs `opencode run` and adds up the events that it prints."""
+    """Runs `opencode run` and adds up cost and tokens of the events that it prints."""
 
     name = "opencode"
     image = worker_image("opencode")
@@ -131,7 +131,7 @@ class OpencodeAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Return the variable of the provider's key if it is known to be missing."""
+        """Return the name of the API key's variable if it is known and missing."""
         keys = _KEYS.get(_provider(model), ())
         return None if any(environment.get(key) for key in keys) else next(iter(keys), None)
 
@@ -154,7 +154,7 @@ class OpencodeAgent:
         return _Totals().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome from the last error, or from how the last step ended."""
+        """Return the outcome from the last error, or else from the end of the last step."""
         total = _Totals()
         for event in json_lines(output.stdout, *_MARKS):
             total.add(event)
@@ -172,7 +172,7 @@ class OpencodeAgent:
 
 
 class _Totals:
-    """Adds up the events: each step has its own cost, and there is no final report."""
+    """Adds up the events that `opencode` prints: costs are per step, and no total is printed."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -189,9 +189,9 @@ class _Totals:
         return self.cost or None
 
     def read(self, line: str) -> AgentProgress | None:
-        """Process a line of stdout; return the progress if a step ended.
+        """Process a line of stdout; return the progress if the line ends a step, else None.
 
-        The reported steps include the next step if the last one ended with tool calls.
+        The number of steps includes the next step if the last one ended with tool calls.
         """
         if not self.add(parse_object(line) or {}):
             return None

@@ -78,7 +78,7 @@ _OPTIONAL_TEXT: Final[TypeAdapter[str | None]] = TypeAdapter(
 
 
 class ForeignAgent:
-    """Delegates to an adapter from another package, and validates everything it returns."""
+    """Calls an adapter from another package, and validates everything that it returns."""
 
     def __init__(self, name: str, package: str, load: Callable[[], Callable[[], Agent]]) -> None:
         """Load the adapter of an entry point.
@@ -101,7 +101,7 @@ class ForeignAgent:
         self.ignored_files = face.ignored_files
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Return the adapter's answer.
+        """Return the result of the adapter's `missing_key`.
 
         Raises:
             ConfigError: The adapter failed or returned an invalid value.
@@ -110,7 +110,7 @@ class ForeignAgent:
             return _OPTIONAL_TEXT.validate_python(self._agent.missing_key(model, environment))
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Return the adapter's answer.
+        """Return the result of the adapter's `unsupported`.
 
         Raises:
             ConfigError: The adapter failed or returned an invalid value.
@@ -119,7 +119,7 @@ class ForeignAgent:
             return _OPTIONAL_TEXT.validate_python(self._agent.unsupported(settings))
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the adapter's command.
+        """Return the result of the adapter's `command`.
 
         Raises:
             ConfigError: The adapter failed or returned an invalid value.
@@ -129,7 +129,7 @@ class ForeignAgent:
         return AgentCommand(**dict(checked))
 
     def progress_reader(self) -> ProgressReader:
-        """Return the adapter's reader, wrapped to validate what it returns.
+        """Return the adapter's progress reader, wrapped so that its results are validated.
 
         Raises:
             ConfigError: The adapter failed or returned an invalid value; the reader raises the
@@ -147,7 +147,7 @@ class ForeignAgent:
         return guarded
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the adapter's outcome; if the adapter failed, return a failure."""
+        """Return the result of the adapter's `outcome`; if the adapter fails, return a failure."""
         try:
             with self._guarded("outcome"):
                 checked = _checked(_Outcome, self._agent.outcome(output, exit_status))

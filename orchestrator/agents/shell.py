@@ -1,4 +1,4 @@
-"""Runs the task as a shell command instead of an agent, for example for CI jobs."""
+"""Adapter that runs the task as a shell command instead of an agent, for example in CI."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,9 +30,11 @@ from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}), frozenset({"tokens"}))
 _LONGEST_LINE: Final = 16 * 1024
-"""Longest line, in characters, that is parsed while the command runs."""
+"""Maximum number of characters of a line that is parsed while the command runs."""
 _TAIL: Final = 4 * MOST_SAID
-"""Bytes that contain at least as many characters as a summary may have."""
+"""Number of bytes at the end of the output that are read: they contain at least as many characters
+as a summary may have.
+"""
 _JOIN: Final = """task=$(IFS=; printf %s "$*"); set --; eval "unset task
 $task\""""
 _DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}
@@ -62,14 +64,14 @@ class ShellAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> None:
-        """Return None: it is unknown whether the command calls a model."""
+        """Return None, because nobody can know whether a shell command calls a model."""
 
     def unsupported(self, settings: AgentSettings) -> str | None:
         """Reject a step limit, which has no meaning for a command."""
         return unsupported_settings(settings, steps=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the environment tells the command the run's settings."""
+        """Return the command line; environment variables hold the run's settings."""
         env = {
             "ORCHESTRATOR_WORKER_ID": str(spec.worker_id),
             "ORCHESTRATOR_AGENT": settings.profile,
@@ -111,7 +113,7 @@ def _argv(task: str) -> tuple[str, ...]:
 
 
 def _last_lines(output: AgentOutput) -> str | None:
-    """Return as many whole lines as fit in a summary, without a report at the end."""
+    """Return the last whole lines of output that fit in a summary, without a report at the end."""
     tail = text_tail(output.stdout, _TAIL)
     lines = (tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip().splitlines()
     if lines and any(keys <= (parse_object(lines[-1]) or {}).keys() for keys in _REPORT_KEYS):

@@ -12,7 +12,7 @@ def unsupported_settings(
     tokens: bool = True,
     steps: bool = True,
 ) -> str | None:
-    """Return the unsupported settings and why, as text; None if all are supported.
+    """Return the settings that the program cannot enforce, and why; None if there are none.
 
     Args:
         settings: The run's settings.

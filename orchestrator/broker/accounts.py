@@ -1,4 +1,4 @@
-"""Which calls each worker may make, and what it has spent."""
+"""Decide which model calls each worker may make, and track what each worker has spent."""
 
 import fnmatch
 import hmac
@@ -21,7 +21,7 @@ _MINUTE = 60.0
 
 
 class RefusedError(Exception):
-    """A call that is not passed on."""
+    """The broker refuses a worker's call."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Account:
     redactor: Redactor
     at_once: int = 0
     recent: deque[float] = field(default_factory=deque)
-    """Times of the calls of the last minute."""
+    """Times of the worker's calls during the last minute."""
 
     def begin(self, *, billed: bool) -> None:
         """Count a call.
@@ -84,10 +84,10 @@ class Account:
         self.at_once += 1
 
     def set_aside(self, request: Request, size: int) -> int:
-        """Set aside the maximum cost of a call, and return the call's number in the ledger.
+        """Reserve the maximum cost of a call, and return the number of the call in the ledger.
 
-        Nothing else happens between the check and the entry, so that two calls cannot spend the
-        same money.
+        The check of the budget and the ledger's entry are one step, so that two calls cannot spend
+        the same money.
 
         Raises:
             RefusedError: The model is not on the list or has no price, or the budget is spent.
@@ -123,7 +123,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of all workers, by address; a grant is read again when its file changes."""
+    """The accounts of all workers, by IP address. A grant is read again when its file changes."""
 
     def __init__(self, grants: Path, state: Path) -> None:
         self._grants = grants
@@ -135,7 +135,7 @@ class Accounts:
         """Return the account of a worker.
 
         Raises:
-            RefusedError: The address has no grant, or the token belongs to another address.
+            RefusedError: No worker has this address, or the token is another worker's.
         """
         account = self._account(address)
         if account is None or not hmac.compare_digest(account.grant.token, hashed(token)):

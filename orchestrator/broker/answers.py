@@ -1,34 +1,34 @@
-"""Find the usage (tokens) in answers that are passed on: complete JSON, or streams of events."""
+"""Find the number of tokens in a model API's answer while the answer is passed on to a worker."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 MOST_BYTES = 32 * 1024**2
-"""Largest answer whose usage is read."""
+"""Maximum size in bytes of an answer in which the number of tokens is searched for."""
 _LARGEST_EVENT = 4 * 1024**2
 _DATA = b"data:"
 
 
 class WholeAnswer:
-    """Reads the usage of an answer that is one JSON object."""
+    """Finds the number of tokens in an answer that is a single JSON object."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> bytes:
-        """Take a part of the answer, and return what is passed on."""
+        """Process the next bytes of the answer, and return the bytes to pass on to the worker."""
         if len(self._data) + len(data) <= MOST_BYTES:
             self._data += data
         return data
 
     def close(self) -> bytes:
-        """Return the rest, which is empty."""
+        """Return the bytes that are still to be passed on after the answer's end: none."""
         return b""
 
     @property
     def found(self) -> Mapping[str, Any]:
-        """The answer; empty if it is not a JSON object."""
+        """Return the parsed answer; empty if it is not a JSON object."""
         try:
             answer = json.loads(self._data)
         except (ValueError, RecursionError):
@@ -41,10 +41,10 @@ class WholeAnswer:
 
 
 class EventStream:
-    """Reads the usage of a stream of events; each part is passed on when it arrives."""
+    """Finds the number of tokens in a stream of events; each event is passed on when it arrives."""
 
     def __init__(self, *, without_usage: bool) -> None:
-        """Begin a stream.
+        """Begin to read a stream.
 
         Args:
             without_usage: Whether to leave out the event that contains only the usage. Events are
@@ -56,7 +56,7 @@ class EventStream:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take a part of the stream, and return what is passed on."""
+        """Process the next bytes of the stream, and return the bytes to pass on to the worker."""
         self._rest += data
         passed = []
         while (end := _end_of_event(self._rest)) > 0:
@@ -69,7 +69,7 @@ class EventStream:
         return b"".join(passed) if self._without_usage else data
 
     def close(self) -> bytes:
-        """Return the rest of the stream."""
+        """Return the bytes that are still to be passed on after the end of the stream."""
         keeps = self._keeps(self._rest)
         return self._rest if self._without_usage and keeps else b""
 
@@ -86,7 +86,7 @@ class EventStream:
         return True
 
     def _read(self, content: dict[str, Any]) -> bool:
-        """Read one event; return whether it is passed on."""
+        """Read one event; return whether the event is passed on to the worker."""
         for part in (content, content.get("response"), content.get("message")):
             if isinstance(part, dict):
                 self._take(part, merge=part is not content.get("response"))
@@ -109,7 +109,7 @@ def _without_nulls(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end_of_event(data: bytes) -> int:
-    """Return the index behind the first complete event; 0 if there is none."""
+    """Return the index after the first complete event; 0 if no event is complete."""
     ends = [data.find(mark) + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if mark in data]
     return min(ends, default=0)
 
@@ -118,7 +118,7 @@ Reader = WholeAnswer | EventStream
 
 
 def reader_of(content_type: str, *, without_usage: bool) -> Reader:
-    """Return a reader for an answer with this content type."""
+    """Return a reader for an answer with the given `Content-Type`."""
     if content_type.startswith("text/event-stream"):
         return EventStream(without_usage=without_usage)
     return WholeAnswer()

@@ -1,4 +1,4 @@
-"""Read requests, and limit what they can cost."""
+"""Parse the bodies of workers' model calls, and limit what a call can cost."""
 
 import json
 from collections.abc import Callable
@@ -8,24 +8,30 @@ from typing import Any
 from orchestrator.broker.calls import Call
 
 LONGEST_ANSWER = 32_000
-"""Limit of tokens for an answer, if there is a budget and the request names no limit."""
+"""Maximum number of tokens of an answer, if the worker has a budget and the request sets no
+maximum.
+"""
 SHORTEST_ANSWER = 16
-"""Minimum limit of tokens for an answer, because OpenAI accepts no lower limit."""
+"""Lowest maximum number of tokens that the broker sets for an answer, because OpenAI's API accepts
+no lower one.
+"""
 
 
 class BadRequestError(Exception):
-    """The body of a request is not what the call expects."""
+    """The body of a request does not have the format that the API expects."""
 
 
 @dataclass
 class Request:
-    """The body of a billed request."""
+    """The parsed body of a request that costs money."""
 
     call: Call
     body: dict[str, Any]
     model: str
     adds_usage: bool = False
-    """Whether the broker, and not the worker, asked for the usage at the end of a stream."""
+    """Whether the broker, and not the worker, asked the API to report the number of tokens at the
+    end of the stream.
+    """
 
     @classmethod
     def read(cls, call: Call, raw: bytes) -> "Request":
@@ -46,7 +52,7 @@ class Request:
         return cls(call, body, model)
 
     def ask_for_usage(self) -> None:
-        """Ask for the usage at the end of a stream, which OpenAI's API sends only on request."""
+        """Ask for the number of tokens at a stream's end; OpenAI's API omits it by default."""
         if self.call.flavor != "chat" or not self.body.get("stream"):
             return
         given = self.body.get("stream_options")
@@ -82,7 +88,7 @@ class Request:
         return low * answers
 
     def _answers(self) -> int:
-        """Return the number of answers that the request asks for."""
+        """Return how many alternative answers the request asks for."""
         settings = self.body.get("generationConfig")
         count = self.body.get("n")
         if self.call.flavor == "gemini" and isinstance(settings, dict):
@@ -90,7 +96,7 @@ class Request:
         return count if isinstance(count, int) and count > 1 else 1
 
     def _limit(self) -> tuple[dict[str, Any], str]:
-        """Return the object that contains the limit of tokens of an answer, and its key there."""
+        """Return the part of the body with the maximum of answer tokens, and its key there."""
         if self.call.flavor == "gemini":
             settings = self.body.get("generationConfig")
             if not isinstance(settings, dict):
@@ -103,5 +109,5 @@ class Request:
         return self.body, "max_tokens"
 
     def encoded(self) -> bytes:
-        """Return the body to send."""
+        """Return the request's body as bytes, to send to the API."""
         return json.dumps(self.body).encode()

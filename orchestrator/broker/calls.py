@@ -1,4 +1,4 @@
-"""Which calls of models' APIs are passed on, and which headers and parameters of a call."""
+"""Decide which API calls the broker passes on, and which of their headers and parameters."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Flavor = Literal["chat", "responses", "messages", "gemini"]
-"""Format of a call that is billed."""
+"""Format of an API whose calls cost money."""
 
 _PART = r"[A-Za-z0-9._:@-]+"
 _PATH = re.compile(rf"/({_PART})/((?:{_PART}/)*{_PART})")
@@ -43,7 +43,7 @@ _NOT_RETURNED = frozenset(
 
 @dataclass(frozen=True)
 class Call:
-    """A call that workers may make."""
+    """A kind of API call that workers may make."""
 
     upstream: str
     """Name of the API in the worker's grant."""
@@ -56,7 +56,7 @@ class Call:
 
 
 def find_call(method: str, raw_path: str) -> Call | None:
-    """Return the call that a request makes; None if it is not on the list.
+    """Return the allowed call that a request makes; None if the call is not allowed.
 
     Args:
         method: The method of the request.
@@ -73,7 +73,7 @@ def find_call(method: str, raw_path: str) -> Call | None:
 
 
 def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
-    """Return the token of a request, from any place where programs send keys, or an empty text."""
+    """Return a request's token, wherever programs may put a key; empty if there is none."""
     bearer = headers.get("authorization", "")
     if bearer.lower().startswith(_BEARER):
         return bearer[len(_BEARER) :].strip()
@@ -82,7 +82,7 @@ def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str
 
 
 def request_headers(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
-    """Return the headers that are passed on, with the key instead of the token."""
+    """Return the headers to send to the API, with the real key in place of the worker's token."""
     passed = {
         name: value
         for name, value in headers.items()
@@ -99,12 +99,12 @@ def request_headers(headers: Mapping[str, str], key: str | None) -> dict[str, st
 
 
 def request_query(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters that are passed on."""
+    """Return the query parameters to send to the API."""
     return {name: value for name, value in query.items() if name in _QUERY}
 
 
 def answer_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of an answer that are passed on to the worker."""
+    """Yield the headers of the API's answer that the worker gets."""
     for name, value in headers.items():
         if name.lower() not in _NOT_RETURNED:
             yield name, value

@@ -1,4 +1,4 @@
-"""What one worker may call through the broker, as a file that only the broker reads."""
+"""A worker's grant: API calls that the worker may make, in a file that only the broker reads."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Upstream(BaseModel):
-    """The API of a model provider, and the key that opens it."""
+    """Address of a model provider's API, and the API key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class Repository(BaseModel):
 
 
 class Grant(BaseModel):
-    """What one attempt of a worker may call. Its file is named after the worker's address."""
+    """The API calls that one attempt of a worker may make, in a file named by its IP address."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,5 +51,5 @@ class Grant(BaseModel):
 
 
 def hashed(token: str) -> str:
-    """Return the hash of a token, which a grant contains instead of the token."""
+    """Return the hash of a worker's token; a grant contains only the hash."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

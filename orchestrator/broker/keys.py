@@ -1,4 +1,4 @@
-"""Decide which keys a run's broker holds, and which variables a worker gets instead."""
+"""Decide which API keys a run's broker holds, and which variables workers get instead of them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.text.redact import SHORTEST
 
 CUSTOM = "api"
-"""Name of the API whose base URL the user chose for all models."""
+"""Name of the API for all models if the user chose a base URL."""
 _OPENAI_VERSION = "/v1"
 _GEMINI_VERSION = "/v1beta"
 _VERSION = re.compile(r"/v1(?:beta)?$")
@@ -18,7 +18,7 @@ _VERSION = re.compile(r"/v1(?:beta)?$")
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """A provider of models, with the variables that agent programs read."""
+    """A model provider, with the environment variables that agent programs read for it."""
 
     name: str
     url: str
@@ -73,21 +73,22 @@ _BASE_OF_ALL = "ARCHITECT_API_BASE"
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The APIs that the broker opens for the workers with the same settings."""
+    """The API keys that the broker holds for a worker, and the variables that replace them."""
 
     upstreams: Mapping[str, Upstream] = field(default_factory=dict)
-    """APIs by name."""
+    """Address and key of each API, by the API's name."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Variables that get the worker's token, by the API's name."""
+    """Names of the variables that get the worker's token in place of a key, by the API's name."""
     bases: Mapping[str, str] = field(default_factory=dict)
-    """End of the base URL in each variable: name of the API, and version."""
+    """Last part of the base URL in each variable, such as `openai/v1`: the API's name and version.
+    """
     api_base: str | None = None
-    """End of the base URL for a program that takes it as an option."""
+    """Last part of the base URL for a program that gets the URL by a command line option."""
     repositories: tuple[Repository, ...] = ()
     """Private repositories that the worker may read."""
 
     def environment(self, url: str, token: str) -> dict[str, str]:
-        """Return the variables that a worker gets instead of those with keys.
+        """Return the variables that a worker gets in place of those with API keys.
 
         Args:
             url: URL of the broker.
@@ -120,10 +121,10 @@ def readable_repositories(
 
 
 def shown_to_workers(env: Mapping[str, str], program: Iterable[str]) -> dict[str, str]:
-    """Return the variables without keys and base URLs of models' APIs.
+    """Return the variables that a worker may see: without API keys and base URLs of APIs.
 
     Args:
-        env: The variables.
+        env: All variables that the worker would have.
         program: The variables that the agent program reads.
     """
     ours = (name for one in PROVIDERS for name in (*one.keys, *one.bases))
@@ -138,7 +139,7 @@ def choose_keys(
     api_base: str | None,
     key_of_model: str | None,
 ) -> Keys:
-    """Return what the broker holds for a worker.
+    """Choose the API keys that the broker holds for a worker, and the variables that replace them.
 
     Args:
         program: The variables that the agent program reads.
@@ -147,7 +148,7 @@ def choose_keys(
         key_of_model: The variable with the key that the worker's model needs, if that is known.
 
     Raises:
-        ConfigError: A base URL cannot be used, or no key is there for the broker to hold.
+        ConfigError: A base URL cannot be used, or no variable contains a key.
     """
     known = tuple(program)
     chosen = api_base or given.get(_BASE_OF_ALL)
@@ -228,7 +229,7 @@ def _base_of(provider: Provider, given: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """Return a base URL without the version at its end, and the version.
+    """Split a base URL into the part before its version, and the version at its end.
 
     Raises:
         ConfigError: The URL does not use HTTP, or contains a password or parameters.

@@ -1,4 +1,4 @@
-"""The file with what a worker spends through the broker: each call adds two lines.
+"""The file that records a worker's spending through the broker, with two lines for each call.
 
 The first line is written before the call, with the maximum cost of the call; the second line
 has the real cost. If the second line is missing, because the broker was killed or the answer had
@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MOST_BYTES = 64 * 1024**2
-"""Maximum size in bytes of a ledger that is read."""
+"""Maximum size in bytes of a ledger file that is read."""
 
 
 @dataclass
 class Spent:
-    """Sums of a ledger."""
+    """Totals of the calls in a ledger file."""
 
     cost: float = 0.0
-    """Cost of the ended calls in USD."""
+    """Total cost in USD of the calls that have ended."""
     tokens: int = 0
-    """Input and output tokens of the ended calls."""
+    """Number of input and output tokens of the calls that have ended."""
     calls: int = 0
     priced: bool = True
-    """Whether the price of every call is known."""
+    """Whether the price of every call so far is known."""
     refused: set[str] = field(default_factory=set)
-    """Why calls were refused."""
+    """Reasons for which the broker refused calls."""
     pending: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """Cost and tokens that are set aside for calls which have not ended, by the call's number."""
+    """Cost and tokens reserved for each call that has not ended, by the call's number."""
 
     @property
     def known_cost(self) -> float | None:
@@ -38,16 +38,16 @@ class Spent:
 
     @property
     def most_cost(self) -> float:
-        """The cost, with the amounts that are set aside."""
+        """Return the cost in USD including the amounts reserved for calls that have not ended."""
         return self.cost + sum(cost for cost, _ in self.pending.values())
 
     @property
     def most_tokens(self) -> int:
-        """The tokens, with those that are set aside."""
+        """Return the number of tokens including those reserved for calls that have not ended."""
         return self.tokens + sum(tokens for _, tokens in self.pending.values())
 
     def add(self, line: dict[str, object]) -> None:
-        """Add one line of the ledger."""
+        """Add one line of the ledger file to the totals."""
         number = line.get("call")
         if not isinstance(number, int):
             self.refused.add(str(line.get("refused")))
@@ -67,7 +67,7 @@ class Spent:
 
 
 def read_ledger(path: Path) -> Spent:
-    """Return the sums of a ledger; a file that does not exist is empty.
+    """Return the totals of a ledger file; a file that does not exist counts as empty.
 
     Raises:
         OSError: The file cannot be read.
@@ -88,10 +88,10 @@ def read_ledger(path: Path) -> Spent:
 
 
 class Ledger:
-    """The ledger of one attempt of a worker, as the broker writes it."""
+    """The ledger of one attempt of a worker, to which the broker appends."""
 
     def __init__(self, path: Path) -> None:
-        """Open the ledger; calls that an earlier broker did not end count with their maximum.
+        """Open the ledger. Calls that a dead broker never completed count with their maximum cost.
 
         Raises:
             OSError: The file cannot be read or written.
@@ -105,7 +105,7 @@ class Ledger:
             os.write(self._file, b"\n")
 
     def begin(self, cost: float | None, tokens: int, model: str) -> int:
-        """Set an amount aside for a call, and return the call's number."""
+        """Reserve the maximum cost of a call, and return the number of the call."""
         self._number += 1
         self._add({"call": self._number, "model": model[:200], "cost": cost, "tokens": tokens})
         return self._number
@@ -115,12 +115,12 @@ class Ledger:
         self._add({"call": number, "ended": True, "cost": cost, "tokens": tokens})
 
     def end_unknown(self, number: int) -> None:
-        """Record the end of a call without usage: the amount that was set aside is spent."""
+        """Record the end of a call whose cost is unknown: the reserved amount counts as spent."""
         cost, tokens = self.spent.pending[number]
         self.end(number, cost, tokens)
 
     def refuse(self, why: str) -> None:
-        """Record that a call was refused; each reason is recorded once."""
+        """Record why a call was refused; each reason is recorded once."""
         if why not in self.spent.refused:
             self._add({"refused": why})
 

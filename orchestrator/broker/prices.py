@@ -1,4 +1,4 @@
-"""Tokens and prices of calls, by the price list of `genai-prices`."""
+"""Calculate tokens and cost of model calls with the price list of the library `genai-prices`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _PROVIDERS: Mapping[Flavor, tuple[str, str]] = {
     "messages": ("anthropic", "default"),
     "gemini": ("google", "default"),
 }
-"""Names of the provider and the format in the price list."""
+"""Names of the provider and of its format in the price list, by format of a call."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def most(model: str, flavor: Flavor, given: int, made: int) -> float | None:
 
 
 def measured(answer: Mapping[str, Any], model: str, flavor: Flavor) -> Measured | None:
-    """Return tokens and cost of a complete answer; None if it contains no usage.
+    """Return tokens and cost of a complete answer; None if the answer does not contain the tokens.
 
     Args:
-        answer: The parts of the answer that tell model and usage.
+        answer: The answer, or its parts with the model's name and the number of tokens.
         model: Name of the model in the request.
         flavor: Format of the call.
     """
@@ -79,7 +79,7 @@ def _price(usage: Usage, model: str, flavor: Flavor) -> float | None:
 
 
 def _spellings(model: str, provider: str) -> Iterator[tuple[str, str | None]]:
-    """Yield names under which the price list may have a model: `provider/model` is common."""
+    """Yield the names under which the price list may have a model, such as `provider/model`."""
     for name in dict.fromkeys((model, model.rpartition("/")[2])):
         yield name, provider
         yield name, None

@@ -1,7 +1,8 @@
-"""The credential broker: passes calls of workers on to models' APIs, with the key of each.
+"""The credential broker: forwards workers' calls to model APIs and adds the API keys.
 
 Arguments: address and port to listen on, the directory with the grants, and the directory for the
-ledgers. The broker never follows a redirect, and takes keys out of everything that workers get.
+ledgers. The broker never follows a redirect, and removes keys from everything that it sends to
+workers.
 """
 
 import asyncio
@@ -39,23 +40,23 @@ from orchestrator.broker.repositories import READS, GitCall, find_git_call, git_
 from orchestrator.text.redact import RedactedStream, Redactor
 
 READY = "ready"
-"""File that the broker creates when it listens."""
+"""Name of the file that the broker creates once it accepts connections."""
 MARK = "x-gateway"
-"""Header of the answers that come from the broker, and not from an API."""
+"""Name of the header by which workers recognise answers of the broker itself, and not of an API."""
 _LARGEST_BODY = 32 * 1024**2
 _MOST_IN_MEMORY = 128 * 1024**2
-"""Maximum size in bytes of all bodies of requests together."""
+"""Maximum size in bytes of all request bodies that are in memory at the same time."""
 _REDIRECT = range(300, 400)
 _PLAIN = "identity"
 _ERRORS = 400
 _PART = 256 * 1024
-"""Bytes of an answer that are read at once."""
+"""Maximum number of bytes of an API's answer that are read at once."""
 _SILENCE = 3600.0
 """Maximum number of seconds between two parts of an API's answer."""
 
 
 class Broker:
-    """Handles the calls."""
+    """Handles the calls of all workers."""
 
     def __init__(self, accounts: Accounts, session: ClientSession) -> None:
         self._accounts = accounts
@@ -63,7 +64,7 @@ class Broker:
         self._in_memory = 0
 
     async def handle(self, incoming: web.Request) -> web.StreamResponse:
-        """Answer one call."""
+        """Handle one call of a worker: forward it to the API, or refuse it."""
         raw_path, _, _ = incoming.raw_path.partition("?")
         of_git = find_git_call(incoming.method, raw_path, incoming.query)
         call = None if of_git else find_call(incoming.method, raw_path)
@@ -222,7 +223,7 @@ def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way
 
 
 class _Passing:
-    """A call that is passed on, and its answer."""
+    """A call that is being forwarded to an API, and the API's answer."""
 
     def __init__(
         self,
@@ -241,7 +242,7 @@ class _Passing:
         self._adds_usage = request is not None and request.adds_usage
 
     async def pass_back(self, answer: ClientResponse, redactor: Redactor) -> web.StreamResponse:
-        """Send an answer to the worker while it arrives, without keys."""
+        """Forward an answer to the worker while it arrives, with API keys removed from it."""
         passed_headers = answer_headers(answer.headers)
         headers = CIMultiDict((name, redactor.text(value)) for name, value in passed_headers)
         self.out = out = web.StreamResponse(status=answer.status, headers=headers)
@@ -306,7 +307,7 @@ def _refusal_of_git(refused: RefusedError) -> web.Response:
 
 
 async def serve(address: str, port: int, grants: Path, state: Path) -> None:
-    """Serve until the process ends."""
+    """Accept and handle calls until the process is ended."""
     connector = TCPConnector(limit=0, ssl=ssl.create_default_context())
     timeout = ClientTimeout(total=None, sock_connect=15, sock_read=_SILENCE)
     async with ClientSession(

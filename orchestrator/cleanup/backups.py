@@ -1,6 +1,6 @@
 """Back up a worker's unmerged work as commits under `refs/orchestrator/backup/`.
 
-The ref of worker N of a run is `<run>/<N>`; after a restore, the next is `<run>.2/<N>`.
+The ref of worker N of a run is `<run>/<N>`; the next backup after a restore is `<run>.2/<N>`.
 """
 
 from itertools import count
@@ -14,7 +14,7 @@ _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
 
 
 def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None) -> str | None:
-    """Return a commit with all unmerged work of a worker, or None if there is none.
+    """Return a commit with all unmerged work of a worker; None if there is no such work.
 
     Args:
         repository: The repository.
@@ -50,7 +50,7 @@ def _with_changes(repository: Repository, worker: RecordedWorker, worktree: Work
 
 
 def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> str:
-    """Return a ref for `commit`: a free ref, or one whose commit is an ancestor."""
+    """Return the ref to store `commit` under: an unused one, or one with an ancestor of it."""
     for round_number in count(1):
         suffix = "" if round_number == 1 else f".{round_number}"
         ref = f"{BACKUPS}{worker.directory.run_id}{suffix}/{worker.number}"
@@ -67,5 +67,5 @@ def list_backups(repository: Repository) -> list[tuple[str, int, str]]:
 
 
 def list_attempts(repository: Repository) -> list[tuple[str, int, str]]:
-    """Return the refs with the work of failed attempts as (run, worker, ref)."""
+    """Return the refs that keep the work of failed attempts, as (run, worker, ref)."""
     return worker_refs(repository.git, ATTEMPTS)

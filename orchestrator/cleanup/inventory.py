@@ -1,4 +1,4 @@
-"""Inventory of past runs' workers: owner, age, and whether their removal would lose work."""
+"""List past runs' workers, with age, owner, and whether removing them would lose work."""
 
 import os
 import time
@@ -34,11 +34,12 @@ _SIGNS_OF_LIFE = ("run.json", "lease", "events.ndjson")
 
 @dataclass(frozen=True)
 class RecordedWorker:
-    """A worker in the record of a run."""
+    """A worker as the record of its run describes it."""
 
     directory: RunDirectory
     record: RunOutline
-    """The run's record, or only its outline: `plan` reads the rest when it is needed."""
+    """The whole record of the worker's run, or only its outline; `plan` reads the rest on demand.
+    """
     spec: WorkerSpec
 
     @property
@@ -66,14 +67,14 @@ class RecordedWorker:
         return commit != self.directory.base_of(self.number)
 
     def worktree(self) -> Worktree | None:
-        """Return the worktree; None if it is gone or replaced by something else."""
+        """Return the worker's worktree; None if the directory is gone or is something else now."""
         try:
             return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
         except RepositoryError:
             return None
 
     def is_half_shown(self, worktree: Worktree) -> bool:
-        """Return whether a process died while it created the worktree after the worker's end."""
+        """Return whether a process died while it created the worktree shown at the end."""
         late = self.plan.config.worktrees == "end" and not Checkpoints(self.state).is_shown
         # Git writes the index after the files.
         return late and not (worktree.git_dir / "index").exists()
@@ -84,24 +85,24 @@ class RecordedWorker:
         return self.directory.worker(self.number)
 
     def attempts(self) -> list[tuple[int, Path]]:
-        """Return the number and the state directory of each attempt that was given up."""
+        """Return the number and the state directory of each failed attempt that was retried."""
         return self.directory.attempts(self.number)
 
     @property
     def plan(self) -> RunRecord:
-        """The run's whole record."""
+        """Return the whole record of the worker's run."""
         return self.record if isinstance(self.record, RunRecord) else require_record(self.directory)
 
     @property
     def config(self) -> ParallelConfig:
-        """The configuration of the worker."""
+        """Return the settings of the worker."""
         record = self.plan
         if record.workflow is None or self.spec.name is None:
             return record.config
         return config_of(record.config, record.workflow[self.spec.name], record.programs)
 
     def is_stranded(self) -> bool:
-        """Return whether the worker's run died while work was still unharvested."""
+        """Return whether the run died before the worker's files were committed to its branch."""
         if self.never_ran():
             return False
         store, checkpoints = Store(root=self.state), Checkpoints(self.state)
@@ -118,11 +119,11 @@ class RecordedWorker:
         return not self.config.project.setup and not self.attempts()
 
     def copies(self) -> frozenset[str]:
-        """Return the unchanged copies of untracked files in the worker's worktree."""
+        """Return the untracked files that were copied to the worktree and are unchanged."""
         return unchanged(self.directory.worker(self.number), self.path)
 
     def is_present(self, refs: frozenset[str]) -> bool:
-        """Return whether the worktree exists, or the branch is in `refs`."""
+        """Return whether the worker's worktree exists, or its branch is one of `refs`."""
         return is_left(self.record, self.spec, refs)
 
     def still_owns_its_number(self, repository: Repository) -> bool:
@@ -169,7 +170,7 @@ def _times(files: list[Path]) -> Iterator[float]:
 
 
 def owners(repository: Repository) -> dict[int, RecordedWorker]:
-    """Return the worker that each number refers to."""
+    """Return the worker that owns each number: of the workers with that number, the latest."""
     recorded = [
         (run, record) for run in all_runs(repository.state_dir) if (record := read_outline(run))
     ]
@@ -260,7 +261,7 @@ def pushed_refs(repository: Repository) -> frozenset[str]:
 
 
 def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
-    """Return whether a local or remote branch other than the worker's has all of its commits."""
+    """Return whether all of a worker's commits are in another branch, local or remote."""
     if worker.is_stranded():
         return False
     worktree = worker.worktree()
@@ -286,13 +287,13 @@ def is_on_a_remote(repository: Repository, commit: str) -> bool:
 
 
 def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
-    """Return the refs with a worker's commits that its branch does not reach."""
+    """Return the refs of a worker's commits that are not on its branch."""
     place = kept_prefix(worker.directory.run_id, worker.number, attempt=1)
     return tuple(repository.git.text("for-each-ref", "--format=%(refname)", place).splitlines())
 
 
 def is_refused(worker: RecordedWorker) -> bool:
-    """Return whether refused work of a worker exists only in its state directory."""
+    """Return whether a worker's refused work exists only in its state directory."""
     if worker.never_ran():
         return False
     store = Store(root=worker.directory.worker(worker.number))
@@ -353,7 +354,7 @@ class Wanted:
         return self.pushed and is_pushed(repository, worker)
 
     def allows_purge(self, repository: Repository, ref: str) -> bool:
-        """Return whether a backup may be removed under the conditions `merged` and `pushed`."""
+        """Return whether the conditions `merged` and `pushed` allow the removal of a backup."""
         if not (self.merged or self.pushed):
             return True
         if self.merged and is_reached(repository, ref, *BRANCHES_AND_REMOTES):
@@ -361,7 +362,7 @@ class Wanted:
         return self.pushed and is_on_a_remote(repository, ref)
 
     def reaches(self, worker: RecordedWorker) -> bool:
-        """Return whether the worker's number and age meet the conditions."""
+        """Return whether the worker has one of the wanted numbers and is old enough."""
         if self.workers and worker.number not in self.workers:
             return False
         return self.older_than is None or worker.age() >= self.older_than.total_seconds()

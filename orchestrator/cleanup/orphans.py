@@ -1,4 +1,4 @@
-"""Remove containers, networks and volumes that finished runs left; one failure stops no other."""
+"""Remove containers, networks and volumes that finished runs left; continue after failures."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from orchestrator.state.run_outline import read_outline
 
 _AT_ONCE = 8
 _ORDER = ("container", "volume", "network")
-"""Kinds of objects in the order of removal: containers before the networks that they use."""
+"""Kinds of engine objects in the order of removal: containers before the networks that they use."""
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """An object that could not be removed, and why."""
+    """An engine object that could not be removed, and the reason."""
 
     leftover: Leftover
     problem: str
@@ -31,7 +31,7 @@ class Stuck:
 
 
 def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str, list[Leftover]]:
-    """List the engine's objects of this repository, by run.
+    """List the containers, networks and volumes of this repository's runs, by run id.
 
     Raises:
         EngineError: The engine does not answer.
@@ -44,13 +44,13 @@ def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str,
 
 
 def worker_of(leftover: Leftover) -> int | None:
-    """Return the number of the object's worker; None if it belongs to the whole run."""
+    """Return the number of the worker that an object belongs to; None if it belongs to the run."""
     number = leftover.labels.get(WORKER, "")
     return int(number) if number.isdecimal() else None
 
 
 def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
-    """Remove objects, and return those that could not be removed."""
+    """Remove engine objects, and return those that could not be removed."""
     stuck: list[Stuck] = []
 
     def remove(leftover: Leftover) -> None:
@@ -70,7 +70,7 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
 
 
 def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
-    """Return a notice for each ended run that still has containers, with the command to use."""
+    """Return a notice for each ended run that still has containers; it names the command to use."""
     notices = []
     try:
         found = find_leftovers(repository, engine)

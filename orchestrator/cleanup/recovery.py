@@ -1,4 +1,4 @@
-"""Harvest the work of a worker whose orchestrator died."""
+"""Recover the work of a worker whose run died."""
 
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.engine.images.names import BASE_IMAGE
@@ -14,7 +14,7 @@ from orchestrator.workspace.shared_files import collect
 
 
 def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEngine) -> None:
-    """Harvest a worker of a dead run: commit its files, check the commits, move its branch.
+    """Commit the files that a worker of a dead run wrote, check the commits, and move its branch.
 
     The worker's container must be gone. The caller must not hold the repository lock.
 

@@ -124,7 +124,7 @@ def cleanup(
 
 
 def _dropped(repository: Repository) -> list[tuple[str, int, str]]:
-    """Return the refs that `purge` removes, as (run, worker, ref)."""
+    """Return the refs that `purge` removes, each as (run, worker, ref)."""
     return [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
 
 
@@ -167,7 +167,7 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
 
 
 def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
-    """Remove the directory of a run that died before it wrote its plan."""
+    """Remove the directory of a run that died before it recorded its plan."""
     if (run.path / "run.json").exists() or job.wanted != Wanted() or job.dry_run:
         return
     with run.held() as held:
@@ -206,7 +206,7 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
 
 
 def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:
-    """Remove the engine's objects of the chosen workers; return workers that still have some."""
+    """Remove engine objects of the chosen workers; return workers with objects left."""
     found = job.leftovers.get(run.run_id, [])
     if job.engine is None:
         return set()
@@ -222,7 +222,7 @@ def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set
 
 
 def _remove_stray(job: _Cleanup) -> None:
-    """Remove objects without a run's directory, such as those of an `init` that was killed.
+    """Remove engine objects that belong to no recorded run, as after a killed `orchestrator init`.
 
     A run that loses the engine before its first worker removes its directory, but not its network.
     """
@@ -236,7 +236,7 @@ def _remove_stray(job: _Cleanup) -> None:
 
 
 def _remove_checkouts(job: _Cleanup) -> None:
-    """Remove the shared checkouts that no run uses."""
+    """Remove the shared checkouts of files that no run uses any more."""
     try:
         job.freed += prune_checkouts(job.repository, keep=0)
     except (OrchestratorError, OSError) as error:
@@ -284,7 +284,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
 
 
 def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
-    """Harvest a dead run's work onto its branch before the backup; return a note on the outcome."""
+    """Commit what a worker of a dead run wrote to its branch, and return a note on the outcome."""
     if job.engine is None:
         raise RepositoryError(
             "the run ended unexpectedly, and the container engine does not answer",
@@ -326,7 +326,7 @@ def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> 
 
 
 def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
-    """Remove the records of merges, which keep the commits before each merge."""
+    """Remove the records of `orchestrator merge`, which keep the commits before each merge."""
     listed = job.repository.git.text("for-each-ref", "--format=%(refname)", LANDED)
     wanted = {f"{LANDED}{run.run_id}" for run in runs}
     for ref in (ref for ref in listed.splitlines() if ref in wanted):

@@ -1,4 +1,4 @@
-"""Report of a cleanup."""
+"""The report of a cleanup."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,9 +15,9 @@ class CleanedWorker(BaseModel):
     backup: str | None = None
     """The backup ref with uncommitted or unmerged work; null without such work."""
     kept_refs: tuple[str, ...] = ()
-    """Refs with further commits of the worker; the cleanup keeps them."""
+    """Refs of the worker's commits that are not on its branch; the cleanup keeps these refs."""
     note: str | None = None
-    """Outcome for work that was not on the branch yet."""
+    """What happened to work that was not committed when the run ended."""
     problem: str | None = None
     """Reason why the worker could not be removed."""
 

@@ -26,7 +26,7 @@ class RestoredWorker(BaseModel):
     branch: str
     worktree: str
     kept_refs: tuple[str, ...] = ()
-    """Refs with further commits of the worker."""
+    """Refs of the worker's commits that are not on its branch."""
 
 
 def restore(
@@ -40,7 +40,7 @@ def restore(
         run_id: Only workers of this run; the beginning of its id is enough.
 
     Raises:
-        ConfigError: There is no such backup, or a worktree or branch is in its way; nothing was
+        ConfigError: There is no such backup, or the worktree or branch exists already. Nothing was
             restored.
     """
     repository = Repository(root)
@@ -117,7 +117,7 @@ def _in_the_way(repository: Repository, run_id: str, number: int) -> list[str]:
 
 
 def _spec(repository: Repository, run_id: str, number: int) -> WorkerSpec:
-    """Return the worker as its run recorded it, regardless of the current configuration."""
+    """Return a worker's specification as its run recorded it, not as configured today."""
     for run in all_runs(repository.state_dir):
         record = read_outline(run) if run.run_id == run_id else None
         for spec in record.workers if record else ():

@@ -1,4 +1,4 @@
-"""Files that a finished run keeps in its state directory, and which of them can be removed."""
+"""Remove files from a finished run's state directory that are no longer needed."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -23,7 +23,7 @@ _REFUSED = ("git", "harvest", "out", CHECKED)
 
 
 def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:
-    """Return whether a run can be resumed: a worker without result has a worktree or branch.
+    """Return whether a run can be resumed: a worker with worktree or branch has no result yet.
 
     Args:
         workers: All workers of the run.
@@ -36,9 +36,9 @@ def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> b
 
 
 def conclude(repository: Repository, worker: RecordedWorker, commit: str | None) -> None:
-    """Write the result of a worker whose run died, so that its task is not started again.
+    """Write the missing result of a worker whose run died, so that its task is never repeated.
 
-    The worktree and the branch of the worker are removed; `commit` is the last one of the branch.
+    The worktree and the branch have been removed; `commit` is the last commit of the branch.
     """
     if worker.directory.result(worker.number) is not None:
         return

@@ -31,16 +31,16 @@ BUG = 70
 INTERRUPTED = 130
 _UTF8_MODE = "PYTHONUTF8"
 _GARBAGE_THRESHOLD = 20_000
-"""New objects after which Python searches for garbage; its default is 700."""
+"""Number of new objects after which Python's garbage collector runs; Python's default is 700."""
 _HELP_WIDTH = 100
 """Maximum width of `--help` in columns."""
 BROKEN_PIPE = 141
-"""Exit code that a shell reports for a program ended by SIGPIPE."""
+"""Exit code that shells report for a program that SIGPIPE ended."""
 
 
 @dataclass(frozen=True)
 class _Command:
-    """Location of a command, so that `--help` does not have to import it."""
+    """Module and function of a command, so that `--help` does not have to import the command."""
 
     module: str
     attribute: str
@@ -112,11 +112,11 @@ COMMANDS: Mapping[str, _Command | _Group] = {
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command when it is called."""
+    """Group of commands that imports each command only when it is called."""
 
     members: Mapping[str, _Command | _Group] = COMMANDS
     path = "orchestrator"
-    """The words that call the group on the command line."""
+    """Words with which the user calls this group of commands."""
 
     def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401
         """Return the parameters of the command, which convert values without pydantic."""
@@ -132,7 +132,7 @@ class LazyGroup(TyperGroup):
         return [CompletionItem(name, help=self.members[name].help) for name in names]
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002
-        """Return the names of the commands, in the order of the help."""
+        """Return the names of the group's commands, in the order of `--help`."""
         return list(self.members)
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ANN401, ARG002
@@ -151,7 +151,7 @@ class LazyGroup(TyperGroup):
         return typer.main.get_command(target)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
-        """Write the list of commands without importing them."""
+        """Write the list of commands for `--help` without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.members.items()])
 
@@ -241,7 +241,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Ensure that both streams exist, and that printing any character cannot fail."""
+    """Ensure that stdout and stderr exist, and that no character makes printing fail."""
     sys.stdout = sys.stdout or _null_stream()
     sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):

@@ -1,18 +1,20 @@
-"""Answer a shell that completes a command line."""
+"""Print completions when a shell asks for them."""
 
 from typing import Any
 
 from typer.completion import completion_init  # type: ignore[attr-defined]  # not exported, no other
 
 VARIABLE = "_ORCHESTRATOR_COMPLETE"
-"""Variable with the command line's words, set by the scripts of `orchestrator completion`."""
+"""Environment variable with the words of the unfinished command line; the scripts of `orchestrator
+completion` set it.
+"""
 
 
 def complete(group: Any) -> int:  # noqa: ANN401
-    """Print the completions or the script that the environment requests; return the exit code.
+    """Print the completions or the script that a shell asked for, and return the exit code.
 
     Args:
-        group: The command that has all other commands.
+        group: The program's top command, which contains all others.
     """
     completion_init()
     try:

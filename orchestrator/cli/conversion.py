@@ -1,11 +1,11 @@
-"""Convert option values without pydantic, where their text needs no conversion."""
+"""Convert option values without pydantic where they stay plain text, to start faster."""
 
 from collections.abc import Iterable
 from typing import Any
 
 
 class PlainValues:
-    """Conversion of one parameter's values, in place of typer's.
+    """Conversion of one parameter's values that replaces the conversion by typer.
 
     Typer builds a pydantic adapter for every parameter of a command, even for those that are not
     given. Nearly all parameters take text, which stays as it is.
@@ -15,7 +15,7 @@ class PlainValues:
         self._parameter = parameter
 
     def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:  # noqa: ANN401
-        """Return the converted value, as `RuntimeParam.coerce` of typer does."""
+        """Return the converted value; same interface as typer's `RuntimeParam.coerce`."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -29,7 +29,10 @@ class PlainValues:
 
 
 def convert_plainly(parameters: Iterable[Any]) -> None:
-    """Make parameters use `PlainValues`; a typer without this attribute is merely slower."""
+    """Make parameters convert their values with `PlainValues`, which is faster.
+
+    With a version of typer that lacks the attribute used here, conversion works as before.
+    """
     for parameter in parameters:
         if getattr(parameter, "_runtime_param", parameter) is None:
             parameter._runtime_param = PlainValues(parameter)

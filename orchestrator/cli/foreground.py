@@ -1,4 +1,4 @@
-"""Execute a run in the foreground: live view, signals, result and exit code."""
+"""Execute a run in the foreground: show its progress, handle signals, print its result."""
 
 from typing import Protocol
 

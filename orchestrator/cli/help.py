@@ -10,10 +10,10 @@ from orchestrator.cli.conversion import convert_plainly
 from orchestrator.config.option import Group
 
 _TYPE = re.compile(r" <.*>$")
-"""Type of an argument, which typer appends to its name."""
+"""Pattern of the value type that typer appends to the name of an argument."""
 _NO_BRACES = str.maketrans("", "", "{}")
 _FEW = 15
-"""Commands with at most this many options are listed without sections."""
+"""Number of options up to which `--help` lists them without sections."""
 
 
 class GroupedCommand(TyperCommand):
@@ -26,7 +26,7 @@ class GroupedCommand(TyperCommand):
         return parameters
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """Return the arguments as the usage line names them, without typer's braces."""
+        """Return the arguments for the usage line, without the braces that typer adds."""
         return [piece.translate(_NO_BRACES) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401

@@ -8,7 +8,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.text.sanitize import one_line
 
 _MOST_DIGITS = 6
-"""Maximum number of digits of a worker's number; a longer number is the beginning of a run's id."""
+"""Maximum number of digits of a worker's number; a longer number is the first part of a run's id.
+"""
 
 RunAndWorkers = Annotated[
     list[str] | None,
@@ -21,7 +22,7 @@ RunAndWorkers = Annotated[
 
 
 def run_and_workers(words: list[str] | None) -> tuple[str | None, tuple[int, ...]]:
-    """Return the run and the numbers of workers that the arguments name.
+    """Split arguments into the run's id, if one is given, and numbers of workers.
 
     Raises:
         ConfigError: The arguments name several runs, or a worker 0.

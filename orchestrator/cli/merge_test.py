@@ -1,4 +1,4 @@
-"""Merge branches whose merged commits are tested in containers."""
+"""Merge branches, with checks of the merged commits in containers."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,18 +28,18 @@ def merge_tested(
     checks: Sequence[str] | None,
     file: Path | None,
 ) -> Merged:
-    """Merge branches, and land the last commit on which the checks pass.
+    """Merge branches in turn; the user's branch moves to the last commit that passes the checks.
 
     Args:
         repository: The user's repository.
         run: The run and its branches.
-        wish: How they are merged.
+        wish: How the branches are merged.
         checks: Commands that must succeed. Default: the checks of the configuration.
-        file: The configuration file that was named.
+        file: The configuration file that the user named.
 
     Raises:
-        OrchestratorError: There are no checks, the engine cannot be reached, or the checks fail
-            on the target itself.
+        OrchestratorError: There are no checks, the engine cannot be reached, or the checks fail on
+            the target itself.
     """
     commands = tuple(checks or ()) or _configured(repository, file)
     config = _config(repository, commands, file)

@@ -1,4 +1,4 @@
-"""Shared by the commands that start a run: configure it; then plan, detach or execute it."""
+"""Configure a run, then print its plan, start it in the background, or execute it."""
 
 import os
 from json import dumps
@@ -56,7 +56,7 @@ def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True
     """Return the settings of a run from its options, the environment and the configuration file.
 
     Raises:
-        ConfigError: A setting is invalid. The message lists all problems.
+        ConfigError: Settings are invalid. The message lists all problems.
     """
     return load_settings(
         options={**given, "env_file": tuple(run.env_file or ())},
@@ -68,7 +68,7 @@ def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True
 
 
 def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
-    """Check that every given option changes something.
+    """Check that every given option has an effect.
 
     Args:
         given: The settings that were given as options.
@@ -85,7 +85,7 @@ def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
 
 
 def fetch_base(run: RunOptions, base: str) -> None:
-    """Fetch from the remote of the base if `--fetch` was given.
+    """Fetch the base from its remote with git, if `--fetch` was given.
 
     Raises:
         ConfigError: The base is not a branch of a remote.
@@ -103,7 +103,7 @@ def start(
     *,
     workflow: Workflow | None = None,
 ) -> None:
-    """Print the plan of a run, start it in the background, or execute it.
+    """Start or execute a run, or print only its plan, as the options ask for.
 
     Raises:
         ConfigError: Two options exclude each other.

@@ -1,4 +1,4 @@
-"""Read the table of the settings that are command line options.
+"""Read the table of the command line options that are settings.
 
 `docs/check.py --write` derives the table, `option_table.json`, from the fields of the settings, so
 that `--help` and the completion of a shell need neither these models nor pydantic.
@@ -15,7 +15,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True, kw_only=True)
 class OptionRow:
-    """The command line option of one setting."""
+    """The command line option of one setting, as a row of the table."""
 
     key: str
     """Key of the setting in configuration files."""
@@ -26,18 +26,18 @@ class OptionRow:
     group: str
     """Section of `--help`."""
     metavar: str
-    """Placeholder for the value in help texts; empty for a switch."""
+    """Placeholder for the option's value in help texts; empty for a switch."""
     help: str
     is_switch: bool
     """Whether the setting is true or false."""
     repeatable: bool
-    """Whether the option is given once for each item."""
+    """Whether the option may be given several times, once for each item."""
     values: tuple[str, ...]
     """The allowed values; empty if the option takes other text."""
 
 
 @cache
 def read_options() -> Mapping[str, OptionRow]:
-    """Return the options of settings by key, in the order of `--help`."""
+    """Return the settings' options by key of the setting, in the order of `--help`."""
     rows = json.loads(FILE.read_text(encoding="utf-8"))
     return {row["key"]: OptionRow(**{**row, "values": tuple(row["values"])}) for row in rows}

@@ -20,7 +20,7 @@ from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
 
 GivenSettings = dict[str, Any]
-"""Settings given as options, by their keys: text, a tuple of texts, true or false."""
+"""Settings that the user gave as options, by key: text, a tuple of texts, or a boolean."""
 Command = Callable[..., None]
 
 Config = Annotated[
@@ -77,7 +77,7 @@ class OutputOptions:
     report: list[str] | None = None
     """Reports to write at the end. Only some commands have an option for them."""
     summary: bool = False
-    """Whether the result is one line. Only some commands have an option for it."""
+    """Whether the result is printed as one line. Only some commands have this option."""
 
     def __post_init__(self) -> None:
         """Check that the options do not exclude each other."""
@@ -98,7 +98,7 @@ class ReportedOutput(OutputOptions):
 def with_settings(
     *, only: Collection[str] | None = None, without: Collection[str] = ()
 ) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command the options of settings.
+    """Return a decorator that adds options for settings to a command.
 
     The function gets the given settings as its parameter `settings`. Its other parameters are as
     for `with_options`.
@@ -120,7 +120,7 @@ def with_settings(
 def imported_later(module: str, name: str) -> Command:
     """Return a function that imports the named function when it is called, and calls it.
 
-    Help and completion of a command then do not wait for the import of the code that it executes.
+    So help texts and completion are fast: they do not import the code that the command executes.
     """
 
     def call(*arguments: Any) -> None:  # noqa: ANN401
@@ -130,7 +130,7 @@ def imported_later(module: str, name: str) -> Command:
 
 
 def with_options(function: Command) -> Command:
-    """Make a command whose parameters may be dataclasses, with one option for each field.
+    """Make a command of a function whose parameters may be dataclasses with options as fields.
 
     A field whose type is not `Annotated` is not an option.
     """
@@ -213,7 +213,7 @@ def _parameter(name: str, row: OptionRow, shown: str, *, hidden: bool = False) -
 
 
 def _completion(row: OptionRow) -> Callable[[str], list[str]] | None:
-    """Return what completes the value of an option; None if any text is valid."""
+    """Return a function that completes the option's value; None if any text is valid."""
     if row.key == "agent_cli":
         return _agents
     if not row.values:
@@ -229,7 +229,7 @@ def _agents(incomplete: str) -> list[str]:
 
 
 def _settings(rows: Collection[OptionRow], given: Mapping[str, Any]) -> GivenSettings:
-    """Return the settings that were given, by their keys.
+    """Return the settings that were given as options, by the keys of the settings.
 
     Raises:
         ConfigError: A setting was given by its name and by its former name.

@@ -16,11 +16,11 @@ from orchestrator.workflow.parsing.reader import Reading
 from orchestrator.workflow.selection import missing, starting_at
 
 _NAMED = 10
-"""Maximum number of tasks that a message names."""
+"""Maximum number of tasks that one message names."""
 
 
 def earlier_run(named: str) -> RunRecord:
-    """Return the record of the run to continue from.
+    """Return the record of the run that a workflow continues from.
 
     Raises:
         ConfigError: The run does not exist, is still running, or is not a run of a workflow.
@@ -99,12 +99,12 @@ class _Earlier:
         return result.status is Status.SUCCESS
 
     def never_ran(self, name: str) -> bool:
-        """Return whether a task was skipped in the earlier run."""
+        """Return whether a task was skipped in the earlier run, so that it never started."""
         result = self._result(name)
         return result is not None and result.never_ran
 
     def check_kept(self, workflow: Workflow, done: Mapping[str, Earlier]) -> None:
-        """Check that the commits to continue from still exist.
+        """Check that the commits of completed tasks still exist.
 
         Raises:
             ConfigError: The commits were removed by a cleanup.
@@ -122,7 +122,7 @@ class _Earlier:
                 ) from error
 
     def changes(self, names: Sequence[str]) -> list[str]:
-        """Return a notice about tasks that succeeded, but run again because they changed."""
+        """Return a notice about tasks that succeeded earlier but run again, as they changed."""
         changed = [name for name in names if name in self.tasks and self.succeeded(name)]
         if not changed:
             return []

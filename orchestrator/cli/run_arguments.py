@@ -14,7 +14,7 @@ from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import require_record
 
 TICK = 0.1
-"""Seconds between two checks for new data."""
+"""Seconds between two checks whether a run's files contain new data."""
 
 Run = Annotated[
     str | None,
@@ -46,9 +46,9 @@ def open_run(wanted: str | None, *, worker: int | None = None) -> RunHistory:
 
 
 def follow(step: Callable[[], bool], *, goes_on: Callable[[], bool]) -> None:
-    """Call `step`, which returns whether there was new data, until there is no more.
+    """Call `step` repeatedly until it finds no new data and the run has ended.
 
-    Return when `step` finds nothing and the run has ended.
+    `step` returns whether there was new data, and `goes_on` whether the run is still in progress.
     """
     while True:
         # Checked before the step, so that the step sees everything written before the end.
@@ -60,7 +60,7 @@ def follow(step: Callable[[], bool], *, goes_on: Callable[[], bool]) -> None:
 
 
 def show_ending(history: RunHistory, *, as_json: bool = False) -> int:
-    """Print the result of a run that has ended, and return the exit code of its own command.
+    """Print the result of a run that has ended; return the exit code that the run itself had.
 
     Raises:
         RunDiedError: The run's process died.

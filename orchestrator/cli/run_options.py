@@ -14,7 +14,7 @@ EnvFile = Annotated[
     typer.Option(
         "--env-file",
         metavar="FILE",
-        help="File with one value of `--env` per line; repeatable.",
+        help="File with one `K=V` or `K` per line, each as for `--env`; repeatable.",
         rich_help_panel=Group.ENVIRONMENT,
     ),
 ]
@@ -73,7 +73,7 @@ AtOnce = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(ReportedOutput):
-    """Given options of a command that starts a run, in addition to settings."""
+    """Options of a command that starts a run, apart from the options for settings."""
 
     summary: Summary = False
     config: Config = None
@@ -86,13 +86,13 @@ class RunOptions(ReportedOutput):
 
 @dataclass(frozen=True, kw_only=True)
 class SeveralRunOptions(RunOptions):
-    """Options of a run that may have several tasks."""
+    """Options of a command that starts a run with one or more tasks."""
 
     at_once: AtOnce = None
 
 
 def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings:
-    """Return the given settings with one worker if `--no-parallel` was given.
+    """Return the settings for one worker at a time, if the user gave `--no-parallel`.
 
     Raises:
         ConfigError: `--workers` asks for more.

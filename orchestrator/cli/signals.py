@@ -12,11 +12,11 @@ _END = 0
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Do nothing: Python writes to the wakeup descriptor only if a Python handler is set."""
+    """Do nothing. Without a handler in Python, Python would not write to the wakeup descriptor."""
 
 
 class Interruption:
-    """Calls `stop` in a separate thread, because a signal handler could deadlock on a lock."""
+    """Calls `stop` in a separate thread, because code in a signal handler could deadlock."""
 
     def __init__(self, stop: Callable[[bool], None]) -> None:
         """Prepare to handle signals; the context manager installs the handlers.
@@ -32,7 +32,7 @@ class Interruption:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code for a program ended by the first signal; None if there was no signal."""
+        """Return the exit code of a program that the first signal ended; None without a signal."""
         return None if self._first is None else 128 + self._first
 
     def __enter__(self) -> "Interruption":

@@ -53,7 +53,7 @@ NOT_OF_WORKFLOWS = {
     "tasks": "remove it: the workflow file lists the tasks",
     "models": "use `model`, in the workflow file for each task or here for all of them",
 }
-"""Settings that a workflow does not use, with a hint what to use instead."""
+"""Settings that workflows do not use, each with a hint what to use instead."""
 
 
 @dataclass(frozen=True, kw_only=True)

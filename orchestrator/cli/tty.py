@@ -1,4 +1,4 @@
-"""Connect the terminal to a process with a terminal of its own, and restore it afterwards."""
+"""Connect the user's terminal to a process in a container, and restore the terminal afterwards."""
 
 import os
 import select
@@ -17,7 +17,7 @@ from orchestrator.errors import OrchestratorError
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHUNK = 4096
 _PATIENCE = 2.0
-"""Seconds to wait for the keyboard thread."""
+"""Maximum number of seconds to wait for the end of the thread that reads the keyboard."""
 _END = b"\0"
 # Resets modes that the process may have changed: attributes, alternate screen, mouse, bracketed
 # paste, and the cursor.
@@ -31,7 +31,7 @@ def terminal_size() -> TerminalSize:
 
 
 def converse(process: InnerProcess) -> int:
-    """Pass input and output between terminal and process, and return the process's exit code.
+    """Pass the user's input to a process and its output back; return the process's exit code.
 
     Output is passed unchanged, so the process can control the terminal. Must be called inside
     `unwinding`.
@@ -89,7 +89,7 @@ def _raw(keys: int, screen: int) -> Iterator[None]:
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Turn signals that end this process into SystemExit, so that cleanup code runs."""
+    """Turn signals that would kill this process into SystemExit, so that cleanup code runs."""
     before = {number: signal.signal(number, _end) for number in _ENDING}
     try:
         yield
@@ -100,7 +100,7 @@ def unwinding() -> Iterator[None]:
 
 @contextmanager
 def _window() -> Iterator[tuple[int, int]]:
-    """Yield a pipe that is written to when the size of the terminal changes."""
+    """Yield a pipe that receives a byte whenever the size of the terminal changes."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     before = signal.signal(signal.SIGWINCH, _ignore_signal)
@@ -122,4 +122,4 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Do nothing: Python writes to the wakeup descriptor only if a Python handler is set."""
+    """Do nothing. Without a handler in Python, Python would not write to the wakeup descriptor."""

@@ -1,4 +1,4 @@
-"""Wait for other runs of the repository, or exit, if `--when-busy` asks for it."""
+"""Handle `--when-busy`: wait while another run of the repository is live, or exit."""
 
 import fcntl
 import time
@@ -22,7 +22,7 @@ _PAUSE = 1.0
 
 @contextmanager
 def turn(run: RunOptions) -> Iterator[None]:
-    """Apply `--when-busy`: enter the context when this run may start.
+    """Wait or exit while another run is live, as `--when-busy` asks; then enter the block.
 
     Args:
         run: The options of the command.
@@ -60,7 +60,7 @@ def _wait(repository: Repository, lock: IO[str], *, leaves: bool, quiet: bool) -
 
 
 def _busy(repository: Repository, lock: IO[str]) -> str | None:
-    """Return the reason to wait, or take the lock and return None."""
+    """Return why this run must wait; if it need not, take the lock and return None."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

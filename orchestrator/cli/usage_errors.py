@@ -1,4 +1,4 @@
-"""Rewrite error messages of the option parser in the style of this program."""
+"""Rewrite the option parser's error messages in the style of this program."""
 
 import re
 from difflib import get_close_matches
@@ -13,7 +13,7 @@ _IN_OUR_WORDS = {
 
 
 def usage_message(error: typer.TyperException) -> tuple[str, str | None]:
-    """Return the message and the hint for an invalid command line."""
+    """Return the error message and the hint for an invalid command line."""
     context = getattr(error, "ctx", None)
     unknown = getattr(error, "option_name", None)
     if unknown and "No such option" in error.message:

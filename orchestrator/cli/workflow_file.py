@@ -11,7 +11,7 @@ from orchestrator.workflow.selection import only, starting_at
 
 
 def variables(given: Sequence[str]) -> dict[str, str]:
-    """Return the variables given with `--var`."""
+    """Return the variables given with `--var NAME=VALUE`, by name."""
     values: dict[str, str] = {}
     for entry in given:
         name, equals, value = entry.partition("=")
@@ -26,9 +26,9 @@ def selected(reading: Reading, only_: Sequence[str], from_: Sequence[str]) -> Re
     """Return the selected part of a workflow.
 
     Args:
-        reading: The whole file.
-        only_: Values of `--only`.
-        from_: Values of `--from`.
+        reading: The whole parsed workflow file.
+        only_: Ids of the tasks given with `--only`.
+        from_: Ids of the tasks given with `--from`.
     """
     if only_ and from_:
         raise ConfigError("options `--only` and `--from` cannot be used together")

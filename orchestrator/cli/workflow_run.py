@@ -72,9 +72,13 @@ def run_workflow(
 def _check_networks(settings: Settings, workflow: Workflow) -> None:
     """Check that the settings of a run do not contradict the networks of a workflow.
 
+    A run without a network can still have tasks that set their own, because `none` in a file is
+    only a default.
+
     Raises:
-        ConfigError: A setting opens a network of a private workflow, or a task opens the network
-            that an option or a variable closes. A file's `none` is a default, which tasks override.
+        ConfigError: A setting opens a network although the workflow is private, or a task opens the
+            network that an option or variable closes. A file's `none` is a default, which tasks
+            override.
     """
     if workflow.network == "none":
         for name in ("network", "setup_network", "check_network"):
@@ -101,7 +105,7 @@ def _check_networks(settings: Settings, workflow: Workflow) -> None:
 def _waves(
     settings: ParallelConfig, workflow: Workflow, programs: dict[str, ParallelConfig]
 ) -> list[str]:
-    """Return the waves of a workflow, with the number of tasks that fit on this machine."""
+    """Return a workflow's waves as lines, each with how many of its tasks fit on this machine."""
     machine = this_machine()
     set_aside = {
         task.id: demand_of(settings, task, programs, cpus=machine.cpus) for task in workflow.tasks
@@ -129,7 +133,7 @@ def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
 def _programs(
     given: GivenSettings, run_options: RunOptions, config: ParallelConfig, workflow: Workflow
 ) -> dict[str, ParallelConfig]:
-    """Return the configurations for tasks that use other agent programs."""
+    """Return the settings for tasks that use another agent program, by the program's name."""
     names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
     return {
         name: _configure({**given, "agent_cli": name}, run_options).config
@@ -154,7 +158,10 @@ def _read(
 
 
 def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOptions) -> Reading:
-    """Read the file, and run the commands of its `foreach`; a signal stops them gracefully."""
+    """Read the workflow file, and run its commands that list the items of a `foreach`.
+
+    A signal ends such a command gracefully.
+    """
 
     @contextmanager
     def watch(command: str) -> Iterator[Emit]:

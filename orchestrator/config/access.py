@@ -1,4 +1,4 @@
-"""Networks and hosts that the containers of a worker's stages may reach."""
+"""Which networks and hosts the containers of a worker may reach, in each stage of its life."""
 
 from typing import NamedTuple
 
@@ -7,14 +7,14 @@ from orchestrator.config.run import ParallelConfig
 
 
 class Access(NamedTuple):
-    """A network setting, and the hosts that `allow` opens in that network."""
+    """The network of a container, and the hosts that it may reach there."""
 
     network: Network
     allow: tuple[str, ...] = ()
 
 
 class StageAccess(NamedTuple):
-    """The network access of the containers of each stage."""
+    """Network access of a worker's containers, for each stage: setup, task, teardown, checks."""
 
     task: Access
     """Access of the agent and the services."""
@@ -42,7 +42,7 @@ def stage_access(config: ParallelConfig) -> StageAccess:
 
 
 def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
-    """Return the different accesses of the worker's containers that have a network."""
+    """Return the different kinds of network access of a worker's containers, without `none`."""
     found, project = stage_access(config), config.project
     used = (
         (found.task, True),

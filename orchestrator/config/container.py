@@ -19,7 +19,7 @@ class Limits(Model):
     cpus: Annotated[float | None, Option(Group.LIMITS, "N", default="2, or all")] = Field(
         default=None, gt=0
     )
-    """CPUs of each worker. Default: 2, or all CPUs of a smaller machine."""
+    """Number of CPUs of each worker. Default: 2, or all CPUs of a smaller machine."""
     memory: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(
         default=4 * 1024**3, ge=16 * 1024**2
     )
@@ -27,30 +27,33 @@ class Limits(Model):
     pids: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=512, ge=8)
     """Maximum number of processes and threads of each worker."""
     open_files: int = Field(default=4096, ge=64)
-    """Maximum number of open file descriptors per process."""
+    """Maximum number of open files of each process in a worker."""
     tmp: Size = Field(default=1024**3, ge=1024**2)
-    """Size in bytes of `/tmp` and of the home directory, each. Both count as memory."""
+    """Size in bytes of `/tmp`, and of the home directory. Each counts as memory of the worker."""
     disk: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=8 * 1024**3, ge=1024**2)
-    """Maximum data of each worker on disk, in bytes or with a unit such as `2g`. Its worktree and
-    its git store count."""
+    """Maximum size of each worker's files on disk, in bytes or with a unit such as `2g`. Its
+    worktree and its git store count.
+    """
     inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100)
-    """Files and directories that each worker may create. Its worktree and its git store count."""
+    """Maximum number of files and directories that each worker may create. Its worktree and its git
+    store count.
+    """
     log_limit: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=1024**3, ge=64 * 1024)
-    """Maximum output of each worker, in bytes or with a unit such as `100m`."""
+    """Maximum size of each worker's output, in bytes or with a unit such as `100m`."""
     idle_timeout: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=0.0, ge=0)
     """Seconds without output after which a worker is stopped; 0 disables the check."""
     grace: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=10.0, ge=0)
-    """Seconds between SIGTERM and SIGKILL when a worker is stopped."""
+    """Seconds that a worker may take to end (SIGTERM to SIGKILL) when it is stopped."""
 
 
 Network = Literal["none", "allowlist", "learn", "open"]
 Keys = Literal["env", "broker"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
-"""Values of `network`, the most restricted first."""
+"""Values of the setting `network`, the most restrictive first."""
 
 
 GATEWAYS: frozenset[Network] = frozenset({"allowlist", "learn"})
-"""Values of `network` with which each worker has a gateway."""
+"""Values of the setting `network` with which each worker has a gateway of its own."""
 _CHOICES = "|".join(NETWORKS)
 
 
@@ -62,7 +65,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="Network of workers: none, listed hosts, all public web hosts, or the internet.",
+            help="Network of workers: none, only `--allow`, public web hosts, or the internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
@@ -70,16 +73,15 @@ class Isolation(Model):
     public internet. With `open`, workers do not reach this machine, private networks or other
     workers."""
     setup_network: Annotated[Network | None, Option(Group.ISOLATION, _CHOICES)] = None
-    """Network of the setup commands: `none`, `allowlist`, `learn` or `open`. Default: same as
-    `network`."""
+    """Network of the setup commands, with the same values as `--network`. Default: same network."""
     check_network: Annotated[Network, Option(Group.ISOLATION, _CHOICES)] = "none"
-    """Network of the checks: `none`, `allowlist`, `learn` or `open`."""
+    """Network of the checks, with the values of `--network`."""
     allow: Annotated[
         tuple[str, ...],
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that workers may reach; with `--network open`, a private host; repeatable.",
+            help="Host that workers may reach (with `--network open`: private host); repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -94,7 +96,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that `setup` may reach, in place of the hosts of `--allow`; repeatable.",
+            help="Host that setup commands may reach, in place of hosts of `--allow`; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -120,7 +122,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "env|broker",
-            help="Where API keys of models are: in the worker, or in the run's credential broker.",
+            help="Where models' API keys are: in workers (`env`), or in a proxy only (`broker`).",
         ),
     ] = "env"
     """Where the API keys of models are. `env`: the agent program gets them as variables. `broker`:
@@ -128,7 +130,11 @@ class Isolation(Model):
     """
     key_models: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
-        Option(Group.ISOLATION, "CSV", help="Models with `--keys broker`, such as `claude-*`."),
+        Option(
+            Group.ISOLATION,
+            "CSV",
+            help="Models that workers may call with `--keys broker`: patterns such as `gpt-*`.",
+        ),
     ] = ()
     """Models that workers may call through the broker, as patterns such as `claude-*`. Default: all
     models; with a budget, all models with a known price."""
@@ -137,7 +143,7 @@ class Isolation(Model):
         Option(
             Group.LIMITS,
             "N",
-            help="Maximum calls per minute of a worker with `--keys broker`; 0: no maximum.",
+            help="Maximum model calls of each worker per minute with `--keys broker`; 0: no limit.",
         ),
     ] = Field(default=0, ge=0)
     """Calls that each worker may make through the broker in one minute; 0: no limit."""
@@ -154,12 +160,14 @@ class Isolation(Model):
     `https://HOST/PATH/*=VARIABLE` for all below a path. The token in your variable stays in the
     credential broker, which refuses every push. It needs `keys: broker`."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False
-    """Mount worktrees read-only, so that workers commit nothing. A worker can then write only to
-    `/tmp`, its home directory and its caches. The `setup` commands can still write to the
-    worktree."""
+    """Mount worktrees read-only, so that workers can neither change nor commit files. A worker can
+    then write only to `/tmp`, its home directory and its caches. The `setup` commands can still
+    write to the worktree.
+    """
     runtime: Annotated[str | None, Option(Group.ISOLATION, "NAME")] = None
-    """OCI runtime by its name in the container engine, such as `runsc`. Default: the engine's
-    default."""
+    """OCI runtime of the containers, such as `runsc`; the container engine must have it. Default:
+    the engine's default.
+    """
     history: Literal["full", "shallow"] = "full"
     """`full`: workers get the whole history of the base commit. `shallow`: only the base commit,
     which is faster for a large repository."""
@@ -168,7 +176,7 @@ class Isolation(Model):
         Option(
             Group.ENVIRONMENT,
             "K[=V]",
-            help="Environment variable of workers; `K` alone passes on your variable; repeatable.",
+            help="Environment variable of workers; `K` alone passes your variable on; repeatable.",
             repeatable=True,
         ),
     ] = Field(default_factory=dict)
@@ -179,19 +187,20 @@ class Isolation(Model):
             Group.ENVIRONMENT,
             "NAME[=@FILE]",
             "--secret",
-            help="Variable or file that workers get as a file in /run/secrets; repeatable.",
+            help="Your variable NAME, or FILE, which workers get as /run/secrets/NAME; repeatable.",
             repeatable=True,
         ),
     ] = ()
     """Environment variables of the user that each worker receives as files in `/run/secrets`; the
-    option also accepts `NAME=@FILE`. Secret values are redacted from everything a run prints or
-    stores."""
+    option also accepts `NAME=@FILE`, for the content of a file. Secret values are redacted from
+    everything that a run prints or stores.
+    """
     ports: Annotated[
         Ports,
         Option(
             Group.ENVIRONMENT,
             "CSV",
-            help="Container ports to publish on 127.0.0.1, such as `3000,3010`.",
+            help="Ports of each worker to publish on this machine's 127.0.0.1, as `3000,3010`.",
         ),
     ] = Field(default={})
     """Container ports to publish on 127.0.0.1, each at a different host port per worker: a list, or
@@ -202,7 +211,7 @@ class Isolation(Model):
         Option(
             Group.ENVIRONMENT,
             "GLOB",
-            help="Untracked files to copy into each worktree; repeatable.",
+            help="Untracked files to copy into each worktree, such as `.env`; repeatable.",
             repeatable=True,
         ),
     ] = ()

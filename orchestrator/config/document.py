@@ -22,16 +22,16 @@ class DocumentError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """A parsed value and its line number. Members of mappings and lists are nodes too."""
+    """A parsed value with its line number. The members of mappings and lists are nodes too."""
 
     value: object
     line: int | None
     written: str | None = field(default=None, compare=False)
-    """The source text of a number or boolean: `1.10` stays `1.10`, not 1.1."""
+    """Source text of a number or boolean, because `1.10` must stay `1.10` and not become 1.1."""
 
     @property
     def as_text(self) -> "Node":
-        """Return a number or boolean as its source text, and any other value unchanged."""
+        """Return a number or boolean as written in the file, and any other value unchanged."""
         return self if self.written is None else Node(self.written, self.line)
 
     def plain(self) -> object:
@@ -104,7 +104,7 @@ def _core_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Parses YAML 1.2's core schema without aliases: `on`, `1:30` and dates stay text."""
+    """Parser of YAML 1.2's core schema, without aliases: `on`, `1:30` and dates stay text."""
 
     yaml_implicit_resolvers = _core_resolvers()
     depth = 0
@@ -224,7 +224,7 @@ _JSON = json.JSONDecoder()
 
 
 class _JsonLines:
-    """Parses well-formed JSON and records the line of each value, which `json` does not."""
+    """Parses well-formed JSON and records each value's line, which Python's `json` does not."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""List every setting of a run with its value and source; secret values are hidden."""
+"""List every setting of a run with its value and its source; secret values are hidden."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from orchestrator.config.run import ParallelConfig
 
 HIDDEN = "[not shown]"
 _NAMES_ONLY = "secrets"
-"""Setting that holds names of variables, not values, and may be shown."""
+"""Key of the setting that contains names of variables, not values, and may thus be shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def _preset(config: ParallelConfig, field: FieldPath) -> tuple[str, ...]:
 
 
 def _redacted(name: str, value: Any) -> Any:  # noqa: ANN401
-    """Return a value with credentials replaced by `HIDDEN`; names of variables stay."""
+    """Return a value with credentials replaced by `HIDDEN`; names of variables are kept."""
     if isinstance(value, list):
         return [_redacted(name, item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The table of all settings: their path in the models, their key in files, allowed values."""
+"""The table of all settings: path in the models, key in files, allowed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from orchestrator.config.run import MOST_WORKERS, ParallelConfig, Triggers
 from orchestrator.config.values import IS_SIZE
 
 FieldPath = tuple[str, ...]
-"""Path of a setting in the models: `("workers",)` or `("limits", "cpus")`."""
+"""Path of a setting in the models, such as `("workers",)` or `("limits", "cpus")`."""
 
 _PARTS: Mapping[str, type[BaseModel]] = {
     "limits": Limits,
@@ -30,23 +30,25 @@ RUN_FIELDS: Mapping[str, FieldPath] = {
     for name in ParallelConfig.model_fields
     if name not in _PARTS and name not in ("providers", "closed_stages", "auto_workers")
 }
-"""Settings in the block `parallel_runs:`, by key."""
+"""Settings in the block `parallel_runs:` of a file, by key."""
 _KEYS: Mapping[str, str] = {"copied": "copy"}
-"""Keys that differ from the field's name: a field `copy` would hide a method of pydantic."""
+"""Keys in files that differ from the field's name, because a field `copy` would hide a method of
+pydantic's models.
+"""
 CONTAINER_FIELDS: Mapping[str, FieldPath] = {
     _KEYS.get(name, name): (part, name)
     for part in ("limits", "isolation")
     for name in _PARTS[part].model_fields
 }
-"""Settings in the block `container:`, by key."""
+"""Settings in the block `container:` of a file, by key."""
 TRIGGER_FIELDS: Mapping[str, FieldPath] = {
     name: ("triggers", name) for name in Triggers.model_fields
 }
-"""Settings in the block `triggers:`, by key."""
+"""Settings in the block `triggers:` of a file, by key."""
 PROJECT_FIELDS: Mapping[str, FieldPath] = {
     name.removesuffix("_"): ("project", name) for name in Project.model_fields
 }
-"""Settings of `Project`, by key: they are at the top level of a file."""
+"""Settings of `Project`, by key; they are at the top level of a file."""
 FIELDS: Mapping[str, FieldPath] = {
     **RUN_FIELDS,
     **CONTAINER_FIELDS,
@@ -66,7 +68,7 @@ TOP_FIELDS: Mapping[str, FieldPath] = {
 }
 """Settings at the top level of a file, outside of any block, by key."""
 CAMEL: Mapping[str, str] = {"rate_limit": "rateLimit", "refill_rate": "refillRate"}
-"""Keys of `providers` in snake case, and the camel case that `automatosx.config.json` uses."""
+"""Keys of `providers`: in snake case, and in the camel case that `automatosx.config.json` uses."""
 AGENT_FIELDS: Mapping[str, FieldPath] = {
     name: FIELDS[name]
     for name in (
@@ -74,9 +76,9 @@ AGENT_FIELDS: Mapping[str, FieldPath] = {
         *("image", "api_base", "env"),
     )
 }
-"""Settings that `agents.NAME` may hold as defaults for one agent program, by key."""
+"""Settings that `agents.NAME` may set for a single agent program, by key."""
 SECRET = frozenset({"env", "environment", "variables", "secrets", "api_base", "notify"})
-"""Names of settings that may hold credentials; their values are never shown."""
+"""Names of settings whose values may be credentials and are never shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,7 @@ class Setting:
     node: Node | None = None
     """The parsed value, if the source is a file."""
     program: str | None = None
-    """The agent program that the setting applies to; None: all."""
+    """The agent program that the setting applies to; None if it applies to all."""
 
     @property
     def label(self) -> str:
@@ -104,7 +106,7 @@ class Setting:
 
     @property
     def place(self) -> str:
-        """Return `FILE:LINE`, or the name of the variable or option."""
+        """Return where the setting was given: `FILE:LINE`, or the variable's or option's name."""
         return place(self.file, self.node) if self.kind == "file" else self.name
 
     @property
@@ -140,17 +142,17 @@ OPTIONS: Mapping[str, Option] = {
     for key, field in model_fields.items()
     if (option := option_of(field)) is not None
 }
-"""Settings that have a command line option."""
+"""All settings that have a command line option."""
 
 
 def flag(key: str) -> str:
-    """Return the name of the command line option of a setting."""
+    """Return the name of a setting's command line option, such as `--workers`."""
     option = OPTIONS.get(key)
     return (option and option.flag) or "--" + key.replace("_", "-")
 
 
 def is_list(field: FieldPath) -> bool:
-    """Return whether a field holds several values, which text gives as `a,b,c`."""
+    """Return whether a field holds several values, which a text gives as `a,b,c`."""
     return get_origin(field_info(field).annotation) in {tuple, dict}
 
 
@@ -168,7 +170,7 @@ def whole_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _whole(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Replace references by their definitions, because fields are documented one by one."""
+    """Replace a schema's references by their definitions: each field is documented as a whole."""
     if isinstance(schema, list):
         return [_whole(item, definitions) for item in schema]
     if not isinstance(schema, dict):
@@ -205,7 +207,7 @@ def allowed(field: FieldPath) -> str:
 
 
 def kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the alternatives of a schema without null; a schema without alternatives itself."""
+    """Return the alternatives of a schema except null, or the schema itself if it has none."""
     options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     return [option for option in options if option.get("type") != "null"] or [dict(schema)]
 
@@ -263,7 +265,9 @@ def _members_in_words(schema: Mapping[str, Any]) -> str:
 
 
 _MOST_NAMES = 15
-"""Maximum number of keys that a message lists; objects with more have a table in the reference."""
+"""Maximum number of keys that a message lists; for objects with more keys, the reference has a
+table.
+"""
 _WORDS: Mapping[str, str] = {
     "integer": "a whole number",
     "number": "a number",

@@ -75,7 +75,7 @@ def _property(field: FieldPath) -> dict[str, Any]:
 
 
 def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema that also allows null, which means that the setting is not given."""
+    """Return a schema that also allows null; null means that a setting is not set."""
     schema = dict(schema)
     about: dict[str, Any] = {
         key: schema.pop(key) for key in ("description", "default") if key in schema
@@ -85,7 +85,7 @@ def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def published(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without titles and internal marks, in which sizes may be text."""
+    """Return a schema for users: without titles and internal marks, and with sizes as text too."""
     shown = {key: _inside(key, part) for key, part in schema.items() if key != "title"}
     if not shown.pop(IS_SIZE, False):
         return shown

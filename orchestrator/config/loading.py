@@ -1,4 +1,4 @@
-"""Load settings. Precedence: option, environment `ORCHESTRATOR_*`, file, default."""
+"""Load settings: options take precedence over `ORCHESTRATOR_*` variables, files and defaults."""
 
 import os
 import shlex
@@ -48,7 +48,7 @@ _HINTS = {
     "ports cannot": "remove the ports, or use `--network open`",
     "": "a worker and its services share one network: change the port or name of one of them",
 }
-"""Hints for settings that contradict each other, by the start of the message."""
+"""Hints for settings that contradict each other, by the first words of the error message."""
 _MOST_MISTAKES = 50
 _TASKS = RUN_FIELDS["tasks"]
 _WORKERS = RUN_FIELDS["workers"]
@@ -57,12 +57,14 @@ _SOME_TASK = [Setting(field=_TASKS, value=["a task"], kind="option", name="--tas
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
 
 Layers = tuple[list[Setting], ...]
-"""Settings by precedence, lowest first: file, file's agent block, environment, options."""
+"""Settings by source, in increasing precedence: file, block for an agent program in the file,
+environment, options.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A run's configuration and the settings it was merged from."""
+    """A run's configuration, and the settings that were merged into it."""
 
     config: ParallelConfig
     layers: Layers
@@ -78,9 +80,11 @@ class FileCheck:
 
     problems: Problems
     named_only: Problems
-    """Settings that are accepted only from a file which the user named."""
+    """Problems with settings that are accepted only from a file which the user named."""
     closed: tuple[StageKey, ...]
-    """Stages that run without network, variables and secrets unless the user names the file."""
+    """Stages whose commands run without network, variables and secrets unless the user names the
+    file.
+    """
 
 
 def load_config(
@@ -162,7 +166,10 @@ def load_settings(
 
 
 def _most_workers(*layers: list[Setting]) -> list[Setting]:
-    """Return the `max_workers` of highest precedence, if valid: it limits `workers` everywhere."""
+    """Return the highest-ranking valid `max_workers`: it limits `workers` from all sources.
+
+    The result is a list with this setting, or an empty list.
+    """
     given = [setting for layer in layers for setting in layer if setting.field == _MAX_WORKERS]
     text = str(given[-1].value) if given else ""
     if not text.isdecimal() or not 1 <= int(text) <= MOST_EVER:
@@ -175,7 +182,7 @@ def _bound(layer: list[Setting], most: list[Setting]) -> list[Setting]:
 
 
 class _Auto(int):
-    """Placeholder for `workers: auto` until the machine's capacity is known."""
+    """Placeholder number for `workers: auto`, used until the machine's capacity is known."""
 
 
 def _numbered(layer: list[Setting]) -> list[Setting]:
@@ -224,7 +231,7 @@ def check_file(path: Path, *, top: Path | None = None) -> FileCheck:
 def config_file(
     environ: Mapping[str, str], top: Path | None, file: Path | None
 ) -> tuple[Path | None, bool]:
-    """Return the configuration file, or None, and whether the user named it.
+    """Return the path of the configuration file, if any, and whether the user named the file.
 
     Args:
         environ: The caller's environment.
@@ -240,7 +247,7 @@ def config_file(
 
 
 def _for_program(file: list[Setting], environment: list[Setting], options: list[Setting]) -> Layers:
-    """Return the layers without the file's settings for agent programs that are not used."""
+    """Return the layers without a file's settings for agent programs that are not used."""
     chosen = str(ParallelConfig.model_fields["agent_cli"].default)
     for setting in (*_split(file, None)[0], *environment, *options):
         if setting.field == _AGENT_CLI:
@@ -256,7 +263,7 @@ def _split(file: list[Setting], program: str | None) -> tuple[list[Setting], lis
 
 
 def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
-    """Merge layers with a file discovered in the repository; refuse its forbidden settings."""
+    """Merge the layers; refuse settings that a file found in the repository must not contain."""
     problems = _loosened(layers)
     if problems:
         raise mistakes(problems, NAME_IT.format(path))
@@ -301,12 +308,12 @@ def check_contradictions(config: ParallelConfig) -> None:
 
 
 def _contradiction_hint(problem: str) -> str:
-    """Return what to do about settings that contradict each other."""
+    """Return a hint on how to resolve a contradiction between settings."""
     return next(_HINTS[start] for start in _HINTS if problem.startswith(start))
 
 
 def mistakes(problems: Problems, hint: str, what: str = "configuration") -> ConfigError:
-    """Return one error that lists all problems, up to a limit."""
+    """Return a single error that lists all problems, up to a maximum number."""
     if len(problems) == 1:
         return ConfigError(problems[0], hint=hint)
     more = [f"and {len(problems) - _MOST_MISTAKES} more"] if len(problems) > _MOST_MISTAKES else []

@@ -1,4 +1,4 @@
-"""Validate the settings of each layer, and merge the layers."""
+"""Validate the settings of each source, and merge them into one configuration."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ def validate_typed(values: Values) -> ParallelConfig:
 
 
 def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
-    """Return the problems of one layer, independent of the other layers."""
+    """Return the problems of one source's settings, regardless of other sources."""
     try:
         validate(_nested(settings))
     except ValidationError as error:
@@ -50,7 +50,7 @@ def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
 
 
 def problems_of_file(settings: Sequence[Setting]) -> list[str]:
-    """Return the problems of a file: of its general part and of each agent program's block."""
+    """Return the problems of a file's settings, with those for single agent programs."""
     problems = []
     for program in dict.fromkeys((None, *(setting.program for setting in settings))):
         own = [setting for setting in settings if setting.program == program]
@@ -59,7 +59,7 @@ def problems_of_file(settings: Sequence[Setting]) -> list[str]:
 
 
 def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
-    """Merge valid layers, given in increasing precedence.
+    """Merge valid settings from several sources, given in increasing precedence.
 
     Raises:
         ValidationError: Two settings contradict each other.
@@ -72,7 +72,7 @@ def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
 
 
 def _merged_pair(weaker: Setting, stronger: Setting) -> Setting:
-    """Return the stronger setting; variables, secrets and services are merged by name."""
+    """Return the setting of higher precedence; variables, secrets and services are merged."""
     below, above = weaker.value, stronger.value
     if stronger.field == _ENV and isinstance(below, dict) and isinstance(above, dict):
         return replace(stronger, value={**below, **above})
@@ -86,7 +86,7 @@ def _merged_pair(weaker: Setting, stronger: Setting) -> Setting:
 
 
 def twice(settings: Sequence[Setting]) -> list[str]:
-    """Return a problem for each setting that one file sets under two names."""
+    """Return a problem for each setting that one file sets under two different keys."""
     first: dict[FieldPath, Setting] = {}
     return [
         f"{setting.label} was already set by {first[setting.field].label}"

@@ -1,4 +1,4 @@
-"""Find options without effect because the feature that they modify is not enabled."""
+"""Find command line options that have no effect because another option is missing."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -55,10 +55,13 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
         "`--setup` or `--teardown`",
     ),
 }
-"""Options that modify another feature: whether it is enabled, and the options that enable it.
+"""For each option that modifies a feature: whether that feature is enabled, and the options that
+enable it. Only command line options are checked: a file may hold settings for features that are
+enabled by options.
 
 Only command-line options are checked: a file may hold settings for features that are enabled
-by options."""
+by options.
+"""
 
 
 def without_effect(

@@ -1,4 +1,4 @@
-"""Declaration of the command line option of a setting, given beside the setting's field."""
+"""Declare the command line option of a setting, beside the setting's field."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,20 +21,22 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """The command line option of a setting, given as metadata of the setting's field.
+    """The command line option of a setting, as metadata of the setting's field.
 
     The first sentence of the field's docstring is the help text, unless `help` is set.
     """
 
     group: Group
     metavar: str = ""
-    """Placeholder for the value in help texts; unused for a setting that is true or false."""
+    """Placeholder for the option's value in help texts; not used for a switch."""
     flag: str | None = None
     """Name of the option. Default: the setting's key with `--`."""
     former: str | None = None
     """An earlier name, which is still accepted but not shown."""
     help: str | None = None
     default: str | None = None
-    """Default as shown in the help. Default: the field's default."""
+    """Text that the help shows as the default. Default: the field's default."""
     repeatable: bool = False
-    """Whether the option is given once for each item, instead of once as `a,b,c`."""
+    """Whether the option may be given several times, once for each item, instead of once as
+    `a,b,c`.
+    """

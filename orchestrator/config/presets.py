@@ -1,4 +1,4 @@
-"""Named sets of defaults for three kinds of work; every explicit setting overrides them."""
+"""Presets: named sets of default settings for a kind of work; explicit settings override them."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -51,4 +51,4 @@ PRESETS: Mapping[Preset, Mapping[str, Mapping[str, object]]] = {
         "isolation": {"network": "open", "history": "full"},
     },
 }
-"""Values by preset and part of the configuration; other settings keep their defaults."""
+"""Values of each preset, by part of the configuration. All other settings keep their defaults."""

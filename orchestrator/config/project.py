@@ -18,10 +18,10 @@ from orchestrator.config.values import (
 
 
 class Service(Model):
-    """A service container, such as a database, that runs beside each worker."""
+    """A service that runs in a container beside each worker, such as a database."""
 
     image: str = Field(min_length=1)
-    """Container image. Its default entrypoint is started."""
+    """Container image of the service; its default entrypoint is started."""
     command: tuple[str, ...] = ()
     """Arguments of the entrypoint, instead of the image's default command."""
     env: dict[str, str] = Field(default={})
@@ -34,7 +34,9 @@ class Service(Model):
     health_timeout: float = Field(default=60.0, gt=0)
     """Seconds within which the service must become ready."""
     variables: dict[str, str] = Field(default={})
-    """Environment variables of the worker; `{host}` and `{port}` are replaced by the service's."""
+    """Environment variables that the worker gets; `{host}` and `{port}` are replaced by those of
+    the service.
+    """
     tmpfs: tuple[Annotated[str, Field(pattern=r"^/[^:]+$")], ...] = ()
     """Directories that the service may write to, besides `/tmp`, `/run` and the image's volumes.
     They are kept in memory, count as memory, and start empty."""
@@ -53,7 +55,7 @@ _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
 def variable_prefix(service: str) -> str:
-    """Return the prefix of a service's variables: `MY_DB` for `my-db`."""
+    """Return the prefix of a service's variables: `MY_DB` for the service `my-db`."""
     return service.upper().replace("-", "_")
 
 
@@ -74,12 +76,12 @@ class Check(Model):
 
 
 def _check(value: object) -> object:
-    """Convert `npm test` to `{run: npm test}`."""
+    """Convert a check given as a command, such as `npm test`, to the form `{run: npm test}`."""
     return {"run": value} if isinstance(value, str) else value
 
 
 class _CheckSchema:
-    """JSON Schema of a check: a text, or an object. Made only when a schema is asked for."""
+    """JSON Schema of a check, which is a text or an object; created only when it is asked for."""
 
     def __get_pydantic_json_schema__(self, *_: object) -> dict[str, Any]:
         """Return the schema without references to other parts of the document."""
@@ -151,7 +153,7 @@ class Project(Model):
             Group.COMMON,
             "CMD",
             "--check",
-            help="Check to run on each worker's commit; `partial` if it fails; repeatable.",
+            help="Command that a worker's commit must pass, or else it is `partial`; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -164,7 +166,7 @@ class Project(Model):
             Group.PROJECT,
             "NAME",
             "--cache",
-            help="Package cache of workers: `pip`, `npm`, `uv` or `cargo`; repeatable.",
+            help="Package manager whose cache workers share: pip, npm, uv or cargo; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -176,7 +178,7 @@ class Project(Model):
             Group.ENVIRONMENT,
             "NAME=IMAGE",
             "--service",
-            help="Container that runs beside each worker, such as a database; repeatable.",
+            help="Service, such as a database, beside each worker with host name NAME; repeatable.",
             repeatable=True,
         ),
     ] = Field(default={})
@@ -186,7 +188,7 @@ class Project(Model):
         Option(
             Group.ENVIRONMENT,
             "FILE",
-            help="File in each worktree, such as `.env`, for the variables of ports and services.",
+            help="File in each worktree, such as `.env`, for variables of ports and services.",
         ),
     ] = None
     """Untracked file in each worktree, such as `.env`, to which the variables of the worker's ports

@@ -49,12 +49,12 @@ StageKey = Literal["setup", "teardown", "checks"]
 
 
 class Triggers(Model):
-    """Conditions under which the user is alerted to a worker."""
+    """Conditions under which the user is told that a worker needs attention."""
 
     silence: Annotated[
         float, Option(Group.ALERTS, "SECONDS", "--alert-silence", former="--silence")
     ] = Field(default=0.0, ge=0)
-    """Alert after this many seconds without output; 0 disables the alert."""
+    """Alert when a worker prints nothing for this many seconds; 0 disables the alert."""
     repeated_errors: Annotated[
         int, Option(Group.ALERTS, "N", "--alert-errors", former="--repeated-errors")
     ] = Field(default=0, ge=0)
@@ -76,7 +76,7 @@ class Triggers(Model):
         Option(
             Group.ALERTS,
             "ro",
-            help="`ro`: mount everything outside the paths of `--alert-outside` read-only.",
+            help="`ro`: mount everything but the paths of `--alert-outside` read-only.",
         ),
     ] = None
     """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
@@ -90,18 +90,19 @@ class Triggers(Model):
     notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL")] = Field(
         default=None, min_length=1
     )
-    """Command or URL to notify of alerts, failed workers and the end of the run, as JSON. A
-    command runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the
-    object is posted."""
+    """Command or URL that gets alerts, failed workers and the end of the run as JSON. A command
+    runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the object
+    is posted.
+    """
 
 
 class RateLimit(Model):
-    """Token bucket that limits how fast workers start: each start takes a token."""
+    """Limit on how fast workers start (a token bucket): each start takes a token."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     enabled: bool = True
-    """`false` disables the limit."""
+    """Whether the limit applies; `false` disables it."""
     capacity: int = Field(default=100, ge=1)
     """Workers that may start at once when the bucket is full."""
     refill_rate: float = Field(default=10.0, gt=0)
@@ -109,12 +110,12 @@ class RateLimit(Model):
 
 
 class Provider(Model):
-    """Settings of a provider of models."""
+    """Settings for the workers that use one provider of models."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     rate_limit: RateLimit | None = None
-    """Rate at which workers that use this provider may start."""
+    """Limit on how fast workers that use this provider start."""
 
 
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
@@ -126,7 +127,7 @@ MOST_EVER = 1000
 """Highest value of `max_workers`."""
 AUTO = "auto"
 _LONGEST_TIMEOUT = 1e9
-"""Seconds; 31 years."""
+"""Highest accepted timeout in seconds: about 31 years."""
 _WORKERS_SCHEMA = {
     "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_EVER}, {"const": AUTO}]
 }
@@ -138,7 +139,11 @@ class ParallelConfig(Model):
     tasks: Annotated[
         tuple[str, ...],
         Option(
-            Group.COMMON, "CMD", "--task", help="Task of a worker; repeatable.", repeatable=True
+            Group.COMMON,
+            "CMD",
+            "--task",
+            help="Prompt or command for a worker; repeatable.",
+            repeatable=True,
         ),
     ] = Field(min_length=1)
     """Tasks, one per worker; the first is repeated if there are more workers."""
@@ -150,34 +155,37 @@ class ParallelConfig(Model):
         Option(
             Group.COMMON,
             "N",
-            help="Workers that run at the same time: 1-10, or `auto` to fit this machine.",
+            help="Maximum number of workers at the same time: 1-10, or `auto` to fit this machine.",
         ),
     ] = Field(default=3, ge=1, validate_default=True)
-    """Workers that run at the same time (1-10, or up to `max_workers`), or `auto`: as many as fit
-    on this machine."""
+    """Maximum number of workers that run at the same time: 1-10 (or up to `max_workers`), or `auto`
+    for as many as fit on this machine.
+    """
     auto_workers: bool = False
     """Whether `workers` was `auto`: each worker then waits until the machine has the CPUs and
     memory it needs. Set while the settings are loaded; not a key of a configuration file."""
     agent_cli: Annotated[str, Option(Group.COMMON, "NAME")] = "architect"
     """Agent program to run, such as `claude`; `shell` runs each task as a command."""
     models: Annotated[tuple[str, ...], Option(Group.COMMON, "CSV")] = ()
-    """Models of workers 1, 2, 3 and so on, such as `a,b,c`. Workers beyond the end of the list use
-    `model`."""
+    """Models of workers 1, 2, 3 and so on, such as `gpt-4o,claude-sonnet-4-6`. Workers beyond the
+    end of the list use `model`.
+    """
     timeout_per_worker: Annotated[float, Option(Group.COMMON, "SECONDS")] = Field(
         default=DEFAULT_TIMEOUT, ge=0
     )
-    """Seconds that each worker may run; 0 disables the limit."""
+    """Maximum number of seconds that each worker may run; 0 disables the limit."""
     budget_per_worker: Annotated[float | None, Option(Group.COMMON, "USD")] = Field(
         default=None, gt=0
     )
-    """Budget of each worker in USD. Default: no limit."""
+    """Maximum cost of each worker in USD. Default: no limit."""
     base: Annotated[str, Option(Group.TASK, "REF")] = "HEAD"
     """Commit that workers start from: a branch, a tag, a hash or another git revision."""
     include_uncommitted: Annotated[bool, Option(Group.TASK)] = False
     """Start workers from the checkout with its uncommitted changes and untracked files."""
     context: Annotated[str | None, Option(Group.TASK, "FILE")] = Field(default=None, min_length=1)
-    """Text file for every worker, at the path in its variable `ORCHESTRATOR_CONTEXT`. In a
-    configuration file, the path is relative to the repository's top."""
+    """Text file for every worker; the variable `ORCHESTRATOR_CONTEXT` has its path. In a
+    configuration file, the path of the file is relative to the repository's top.
+    """
     worktree_dir: Annotated[
         str, AfterValidator(check_worktree_dir), Option(Group.TASK, "TEMPLATE")
     ] = WORKTREE_DIR
@@ -194,28 +202,30 @@ class ParallelConfig(Model):
     With `end` and `none`, workers share one checkout, which none of them can change and later runs
     use again. The work is on the branches in any case."""
     stagger: Annotated[float, Option(Group.TASK, "SECONDS")] = Field(default=0.0, ge=0)
-    """Minimum seconds between the starts of two workers."""
+    """Minimum number of seconds between the starts of two workers."""
     model: Annotated[
         str | None,
         Option(Group.AGENT, "NAME", help="Model of workers not covered by `--models`."),
     ] = Field(default=None, min_length=1)
     """Model of workers not covered by `models`. Default: the agent program's default."""
     agent: Annotated[str, Option(Group.AGENT, "NAME")] = Field(default="build", min_length=1)
-    """Profile passed to the agent program."""
+    """Profile, such as `build`, to select in the agent program."""
     max_steps: Annotated[int, Option(Group.AGENT, "N")] = Field(default=50, ge=1)
-    """Maximum number of steps of an agent."""
+    """Maximum number of steps (model answers or tool calls) of an agent."""
     api_base: Annotated[str | None, Option(Group.AGENT, "URL")] = None
     """Base URL of the model's API. Default: the agent program's default."""
     image: Annotated[str | None, Option(Group.AGENT, "IMAGE")] = None
     """Container image of the workers. Default: the image of the agent program."""
     tokens_per_worker: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
-    """Input and output tokens that each worker may use. Default: no limit."""
+    """Maximum number of input and output tokens of each worker. Default: no limit."""
     budget_total: Annotated[float | None, Option(Group.LIMITS, "USD")] = Field(default=None, gt=0)
-    """Budget of all workers together in USD. Each worker that starts gets a share of what is left.
-    Default: no limit."""
+    """Maximum cost of all workers together in USD. Each worker that starts gets a share of what is
+    left. Default: no limit.
+    """
     tokens_total: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
-    """Input and output tokens that all workers together may use. Each worker that starts gets a
-    share of what is left. Default: no limit."""
+    """Maximum number of input and output tokens of all workers together. Each worker that starts
+    gets a share of what is left. Default: no limit.
+    """
     max_worktrees: int = Field(default=20, ge=1)
     """Maximum number of workers' worktrees, including those of earlier runs; a run that would
     exceed the limit is refused. Tasks that wait for a free worker do not count."""
@@ -227,10 +237,9 @@ class ParallelConfig(Model):
     retry_delay: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(default=5.0, ge=0)
     """Seconds between a failure and the retry."""
     retry_on: Annotated[tuple[Reason, ...], Option(Group.RETRIES, "CSV")] = ()
-    """Further reasons to retry a failed worker, such as `timeout,oom`. Temporary failures are
-    always retried."""
+    """Reasons to retry a failed worker in addition to temporary failures, such as `timeout,oom`."""
     retry_from: Annotated[Literal["base", "keep"], Option(Group.RETRIES, "base|keep")] = "base"
-    """Start of a retry: `base`, or `keep` for the commits of the failed attempt."""
+    """Commit that a retry starts from: `base`, or `keep` for that of the failed attempt."""
     rate_limit_wait: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(
         default=3600.0, ge=0, le=86_400
     )
@@ -240,12 +249,14 @@ class ParallelConfig(Model):
     fail_fast: Annotated[bool, Option(Group.RETRIES)] = False
     """Cancel all other workers when a worker has failed and has no retries left."""
     fail_on: Annotated[Literal["any", "all"], Option(Group.RETRIES, "any|all")] = "any"
-    """When the run fails: if `any` worker failed, or if `all` workers failed. With `all`, the
-    exit code is 0 as soon as one worker succeeded."""
+    """When the run fails: as soon as `any` worker failed, or only if `all` workers failed. With
+    `all`, the exit code is 0 if one worker succeeded.
+    """
     preset: Annotated[Preset | None, Option(Group.ISOLATION, "NAME")] = None
-    """Defaults for a kind of work: `untrusted`, `ci` or `trusted`. Every other setting overrides
-    the preset. `untrusted`: no network and small limits. `ci`: for builds and tests. `trusted`:
-    large limits."""
+    """Set of defaults for a kind of work: `untrusted`, `ci` or `trusted`. Every other setting
+    overrides the preset. `untrusted`: no network and small limits. `ci`: for builds and tests.
+    `trusted`: large limits.
+    """
     providers: dict[str, Provider] = Field(default={})
     """Settings of providers of models, by name: `claude` or `claude-code`, `gemini` or
     `gemini-cli`, and so on for every agent program; or the part of a model's name before the
@@ -364,7 +375,7 @@ class ParallelConfig(Model):
 
 
 def _no_option(name: str) -> str:
-    """Return a name, or raise ValueError if an agent program could parse it as an option."""
+    """Return a name; raise ValueError if an agent program could parse the name as an option."""
     if name.lstrip().startswith("-"):
         raise ValueError("a name must not begin with `-`")
     return name

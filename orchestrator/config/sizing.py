@@ -13,11 +13,11 @@ _ROUNDING = 1e-6
 
 
 class Demand(NamedTuple):
-    """CPUs and memory that a worker, or a machine, has."""
+    """CPUs and memory that a worker needs, or that a machine has."""
 
     cpus: float
     memory: int
-    """Bytes."""
+    """Memory in bytes."""
 
 
 def this_machine() -> Demand:
@@ -27,7 +27,7 @@ def this_machine() -> Demand:
 
 
 def cpus_of(config: ParallelConfig, *, cpus: float) -> float:
-    """Return the CPUs of a worker.
+    """Return the number of CPUs that a worker may use.
 
     Args:
         config: The settings of the worker.
@@ -76,7 +76,7 @@ def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
 
 
 def room_for(demands: Sequence[Demand], *, cpus: float, memory: int) -> int:
-    """Return how many of these workers fit on a machine at once in any combination; at least 1.
+    """Return how many workers with these demands always fit on a machine at once; at least 1.
 
     Args:
         demands: CPUs and memory of each worker.

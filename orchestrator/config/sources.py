@@ -31,10 +31,13 @@ CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
 NO_VARIABLE = frozenset(
     {"allow_sets", "tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS}
 )
-"""Settings without an environment variable.
+"""Settings without an environment variable. Workers have variables `ORCHESTRATOR_SECRETS` and
+`ORCHESTRATOR_CONTEXT` for other purposes, and may run this program too. Settings of a project
+belong in the project's file.
 
 `ORCHESTRATOR_SECRETS` and `ORCHESTRATOR_CONTEXT` are set inside workers, which may run this program
-too. The settings of a project belong in its file."""
+too. The settings of a project belong in its file.
+"""
 _VARIABLES: Mapping[str, FieldPath] = {
     PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in NO_VARIABLE
 }
@@ -61,7 +64,7 @@ def from_file(path: Path, problems: Problems, *, top: Path | None = None) -> lis
 
 
 class _FileReader:
-    """Converts the nodes of one file to settings."""
+    """Converts the contents of one configuration file to settings."""
 
     def __init__(self, path: Path, problems: Problems) -> None:
         self._path = path
@@ -133,7 +136,7 @@ class _FileReader:
         return Node(named, root.line)
 
     def _with_camel_keys(self, root: Node, name: str) -> Node:
-        """Return the provider's settings with snake-case keys renamed to camel case."""
+        """Return a provider's settings with snake-case keys in camel case."""
         if not isinstance(root.value, dict):
             return root
         members: dict[str, Node] = {}
@@ -215,7 +218,7 @@ def unknown(name: str, known: Sequence[str]) -> str:
 
 
 def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Setting]:
-    """Read `ORCHESTRATOR_*` variables; an empty variable counts as not set."""
+    """Read settings from `ORCHESTRATOR_*` variables; an empty variable counts as not set."""
     settings = []
     for name, value in environ.items():
         if not value or not name.startswith(PREFIX):
@@ -245,7 +248,7 @@ def _misspelt(name: str) -> Iterator[str]:
 def from_options(
     options: Mapping[str, object], environ: Mapping[str, str], problems: Problems
 ) -> list[Setting]:
-    """Read the options of a command; None means that an option was not given."""
+    """Read settings from a command's options; None means that an option was not given."""
     given = {name: value for name, value in options.items() if value not in (None, (), [])}
     settings = [
         Setting(field=FIELDS[name], value=_value(name, value), kind="option", name=flag(name))

@@ -1,8 +1,8 @@
-"""Restrict configuration files that were discovered in the repository.
+"""Restrict configuration files that were found in the repository and not named by the user.
 
-The user may not trust the authors of a repository, and they wrote its configuration file too. Such
-a file may describe the work. It must not give anything of the user's to workers, or raise their
-limits or loosen their isolation.
+The authors of a repository wrote this file too, and the user may not trust them. Such a file may
+describe the work. It must not give workers anything that belongs to the user, raise their limits,
+or loosen their isolation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,17 +35,21 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         PROJECT_FIELDS["services"],
     }
 )
-"""Settings that are accepted only from a file which the user named.
+"""Settings that are accepted only from a file which the user named. They decide which API receives
+the user's keys, what workers get, which programs run on this machine, or for which agent program,
+task and commit the keys are used (stashes and private branches are commits too).
 
 They decide which API receives the user's keys, what is given to workers, and which programs run on
 this machine; or which agent program, task and commit the keys are used for (stashes and private
-branches are commits too)."""
+branches are commits too).
+"""
 STAGES: Mapping[StageKey, FieldPath] = {
     "setup": PROJECT_FIELDS["setup"],
     "teardown": PROJECT_FIELDS["teardown"],
     "checks": PROJECT_FIELDS["checks"],
 }
-"""Commands that a discovered file may define; they become `closed_stages` of the run."""
+"""Settings with commands that a found file may set; the commands run as `closed_stages` of the run.
+"""
 
 _OPEN = (*NETWORKS, "shallow", "full")
 _UNCHOSEN_CPUS = 2.0
@@ -65,8 +69,9 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     # Workers that share a checkout have the same user, if the caller is root.
     "worktrees": lambda when: when != "start",
 }
-"""Convert a value to a number that grows with the permissions it grants, if it is not such a
-number itself."""
+"""For some settings, a function from the value to a number that grows with the permissions which
+the value grants. The values of all others are such numbers themselves.
+"""
 BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
     *(("isolation", name) for name in ("network", "read_only", "history", "keys")),
@@ -80,11 +85,11 @@ BOUNDED: tuple[FieldPath, ...] = (
 )
 _PRESET = RUN_FIELDS["preset"]
 _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_limit_wait"))
-"""Settings that are also bounded when the user chose a preset, because presets set them."""
+"""Settings that are bounded even if the user chose a preset, because presets set them."""
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
-    """Return a problem for each setting that a discovered file must not contain."""
+    """Return a problem for each setting that a found file must not contain."""
     return [
         f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings
@@ -93,16 +98,16 @@ def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
 
 
 def _leads_outside(setting: Setting) -> bool:
-    """Return whether worktrees would lie outside of the repository."""
+    """Return whether a setting would place worktrees outside of the repository."""
     return setting.field == RUN_FIELDS["worktree_dir"] and leads_outside(str(setting.value))
 
 
 def loosened(
     settings: Sequence[Setting], config: ParallelConfig, without: ParallelConfig
 ) -> list[str]:
-    """Return a problem for each setting of a discovered file that gives workers more permissions.
+    """Return a problem for each setting of a found file that gives workers more permissions.
 
-    `config` is the configuration with the file, and `without` is the configuration without it.
+    `config` is the configuration with the file's settings, and `without` is without them.
     """
     bounded = BOUNDED if without.preset is None else (*BOUNDED, *_OF_PRESETS)
     by_field = {setting.field: setting for setting in settings}
@@ -118,7 +123,7 @@ def loosened(
 
 
 def closed_stages(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:
-    """Return the stages whose commands come from a discovered file.
+    """Return the stages whose commands come from a configuration file that was found.
 
     Args:
         file: The file's settings.

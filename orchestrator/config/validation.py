@@ -1,4 +1,4 @@
-"""Describe a problem inside a structured value, with the line of the invalid part."""
+"""Describe a validation error inside a structured value, with the line of the invalid part."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from orchestrator.text.sanitize import one_line
 
 @dataclass(frozen=True)
 class Part:
-    """A value in a file with its name and schema; an empty name stands for the whole file."""
+    """A value in a file, with its name and JSON Schema; an empty name stands for the whole file."""
 
     name: str
     node: Node
@@ -64,14 +64,14 @@ def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) ->
 
 
 def literal(value: object, mistake: str) -> str:
-    """Return a value for a message; text is quoted if the type was wrong, as `"3"` for a number."""
+    """Return a value as a message shows it: with quotes if text was given for another type."""
     if not isinstance(value, str) or mistake.endswith("_type"):
         return one_line(json.dumps(value, ensure_ascii=False), limit=60)
     return one_line(value, limit=60)
 
 
 def _steps(whole: Part, inside: Sequence[str | int]) -> list[Part]:
-    """Return the parts along a path; path elements that are not keys or indexes are skipped."""
+    """Return the values along a path; path elements that are not keys or indexes are skipped."""
     steps = [whole]
     for part in inside:
         at = steps[-1]

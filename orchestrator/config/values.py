@@ -1,4 +1,4 @@
-"""Types of individual settings: sizes, ports, commands."""
+"""Types of settings' values: sizes, ports, commands."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 
 def parse_size(value: object) -> object:
-    """Convert `512m`, `4g` or `1.5GiB` to bytes (powers of 1024), and return numbers unchanged."""
+    """Convert `512m`, `4g` or `1.5GiB` to bytes (in powers of 1024); return numbers unchanged."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip())
@@ -38,7 +38,7 @@ def parse_size(value: object) -> object:
 
 
 IS_SIZE = "x-size"
-"""JSON Schema key that marks a number of bytes which may also be written as `512m`."""
+"""Key in a JSON Schema that marks a number of bytes which may also be written as `512m`."""
 
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={IS_SIZE: True})]
@@ -99,7 +99,7 @@ Ports = Annotated[
 
 
 def command_line(text: str) -> str:
-    """Validate a command line.
+    """Check that text can be a command line, and return it.
 
     Raises:
         ValueError: The command is empty or contains NUL.
@@ -112,7 +112,7 @@ def command_line(text: str) -> str:
 
 
 Commands = tuple[Annotated[str, AfterValidator(command_line)], ...]
-"""Shell commands."""
+"""A tuple of shell commands."""
 
 
 CacheKind = Literal["pip", "npm", "uv", "cargo"]
@@ -122,8 +122,8 @@ class Model(BaseModel):
     """Base of all settings: immutable, and unknown fields are errors.
 
     The JSON Schema describes each field by the docstring below the field. Pydantic's own
-    `use_attribute_docstrings` would parse the source of every model at each import; this class
-    parses it when a schema is made, which no command needs that runs a task or prints help.
+    `use_attribute_docstrings` would parse every model's source at each import; this class parses it
+    only when a schema is made, which commands that run tasks or print help do not need.
     """
 
     model_config = ConfigDict(

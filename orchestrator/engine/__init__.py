@@ -1,4 +1,4 @@
-"""The container engine interface, Docker behind it, and the images that workers run in.
+"""The interface of container engines, its implementation for Docker, and the workers' images.
 
 The names in `__all__` are stable: an engine in another package imports nothing else.
 """
@@ -82,12 +82,12 @@ __all__ = [
 
 
 def installed_engines() -> dict[str, EntryPoint]:
-    """Return the entry points of engines in all installed packages, by engine name."""
+    """Return the entry points of all installed container engines, by the engine's name."""
     return {point.name: point for point in entry_points(group="orchestrator.engines")}
 
 
 def load_engine(name: str) -> Engine:
-    """Load and create the engine with this name.
+    """Create the container engine with this name.
 
     Raises:
         ConfigError: No installed package provides the engine.
@@ -104,7 +104,7 @@ def load_engine(name: str) -> Engine:
 
 @contextmanager
 def connected(engine: ContainerEngine | None) -> Iterator[ContainerEngine]:
-    """Yield `engine`, or connect to the Docker engine for the duration of the block.
+    """Yield the given engine, or else a connection to Docker that the block's end closes.
 
     Raises:
         EngineUnavailableError: The Docker engine cannot be reached.

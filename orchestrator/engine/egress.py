@@ -1,4 +1,4 @@
-"""Private network destinations that a worker may reach: from `--allow` or a model API's URL."""
+"""Decide which network destinations a worker may reach: hosts of `--allow`, and model APIs."""
 
 import ipaddress
 import re
@@ -19,7 +19,7 @@ from orchestrator.gateway.sets import SIGN, HostSets
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
 _BASE_URLS = ("_API_BASE", "_BASE_URL")
-"""Endings of the variables that hold the base URL of a model's API."""
+"""Endings of the names of variables that hold the base URL of a model's API."""
 
 # Runtimes that use the kernel's network stack. Others (gVisor, Kata) may have their own stack, on
 # which packet filter rules in the container's network namespace have no effect.
@@ -29,10 +29,11 @@ Destination = tuple[str, int | None]
 
 
 def check_runtime(runtime: str | None, *, without: str = "`--network none`") -> None:
-    """Reject a runtime whose network cannot be blocked from reaching the host.
+    """Reject an OCI runtime whose containers cannot be blocked from reaching the host.
 
     Raises:
-        UnsupportedError: The runtime may bring its own network stack, which packet filters miss.
+        UnsupportedError: The runtime may have its own network stack, which packet filters do not
+            see.
     """
     if not _is_filtered(runtime):
         raise UnsupportedError(
@@ -47,7 +48,7 @@ def _is_filtered(runtime: str | None) -> bool:
 
 
 def check_shared_network(runtime: str | None) -> None:
-    """Reject services with a runtime whose containers cannot share a network.
+    """Reject services with an OCI runtime whose containers cannot share a network.
 
     Raises:
         UnsupportedError: Each container would have its own network stack.
@@ -60,13 +61,13 @@ def check_shared_network(runtime: str | None) -> None:
 
 
 def check_allow(configs: Sequence[ParallelConfig]) -> None:
-    """Refuse allowed hosts where no worker has a network.
+    """Check that allowed hosts are only given where a worker has a network.
 
     Args:
         configs: The settings of the run, or of each of its tasks.
 
     Raises:
-        ConfigError: The option would be accepted and ignored.
+        ConfigError: Hosts are allowed, but no worker could reach them.
     """
     allowed = any(config.isolation.allow for config in configs)
     if allowed and all(config.networks == {"none"} for config in configs):
@@ -93,7 +94,7 @@ def worker_egress(
     inherited_env: Mapping[str, str],
     sets: HostSets | None = None,
 ) -> dict[Access, Egress]:
-    """Return what a worker's containers may reach; empty if none of them has a network.
+    """Return the destinations that a worker's containers may reach, for each kind of access.
 
     Args:
         config: The settings of the worker.
@@ -159,7 +160,7 @@ def check_gateways(
 
 
 def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the base URLs that an agent program will use.
+    """Yield the base URLs of model APIs that an agent program will use.
 
     Args:
         names: The variables that the program is known to read.
@@ -170,7 +171,7 @@ def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[
 
 
 def allowed_destinations(requested: Iterable[str], urls: Iterable[str]) -> tuple[Destination, ...]:
-    """Return the private destinations (address and port) that stay reachable.
+    """Return the private destinations (address and port) that a worker with a network may reach.
 
     Args:
         requested: Values of `--allow`: `HOST[:PORT]`.

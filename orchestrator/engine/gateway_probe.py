@@ -11,7 +11,7 @@ from orchestrator.gateway.allowed_host import AllowedHost
 
 _TIMEOUT = 60.0
 _NAME = "a.example.net"
-"""A name that the gateway answers itself; nothing connects to it."""
+"""Host name for the test, which the gateway itself resolves; nothing connects to it."""
 
 
 def gateway_problem(engine: ContainerEngine, repository: str) -> str | None:

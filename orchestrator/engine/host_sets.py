@@ -1,4 +1,4 @@
-"""Find the sets of hosts for allow-lists, such as the hosts of the repository's remotes."""
+"""Collect the named sets of hosts for allow-lists, such as the hosts of the git remotes."""
 
 from collections.abc import Iterator, Mapping
 

@@ -10,7 +10,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInfo:
-    """Description of an image that the engine has."""
+    """Description of an image that the engine has stored."""
 
     id: str
     size: int
@@ -39,21 +39,22 @@ class ImageBuild:
     target: str | None = None
     """The stage to build. Default: the last stage."""
     left_out: frozenset[str] = frozenset()
-    """Paths below the context, with `/`, to hide from the build, in addition to those in
-    `.dockerignore`."""
+    """Paths below the context, with `/` between components, that the build must not see, in
+    addition to those in `.dockerignore`.
+    """
 
 
 class ImageEngine(Protocol):
-    """Builds and inspects images."""
+    """The part of a container engine that builds and inspects images."""
 
     def image_id(self, image: str) -> str | None:
-        """Return the id of an image, or None when the engine does not have the image."""
+        """Return the id of an image; None if the engine does not have the image."""
 
     def image_info(self, image: str) -> ImageInfo | None:
-        """Return a description of an image, or None when the engine does not have the image."""
+        """Return a description of an image; None if the engine does not have the image."""
 
     def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
-        """Return the images that have a label, by image name; each of an image's names is a key."""
+        """Return the images with a label, by image name; an image with two names occurs twice."""
 
     def pull(self, image: str, *, progress: Progress) -> None:
         """Pull an image from its registry.
@@ -63,7 +64,7 @@ class ImageEngine(Protocol):
         """
 
     def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Create an image with one layer from a root file system.
+        """Create an image with a single layer from an archive of a root file system.
 
         Raises:
             ImageBuildError: The engine refused the tarball.

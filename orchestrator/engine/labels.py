@@ -1,4 +1,4 @@
-"""Labels that every engine object of the orchestrator carries."""
+"""Names of the labels that all containers, networks and volumes of the orchestrator have."""
 
 MANAGED = "orchestrator.managed"
 
@@ -22,8 +22,8 @@ SERVICE = "orchestrator.service"
 
 
 GATEWAY = "orchestrator.gateway"
-"""Id of the gateway's container, on the container that owns the network of a worker."""
+"""Label of the container that owns a worker's network: the id of the gateway's container."""
 
 
 SHARES = "orchestrator.shares-network"
-"""On a container that uses the network of another one, which outlives it."""
+"""Label of a container that uses the network of another container, which ends later."""

@@ -1,4 +1,4 @@
-"""Interface of a container engine: the calls that every engine implements, and their results."""
+"""The interface of container engines: calls that every engine implements, and their results."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from orchestrator.events import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class ExitStatus:
-    """Exit code of a container's main process, and whether the kernel killed it for memory."""
+    """Exit code of a container's main process, and whether the kernel killed it (out of memory)."""
 
     exit_code: int
     oom_killed: bool
@@ -29,14 +29,14 @@ class LogChunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Resources that a running container uses at this moment."""
+    """Resources that a running container uses at one moment."""
 
     memory: int | None
-    """Bytes, without the page cache that the kernel can drop."""
+    """Memory in use in bytes, without the part of the page cache that the kernel can drop."""
     pids: int | None
     pids_limit: int | None
     cpu: int | None = None
-    """Nanoseconds of CPU time on all CPUs together, since the container's start."""
+    """CPU time in nanoseconds since the container's start, summed over all CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +44,13 @@ class EngineFeatures:
     """Capabilities of an engine on this machine."""
 
     overlay: bool
-    """Whether a worktree can be mounted as the lower layer of an overlay."""
+    """Whether a worktree can be the read-only lower layer of an overlay file system."""
     runtimes: tuple[str, ...]
     cpus: int
     memory: int
-    """Bytes of memory of the machine."""
+    """Memory of the machine in bytes."""
     version: str
-    """Name and version, for people and records."""
+    """Name and version of the engine, for users and records."""
     seccomp: bool = False
     """Whether the engine can filter system calls with a custom seccomp profile."""
     gateways: bool = False
@@ -68,7 +68,7 @@ class ContainerState:
 
 
 class Container(Protocol):
-    """Handle of a created container; this or another process created the container."""
+    """Handle of a container, created by this or by another process."""
 
     @property
     def id(self) -> str:
@@ -76,10 +76,10 @@ class Container(Protocol):
 
     @property
     def ports(self) -> Mapping[int, int]:
-        """Published ports: container port to port on 127.0.0.1."""
+        """Published ports: the port in the container, and the port of 127.0.0.1 leading there."""
 
     def start(self) -> None:
-        """Start the container, unless it was started before: nothing runs twice.
+        """Start the container unless it was started before, so that nothing runs twice.
 
         Raises:
             EngineError: The container could not be started.
@@ -93,13 +93,13 @@ class Container(Protocol):
         """
 
     def again(self) -> "Container | None":
-        """Reconnect after the connection to the engine broke.
+        """Reconnect to the container after the connection to the engine broke.
 
-        Waits a while for the engine. The new handle's `logs` start with the first byte that the
-        engine kept.
+        Waits for the engine for a limited time. The new handle's `logs` start with the first byte
+        that the engine kept.
 
         Returns:
-            A new handle, or None when the container is gone.
+            A new handle; None if the container is gone.
 
         Raises:
             EngineUnavailableError: The engine did not come back in time.
@@ -127,7 +127,7 @@ class Container(Protocol):
         """
 
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
-        """Send a signal to the main process; a container that has ended is no error.
+        """Send a signal to the container's main process; a container that has ended is no error.
 
         A paused container is resumed first, so that its process can react to the signal.
 
@@ -136,30 +136,30 @@ class Container(Protocol):
         """
 
     def usage(self) -> Usage | None:
-        """Return current resource usage, or None when the container is not running.
+        """Return current resource usage; None if the container is not running.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def lost_network(self) -> str | None:
-        """Return why the container has lost its network; None if it has not, or never had one.
+        """Return why the container has lost its network; None if it has not, or had none.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def network_log(self) -> bytes | None:
-        """Return the output of this container's gateway, each line with a time in front.
+        """Return the output of this container's gateway, each line with a timestamp in front.
 
-        Call this when the container has ended: its gateway ends too. None without a gateway.
+        The call ends the gateway, so the container must have ended. None without a gateway.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def remove(self) -> None:
-        """Remove the container and its anonymous volumes, killing it first; may be repeated.
+        """Kill and remove the container and its anonymous volumes. Repeating the call is safe.
 
         Raises:
             EngineError: The engine does not answer.
@@ -168,7 +168,7 @@ class Container(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Resources that one labelled container uses at this moment."""
+    """Resources that one container uses at one moment, with the container's labels."""
 
     id: str
     labels: Mapping[str, str]
@@ -227,22 +227,22 @@ class Leftover:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateNetwork:
-    """A network without a way out, in which this machine has no address."""
+    """A network without internet access, in which this machine has no address."""
 
     id: str
     subnet: IPv4Network
-    """Its second and all further addresses can be given to containers."""
+    """Subnet of the network. Its second and all further addresses can be given to containers."""
 
 
 class ContainerEngine(Protocol):
-    """Starts containers on one machine."""
+    """An engine that runs containers on one machine."""
 
     @property
     def name(self) -> str:
-        """Name of this engine's entry point in `orchestrator.engines`."""
+        """Name under which the engine's entry point is registered in `orchestrator.engines`."""
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
-        """Check that a run can start here, before anything is created.
+        """Check that the engine can run the containers of a run, and return its features.
 
         Raises:
             EngineUnavailableError: The engine cannot be reached.
@@ -251,7 +251,7 @@ class ContainerEngine(Protocol):
         """
 
     def create(self, spec: ContainerSpec) -> Container:
-        """Create a container without starting it; its output is captured from the first byte.
+        """Create a container without starting it. Its output is captured from the first byte.
 
         Raises:
             PortTakenError: A host port of `spec.ports` is in use.
@@ -267,7 +267,7 @@ class ContainerEngine(Protocol):
         """
 
     def adopt(self, container_id: str) -> Container | None:
-        """Return a handle of a container that another process created, or None when it is gone.
+        """Return a handle of a container that another process created; None if it is gone.
 
         The handle's `logs` start with the first byte that the engine kept.
 
@@ -305,7 +305,7 @@ class ContainerEngine(Protocol):
         """
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
-        """Create a network without connections between its containers, and return its id.
+        """Create a network whose containers cannot reach each other, and return the network's id.
 
         Raises:
             EngineError: The network could not be created.
@@ -314,7 +314,7 @@ class ContainerEngine(Protocol):
     def create_private_network(
         self, name: str, labels: Mapping[str, str], *, addresses: int
     ) -> PrivateNetwork:
-        """Create a network without a way out, for a credential broker and its workers.
+        """Create a network without internet access, for a credential broker and its workers.
 
         Only for engines with the feature `gateways`.
 
@@ -330,7 +330,7 @@ class ContainerEngine(Protocol):
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
     ) -> None:
-        """Block connections from a network's containers to the host, at every address of the host.
+        """Block connections from a network's containers to every address of the host.
 
         Addresses that the host gets later are blocked too. The block lasts until the helper
         container that this call creates is removed.
@@ -347,14 +347,14 @@ class ContainerEngine(Protocol):
         """
 
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
-        """Return the resource usage of the running containers that carry all of `labels`.
+        """Return the resource usage of running containers that have all of the given labels.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
-        """List the containers, networks and volumes that carry all of `labels`.
+        """List the containers, networks and volumes that have all of the given labels.
 
         Raises:
             EngineError: The engine does not answer.
@@ -372,4 +372,4 @@ class ContainerEngine(Protocol):
 
 
 class Engine(ContainerEngine, ImageEngine, Protocol):
-    """An engine that runs containers and builds images."""
+    """An engine that both runs containers and builds images."""

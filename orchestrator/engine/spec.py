@@ -1,4 +1,4 @@
-"""Specification of a container: image, command, mounts, network, limits."""
+"""The specification of a container: image, command, mounts, network, limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,15 +27,15 @@ class OverlayMount:
     read_only: bool = False
     """Whether the mount refuses all writes."""
     redirects: bool = True
-    """Whether a directory of `lower` can be renamed. The kernel then records its old path in
-    `upper`, relative to the root of `lower`; false where `upper` is part of another overlay's upper
+    """Whether a directory of `lower` can be renamed. The kernel then records the old path in
+    `upper`, relative to the root of `lower`. False if `upper` is part of another overlay's upper
     layer.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class TmpfsMount:
-    """Scratch space in memory, of at most `size` bytes and `inodes` files."""
+    """A file system in memory, of at most `size` bytes and `inodes` files."""
 
     target: str
     size: int
@@ -58,70 +58,75 @@ class Egress:
     `host.docker.internal` for the host; port None stands for all ports.
     """
     hosts: tuple[AllowedHost, ...] | None = None
-    """Allow-list of a container that reaches nothing but these hosts, through a gateway of its own;
-    None: all public destinations. Only for engines with the feature `gateways`.
+    """The only hosts that a container may reach, through its own gateway; None: all public hosts.
+    Only for engines with the feature `gateways`.
     """
     learn: bool = False
-    """Whether the gateway also opens all public hosts, and records those that are reached."""
+    """Whether the gateway opens all public hosts too, and records which of them are reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerLink:
-    """The place of a container in the network of the run's credential broker.
+    """How a container is connected to the network of the run's credential broker.
 
-    Programs of a worker reach the broker by the name `BROKER_NAME`, and nothing else there.
+    A worker's programs reach the broker by the name `BROKER_NAME`, and nothing else in that
+    network.
     """
 
     network: str
     """Id of a network that `create_private_network` returned."""
     address: str
-    """Address by which the broker knows the worker, or the broker's own address."""
+    """IP address by which the broker recognises the worker; in the broker's own container, its own.
+    """
     broker: str | None = None
-    """Address of the broker; None if this container is the broker."""
+    """IP address of the broker; None in the broker's own container."""
     port: int = BROKER_PORT
-    """Port of `BROKER_NAME`. Without a gateway, this must be `BROKER_PORT`."""
+    """Port at which programs reach `BROKER_NAME`. Without a gateway, this must be `BROKER_PORT`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """Full specification of one container. Whatever is not specified is denied."""
+    """Everything that is needed to create a container. Whatever is not specified is denied."""
 
     name: str
     image: str
     command: tuple[str, ...]
     """Replaces the image's entrypoint and command, unless `own_program` is set."""
     user: str
-    """`uid:gid`, never 0 for anything a worker wrote; empty for the image's default user."""
+    """User and group as `uid:gid`, never 0 for files that a worker wrote; empty for the image's own
+    user.
+    """
     workdir: str
-    """Working directory; empty for the image's default."""
+    """Working directory of the command; empty for the image's own."""
     labels: Mapping[str, str]
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[BindMount | OverlayMount | TmpfsMount, ...] = ()
     network: str = "none"
     """`none`, or the id of a network that `create_network` returned."""
     egress: Egress | None = None
-    """Filter of the network's connections; None leaves them unfiltered."""
+    """Filter for the connections of the network; None: no filter."""
     link: BrokerLink | None = None
     """Connection to the run's credential broker; needs `egress`. Only for engines with the feature
     `gateways`.
     """
     network_of: str | None = None
-    """Id of a running container whose network, with its `localhost`, this container joins. The
-    `network`, `egress`, `extra_hosts` and `ports` of that container apply; those given here are
-    ignored.
+    """Id of a running container whose network, with its `localhost`, this container uses. The
+    settings `network`, `egress`, `extra_hosts` and `ports` of that container apply; those of this
+    specification are ignored.
     """
     own_program: bool = False
-    """Start the image's own entrypoint; `command`, if any, becomes its arguments."""
+    """Whether to start the image's own entrypoint, with `command` as its arguments."""
     extra_hosts: Mapping[str, str] = field(default_factory=dict)
-    """Host name to address, in addition to the network's own DNS."""
+    """IP addresses of additional host names, beside those that the network's DNS resolves."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    """Published ports: container port to port on 127.0.0.1."""
+    """Ports to publish: the port in the container, and the port on 127.0.0.1 that leads there."""
     cpus: float | None = None
     memory: int = 512 * 1024**2
     pids: int = 256
     open_files: int = 4096
     capabilities: tuple[str, ...] = ()
-    """For helper containers and services only; a worker has no capabilities."""
+    """Linux capabilities, only for helper containers and services; a worker has none."""
     runtime: str | None = None
     kept_output: int = 0
-    """Bytes of output that the engine keeps for a process that resumes the run; 0 keeps none."""
+    """Number of bytes of output that the engine stores, so that another process can resume the run.
+    """

@@ -1,4 +1,4 @@
-"""The credential broker of a run: its container, its network, and the grants of its workers."""
+"""Run the credential broker of a run: its container, its network, and its workers' grants."""
 
 import json
 import secrets
@@ -20,51 +20,51 @@ from orchestrator.state.grant_files import remove_grant, write_grant
 from orchestrator.text.redact import Redactor
 
 _READY = "ready"
-"""File that the broker creates when it listens."""
+"""Name of the file that the broker creates once it accepts connections."""
 _START = 60.0
-"""Maximum number of seconds until the broker listens."""
+"""Maximum number of seconds until the broker accepts connections."""
 _PAUSE = 0.02
 _LOG = 4 * 1024**2
 _OWN_PLACE = 2
-"""Index of the broker's address in its network; those of the workers follow."""
+"""Index of the broker's address in its network's addresses; those of the workers follow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerPlace:
-    """The files and the network of a run's broker."""
+    """The directories and the network of a run's broker."""
 
     memory: Path
-    """Directory on a tmpfs with the grants, which contain the keys."""
+    """Directory in memory with the workers' grants, which contain API keys."""
     state: Path
-    """Directory with the ledgers."""
+    """Directory with the files that record workers' spending."""
     network: str
-    """Id of the network."""
+    """Id of the broker's network."""
     subnet: IPv4Network
     owner: tuple[int, int]
-    """User of the broker."""
+    """User and group of the broker's process."""
 
     @property
     def address(self) -> str:
-        """The address of the broker."""
+        """Return the broker's IP address."""
         return str(self.subnet[_OWN_PLACE])
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerPlan:
-    """The broker's container, and the workers that it serves."""
+    """The container of a run's broker, and the workers that it serves."""
 
     spec: ContainerSpec
     place: BrokerPlace
     workers: tuple[int, ...]
-    """Numbers of the run's workers, in a fixed order."""
+    """Numbers of all workers of the run, in a fixed order."""
     log: Path
-    """File that receives the broker's output."""
+    """File to which the broker's output is written."""
     redactor: Redactor
-    """Removes keys from the output."""
+    """Removes API keys from the broker's output."""
 
 
 def new_token() -> str:
-    """Return a new token for a worker; it looks like a key, because programs check the form."""
+    """Return a new token for a worker. It looks like an API key, as programs check the form."""
     return f"sk-ant-gateway-{secrets.token_hex(24)}"
 
 
@@ -89,7 +89,7 @@ class RunBroker:
         self._sidecar = None if running is None else self._follow(running)
 
     def start(self) -> None:
-        """Start the broker unless it runs, and wait until it listens.
+        """Start the broker unless it runs, and wait until it accepts connections.
 
         Raises:
             EngineError: The broker does not start.
@@ -128,7 +128,7 @@ class RunBroker:
             time.sleep(_PAUSE)
 
     def link(self, worker: int, *, port: int) -> BrokerLink:
-        """Return the place of a worker's container in the broker's network.
+        """Return how a worker's container is connected to the broker's network.
 
         Args:
             worker: Number of the worker.
@@ -142,7 +142,7 @@ class RunBroker:
         )
 
     def admit(self, worker: int, grant: Grant) -> None:
-        """Write the grant of a worker, and start the broker again if it has ended.
+        """Write a worker's grant, which allows its calls; start the broker if it has ended.
 
         Raises:
             EngineError: The broker does not start, or the grant cannot be written.
@@ -152,17 +152,17 @@ class RunBroker:
         write_grant(self._place.memory, self._name(worker), content, self._place.owner)
 
     def dismiss(self, worker: int) -> None:
-        """Remove the grant of a worker that makes no further calls."""
+        """Remove the grant of a worker, which ends the worker's calls."""
         remove_grant(self._place.memory, self._name(worker))
 
     def spent(self, ledger: str) -> Spent:
-        """Return what a worker has spent, by the broker's measurement."""
+        """Return what a worker has spent according to the broker."""
         with suppress(OSError):
             return read_ledger(self._place.state / f"{ledger}.ndjson")
         return Spent(priced=False)
 
     def problem(self) -> str | None:
-        """Return how the broker ended, or None while it runs."""
+        """Return why the broker ended; None while it is running."""
         ended = None if self._sidecar is None else _ended(self._sidecar)
         return None if ended is None else f"the credential broker {ended}"
 
@@ -181,7 +181,7 @@ class RunBroker:
 
 
 def _ended(sidecar: Sidecar) -> str | None:
-    """Return how a container ended, or None while it runs.
+    """Return why a container ended; None while it is running.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
@@ -195,12 +195,12 @@ def _ended(sidecar: Sidecar) -> str | None:
 
 
 def note_network(state: Path, network: str, subnet: IPv4Network) -> None:
-    """Record the broker's network for a process that resumes the run."""
+    """Record the broker's network, so that another process can resume the run."""
     (state / "network.json").write_text(json.dumps({"id": network, "subnet": str(subnet)}))
 
 
 def noted_network(state: Path, existing: Collection[str]) -> tuple[str, IPv4Network] | None:
-    """Return the recorded network if it still exists.
+    """Return the network of the broker as it was recorded, if it still exists.
 
     Args:
         state: The broker's directory in the run's directory.

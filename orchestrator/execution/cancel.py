@@ -1,4 +1,4 @@
-"""Requests to stop running workers."""
+"""Requests to stop workers while they run."""
 
 import threading
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from orchestrator.state.run_directory import RunDirectory
 
 
 class CancelButton(Protocol):
-    """A request to end a worker, made at any time."""
+    """A request to end a worker, which may be made at any time."""
 
     @property
     def asked(self) -> bool:
-        """Whether the worker must stop."""
+        """Whether the worker was asked to stop."""
 
     @property
     def killed(self) -> bool:
-        """Whether the worker must be killed without a grace period."""
+        """Whether the worker was asked to end without a grace period."""
 
     @property
     def why(self) -> str:
-        """Why the run was cancelled, as the start of a message to the user."""
+        """Why the run was cancelled: the first words of a message to the user."""
 
 
 class Cancel:
-    """The cancel button of a run: the first press asks workers to stop, the second kills."""
+    """The request to end a whole run: the first call asks its workers to stop, the second kills."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -33,7 +33,7 @@ class Cancel:
         """Why the run was cancelled, as the start of a message to the user."""
 
     def press(self, *, kill: bool, why: str | None = None) -> None:
-        """Ask every worker to stop; with `kill`, without a grace period."""
+        """Ask every worker to stop; with `kill`, to end without a grace period."""
         if why is not None and not self.asked:
             self.why = why
         self._asked.set()
@@ -41,23 +41,23 @@ class Cancel:
             self._killed.set()
 
     def wait(self, timeout: float) -> None:
-        """Sleep for at most `timeout` seconds, or until the button is pressed."""
+        """Sleep for at most `timeout` seconds, or until workers are asked to stop."""
         self._asked.wait(timeout)
 
     @property
     def asked(self) -> bool:
-        """Whether the run must stop."""
+        """Whether the run's workers were asked to stop."""
         return self._asked.is_set()
 
     @property
     def killed(self) -> bool:
-        """Whether the run's workers must be killed without a grace period."""
+        """Whether the run's workers were asked to end without a grace period."""
         return self._killed.is_set()
 
 
 @dataclass(frozen=True)
 class WorkerCancel:
-    """The cancel button of one worker: pressed for the whole run, or by another process."""
+    """The request to end one worker, made for the whole run or by another process."""
 
     run: Cancel
     directory: RunDirectory
@@ -65,15 +65,15 @@ class WorkerCancel:
 
     @property
     def asked(self) -> bool:
-        """Whether the worker must stop."""
+        """Whether the worker was asked to stop."""
         return self.run.asked or self.directory.stop_asked(self.worker_id)
 
     @property
     def killed(self) -> bool:
-        """Whether the worker must be killed without a grace period."""
+        """Whether the worker was asked to end without a grace period."""
         return self.run.killed or self.directory.kill_asked(self.worker_id)
 
     @property
     def why(self) -> str:
-        """Why the run was cancelled, as the start of a message to the user."""
+        """Why the run was cancelled: the first words of a message to the user."""
         return self.run.why

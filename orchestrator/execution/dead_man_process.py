@@ -1,4 +1,4 @@
-"""Process of the dead man's switch: kills overdue containers when the orchestrator is gone.
+"""The process that kills overdue containers when the orchestrator is gone (a dead man's switch).
 
 `dead_man_switch` starts it as a separate program that needs only Python. It reads commands from its
 standard input, one per line:
@@ -28,16 +28,18 @@ from pathlib import Path
 RESUME = 60.0
 """Seconds in which a run can be resumed before the services of idle workers are killed."""
 SLOW = 60.0
-"""Extra seconds for a container that is being started, while the orchestrator lives."""
+"""Extra seconds for a container that is just being started, while the orchestrator is alive."""
 _AGAIN = (2.0, 5.0, 15.0, *(30.0,) * 20, 300.0)
-"""Seconds until a failed command is tried again; the last value repeats. Each attempt costs about
-a second of CPU time, also if the engine never comes back.
+"""Seconds until a failed command is repeated; the last value applies to all further repetitions.
+Each attempt costs about a second of CPU time, even if the engine never comes back.
 """
 _LOOK = 30.0
-"""Longest wait between two looks at the clock, in seconds: after sleep, moments may have passed."""
+"""Maximum number of seconds between two looks at the clock: deadlines may have passed while the
+machine was asleep.
+"""
 _PIECE = 4096
 MARK = "switch"
-"""File in the run's directory that the run's newest switch signs."""
+"""Name of the file in the run's directory that the run's newest switch signs."""
 
 
 def uptime() -> float:
@@ -63,7 +65,7 @@ def _is_gone(path: Path) -> bool:
 
 
 class Switch:
-    """The state of the watched workers, and the times at which to act."""
+    """The workers that the process watches, and the times at which it must act."""
 
     def __init__(self, lease: Path, log: Path, command: Sequence[str]) -> None:
         """Start with no workers.
@@ -90,7 +92,7 @@ class Switch:
         self._not_before = 0.0
 
     def _sign(self) -> str:
-        """Replace an earlier switch of the run; return this switch's signature."""
+        """Sign the run's file in place of an earlier switch; return the signature of this one."""
         mark = f"{os.getpid()} {os.urandom(8).hex()}\n"
         try:
             self._marked.write_text(mark)
@@ -101,16 +103,16 @@ class Switch:
 
     @property
     def _is_replaced(self) -> bool:
-        """Whether a later switch of the run has received a command."""
+        """Return whether a later switch of the same run has received a command."""
         return _text(self._marked) not in (None, "", self._mark)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the run can never be resumed, because its directory was removed."""
+        """Return whether the run can never be resumed, because its directory was removed."""
         return self.alone and _is_gone(self._lease)
 
     def take(self, line: str) -> None:
-        """Handle a command from the orchestrator."""
+        """Handle a command that the orchestrator sent."""
         if self._mark is None:
             self._mark = self._sign()
         word, _, rest = line.partition(" ")
@@ -130,7 +132,7 @@ class Switch:
                 self._starting.add(worker)
 
     def leave_alone(self) -> None:
-        """Handle the orchestrator's death: containers of idle workers get a deadline."""
+        """Set deadlines for the containers of idle workers, because the orchestrator has died."""
         self.alone = True
         for worker in self._idle:
             self._running[worker] = uptime() + RESUME
@@ -138,20 +140,20 @@ class Switch:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to watch."""
+        """Return whether nothing is left to watch."""
         return self.alone and (not self._running or self._is_replaced)
 
     def _moment(self, worker: str) -> float:
         return self._running[worker] + (SLOW if worker in self._starting else 0.0)
 
     def rest(self) -> float:
-        """Return the seconds until a container may be overdue."""
+        """Return the number of seconds until the next container may be overdue."""
         moments = (self._moment(worker) for worker in self._running)
         first = max(min(moments, default=uptime() + _LOOK), self._not_before)
         return min(max(first - uptime(), 0.0), _LOOK)
 
     def act(self, *, at_once: bool = False) -> None:
-        """Kill the containers of overdue workers; `at_once`: of all with a deadline."""
+        """Kill the containers of overdue workers; with `at_once`, of all that have a deadline."""
         now = uptime()
         late = sorted(one for one in self._running if at_once or self._moment(one) <= now)
         if not late or now < self._not_before or self.is_done:
@@ -165,7 +167,7 @@ class Switch:
             self._failures += 1
 
     def end_pause(self) -> None:
-        """Let a failed command be tried again now."""
+        """Repeat a failed command now instead of after its delay."""
         self._not_before = 0.0
 
     def _kill(self, workers: Sequence[str]) -> bool:
@@ -191,7 +193,7 @@ class Switch:
 
 
 def _become_nobodys_child() -> None:
-    """Detach from the parent process, which must not wait for this process or kill it."""
+    """Detach from the parent process, which must neither wait for nor kill this one."""
     if os.fork():
         os._exit(0)
     for path, text in (("/proc/self/oom_score_adj", "-1000"), ("/proc/self/comm", "deadman")):
@@ -202,7 +204,7 @@ def _become_nobodys_child() -> None:
 
 
 def _catch_signals() -> int:
-    """Return a pipe that becomes readable when a signal arrives."""
+    """Return a pipe that becomes readable when this process receives a signal."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -212,7 +214,7 @@ def _catch_signals() -> int:
 
 
 def watch(switch: Switch, source: int, woken: int) -> None:
-    """Read commands and act until nothing is left to watch.
+    """Read commands and kill overdue containers, until nothing is left to watch.
 
     If the run can never be resumed, its containers are killed at once. After the orchestrator's
     death, they are also killed at once on a signal, because this process may be stopped before the
@@ -241,7 +243,7 @@ def watch(switch: Switch, source: int, woken: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Watch until nothing is left to watch.
+    """Run the process until nothing is left to watch.
 
     Args:
         arguments: The run's lease, the log, and the words of the killing command.

@@ -1,8 +1,8 @@
-"""Dead man's switch: kills containers at their deadline even if the orchestrator is gone.
+"""Dead man's switch: kill containers at their deadlines even if the orchestrator is gone.
 
-A small separate process knows the deadlines of all workers' containers. It has no parent, its own
-session, far less memory than whatever the kernel kills first, and workers cannot reach it. It acts
-at the deadline, whether the orchestrator died, hangs, or was stopped.
+A small separate process knows the deadlines of all workers' containers. It has no parent and a
+session of its own, needs little memory, and cannot be reached by workers. It acts at the deadline,
+whether the orchestrator died, hangs or was stopped.
 """
 
 import os
@@ -19,10 +19,13 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.execution import dead_man_process as deadman_process
 
 LATE = 2.0
-"""Seconds after deadline and grace at which the switch acts: the orchestrator's clock comes first.
+"""Number of seconds after deadline and grace period at which the switch acts, so that the
+orchestrator acts first.
 """
 START = 10.0
-"""Seconds for the engine to start a container, if the orchestrator dies during the start."""
+"""Number of seconds that the engine gets to start a container, if the orchestrator dies during the
+start.
+"""
 LOG = "deadman.log"
 _KEPT = frozenset({
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "XDG_RUNTIME_DIR",
@@ -32,7 +35,7 @@ _KEPT_ENDS = ("_proxy", "_PROXY")
 
 
 class Switch(Protocol):
-    """Receives the deadlines of workers' containers."""
+    """The interface to the process of the dead man's switch."""
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
         """Record that a container is about to start, and the seconds until it must be dead."""
@@ -44,7 +47,7 @@ class Switch(Protocol):
         """Record that none of a worker's running containers has a deadline."""
 
     def close(self, *, forget: bool) -> None:
-        """Disconnect from the switch.
+        """Disconnect from the process of the switch.
 
         Args:
             forget: Whether all containers are gone; otherwise the switch continues without this
@@ -53,26 +56,26 @@ class Switch(Protocol):
 
 
 class NoSwitch:
-    """A switch that does nothing, for engines that another process cannot connect to."""
+    """A switch that does nothing, for engines to which no other process can connect."""
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
-        """Do nothing."""
+        """Do nothing, as no process would act."""
 
     def running(self, worker_id: int, seconds: float | None) -> None:
-        """Do nothing."""
+        """Do nothing, as no process would act."""
 
     def idle(self, worker_id: int) -> None:
-        """Do nothing."""
+        """Do nothing, as no process would act."""
 
     def close(self, *, forget: bool) -> None:
-        """Do nothing."""
+        """Do nothing, as no process was started."""
 
 
 NO_SWITCH = NoSwitch()
 
 
 class DeadMan:
-    """The switch of one run; its process starts with the first container."""
+    """The dead man's switch of one run; its process starts with the first container."""
 
     def __init__(self, engine: str, run: Path) -> None:
         """Store the arguments; no process is started yet.
@@ -101,7 +104,7 @@ class DeadMan:
         self._tell(worker_id, f"idle {worker_id}\n")
 
     def close(self, *, forget: bool) -> None:
-        """Disconnect; the switch's process ends when nothing is left to watch."""
+        """Disconnect from the process, which ends when it has nothing left to watch."""
         with self._lock:
             if self._pipe is None:
                 return
@@ -122,7 +125,7 @@ class DeadMan:
             self._start()
 
     def _start(self) -> None:
-        """Start the process and send it all lines; a failure to start is ignored."""
+        """Start the process and send all commands so far; ignore a failure to start."""
         with suppress(OSError):
             if self._pipe is not None:
                 os.close(self._pipe)
@@ -137,7 +140,7 @@ class DeadMan:
 
 
 def make_switch(engine: ContainerEngine, run: Path) -> Switch:
-    """Create the switch of a run; one that does nothing if its process cannot reach the engine."""
+    """Create the dead man's switch of a run; it does nothing if no process can reach the engine."""
     if engine.name not in installed_engines():
         return NO_SWITCH
     return DeadMan(engine.name, run)

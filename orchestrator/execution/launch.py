@@ -1,4 +1,4 @@
-"""Create and start containers, with checkpoints so that no task starts twice."""
+"""Create and start containers, and record each step so that no task starts twice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ class ContainerLimits:
     timeout: float | None
     limits: Limits
     writable: tuple[Path, ...]
-    """Directories on the host that the container writes to."""
+    """Directories on the host to which the container writes."""
     budget: float | None
     tokens: int | None = None
     max_steps: int
@@ -35,22 +35,23 @@ class ContainerLimits:
     triggers: Triggers = field(default_factory=Triggers)
     scope: AllowedPaths | None = None
     stage: Stage | None = None
-    """Stage that the container belongs to; None for the task itself."""
+    """Stage whose commands run in the container; None for the task itself."""
     name: str | None = None
-    """Name of the check, when the container runs a check."""
+    """Name of the check, if the container runs a check."""
     switch: Switch = NO_SWITCH
-    """Kills the container after its deadline if this process is gone."""
+    """The dead man's switch, which kills the container after its deadline if this process is gone.
+    """
 
     def before_start(self) -> None:
-        """Inform the switch before the container starts, so that it is never unwatched."""
+        """Inform the dead man's switch before the container starts: no gap is unwatched."""
         self.switch.starting(self.worker_id, self._late(0.0))
 
     def started(self, age: float) -> None:
-        """Inform the switch of the deadline of a container that started `age` seconds ago."""
+        """Inform the dead man's switch of a container's deadline; it started `age` seconds ago."""
         self.switch.running(self.worker_id, self._late(age))
 
     def _late(self, age: float) -> float | None:
-        """Return the seconds until the container must be dead, even without this process."""
+        """Return the seconds until the dead man's switch kills the container; None: never."""
         if self.timeout is None:
             return None
         return self.timeout - age + self.limits.grace + LATE
@@ -58,12 +59,12 @@ class ContainerLimits:
 
 @dataclass(frozen=True)
 class RunningContainer:
-    """A container that was started, by this or another process."""
+    """A running container that this or another process started."""
 
     container: Container
     limits: ContainerLimits
     launched: Launch
-    """Time of the container's start, and its disk use before the start."""
+    """Time of the container's start, and the disk usage of its directories before that."""
 
 
 def launch(
@@ -74,14 +75,14 @@ def launch(
     *,
     created: Callable[[], None],
 ) -> RunningContainer:
-    """Create a container, record it, start it: after a crash it is never started twice.
+    """Create, record and start a container. After a crash, a recorded one is never started again.
 
     Args:
         engine: The engine.
         spec: The container.
         terms: Its time, budget and resource limits.
         checkpoints: Records the container.
-        created: Called when the ports are certain, before the start.
+        created: Called after the creation and before the start; the ports are known then.
 
     Raises:
         EngineError: The container could not be started; nothing of it is left.
@@ -102,7 +103,7 @@ def launch(
 def start_again(
     engine: ContainerEngine, spec: ContainerSpec, terms: ContainerLimits
 ) -> RunningContainer:
-    """Create and start a container that is safe to start again; nothing is recorded.
+    """Create and start a container whose commands may be repeated; nothing is recorded.
 
     Raises:
         EngineError: The container could not be started; nothing of it is left.
@@ -116,7 +117,7 @@ def start_again(
 def take_over(
     container: Container, terms: ContainerLimits, checkpoints: Checkpoints
 ) -> RunningContainer:
-    """Continue with a container that another process created; start it if necessary.
+    """Continue with a container that another process created; start it if it was not started.
 
     Raises:
         EngineError: The container could not be started.
@@ -131,7 +132,7 @@ def take_over(
 
 
 def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:
-    """Create a container with the worker's ports, choosing other ports if one is in use.
+    """Create a container with a worker's ports; if a port is in use, try other ports.
 
     Raises:
         EngineError: The container could not be created; nothing of it is left.

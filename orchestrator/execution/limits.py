@@ -1,4 +1,4 @@
-"""Measure a running container's resources periodically, and decide when it exceeds a limit."""
+"""Measure a running container's resource usage, and decide when it exceeds a limit."""
 
 import time
 from pathlib import Path
@@ -11,30 +11,33 @@ from orchestrator.results import Reason
 from orchestrator.state.endings import Stop
 
 MEASURE = 1.0
-"""Seconds between two measurements of memory and processes."""
+"""Seconds between two measurements of memory and of the number of processes."""
 _CHECK_NETWORK = 2.0
-"""Seconds between two checks of whether the worker still has its network."""
+"""Seconds between two checks whether the worker still has its network."""
 _MEASURE_DISK = 0.25
-"""Shortest pause between two scans of the written files, in seconds; longer for a large tree."""
+"""Minimum number of seconds between two scans of the files that a worker wrote; more for a large
+tree.
+"""
 _SHARE = 0.1
-"""Share of time spent on scanning the files of one worker."""
+"""Maximum share of the time that is spent on scanning the files of one worker."""
 _REST = 10.0
-"""Longest pause between two scans of the written files, in seconds."""
+"""Maximum number of seconds between two scans of the files that a worker wrote."""
 _LONGEST = 20.0
-"""Longest scan of the written files, in seconds."""
+"""Maximum duration of a scan of the files that a worker wrote, in seconds."""
 _PATIENCE = 3
-"""Consecutive measurements at the process limit, or with unreadable directories, before the
-container is stopped: a build may reach the limit for a moment, a fork bomb stays there.
+"""Number of successive measurements with all processes in use, or with unreadable directories,
+after which the container is stopped. A build may reach the limit for a moment; a fork bomb stays at
+it.
 """
 
 
 def mib(size: int) -> str:
-    """Return a size in bytes as text for people."""
+    """Return a number of bytes as text for messages, in MiB."""
     return f"{size / 2**20:,.0f} MiB"
 
 
 def lost_network(container: Container) -> str | None:
-    """Return why a container has lost its network; None if it has not, or if this is unknown."""
+    """Return why a container has lost its network; None if it has not, or if that is unknown."""
     try:
         return container.lost_network()
     except EngineError:
@@ -43,7 +46,7 @@ def lost_network(container: Container) -> str | None:
 
 
 class LimitMeter:
-    """Measures one container; the caller calls `look` and reads `verdict`."""
+    """Measures one container. The caller calls `look` repeatedly and reads `verdict`."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class LimitMeter:
         self._next_network = time.monotonic() + _CHECK_NETWORK
 
     def look(self) -> None:
-        """Take the measurements that are due; may block, so another thread keeps the deadline."""
+        """Take the measurements that are due. May block: another thread watches the deadline."""
         now = time.monotonic()
         if now >= self._next_disk:
             most = self._before.files + self._limits.inodes

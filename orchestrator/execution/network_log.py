@@ -1,4 +1,4 @@
-"""Write down what a worker reached through its gateway, and what it was refused."""
+"""Record the hosts that a worker reached through its gateway, and those that were refused."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +20,14 @@ from orchestrator.text.redact import Redactor
 
 NETWORK_LOG = "network.ndjson"
 _LARGEST = 16 * 1024**2
-"""Bytes of the log of one worker."""
+"""Maximum size in bytes of one worker's network log."""
 _SHOWN = 10
-"""Hosts that a notice names."""
+"""Maximum number of hosts that a notice names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkLog:
-    """The network log of one worker."""
+    """The log of one worker's network connections."""
 
     directory: Path
     """The worker's state directory."""
@@ -36,9 +36,9 @@ class NetworkLog:
     redactor: Redactor
 
     def add(self, container: Container) -> None:
-        """Append the log of a container's gateway, and report the hosts that were refused.
+        """Append the log of a container's gateway, and report refused hosts to the user.
 
-        The container has ended. A log that cannot be read or written is no failure of the worker.
+        The container has ended. A worker does not fail because its log cannot be read or written.
 
         Raises:
             EngineUnavailableError: The engine does not answer.
@@ -62,7 +62,7 @@ class NetworkLog:
         self._list("reached hosts that are not on its list", learned_entries(records), MOST_HOSTS)
 
     def counts(self) -> NetworkCounts | None:
-        """Return the sums over the log; None if no container of the worker had a gateway."""
+        """Return the log's sums; None if no container of the worker had a gateway."""
         path = self.directory / NETWORK_LOG
         try:
             return count_records(read_records(path)) if path.exists() else None

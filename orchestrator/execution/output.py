@@ -1,4 +1,4 @@
-"""Process a worker's output in bounded memory: log files, latest line, progress, warning signs."""
+"""Process a worker's output in bounded memory: log files, latest line, progress, trouble."""
 
 import threading
 import time
@@ -17,16 +17,21 @@ from orchestrator.text.redact import RedactedStream, Redactor
 from orchestrator.text.sanitize import one_line
 
 _LINE = 64 * 1024
-"""Maximum number of stored bytes of an unfinished line."""
+"""Maximum number of bytes of an unfinished line that are held in memory."""
 _READ = 100
-"""Maximum number of lines of a chunk that are searched; a flood of output has more."""
+"""Maximum number of lines in a chunk of output that are searched for progress; a flood of output
+has more.
+"""
 _INTERVAL = 0.1
-"""Seconds between two lines that are shown: people read no faster, and a flood stays cheap."""
+"""Minimum number of seconds between two lines that are shown: people read no faster, and a flood of
+output stays cheap.
+"""
 
 _RECORDED = 1.0
-"""Shortest pause between two progress events of a worker, in seconds."""
+"""Minimum number of seconds between two progress events of a worker."""
 _RECORDED_SHARE = 0.01
-"""Shortest pause between two progress events, as a share of the container's running time."""
+"""Minimum time between two progress events of a worker, as a share of the container's running time.
+"""
 
 
 def log_files(directory: Path) -> tuple[Path, Path]:
@@ -35,12 +40,12 @@ def log_files(directory: Path) -> tuple[Path, Path]:
 
 
 def stage_log(directory: Path, stage: str) -> Path:
-    """Return the log file of a stage, for stdout and stderr together."""
+    """Return the file for the output of a stage, stdout and stderr together."""
     return directory / f"{stage}.log"
 
 
 def stage_logs(directory: Path, stage: str) -> list[Path]:
-    """Return the log files of a stage, or of all checks (`check-*`) in order."""
+    """Return the existing log files of a stage; `check-*` stands for all checks, in order."""
     if "*" not in stage:
         return [stage_log(directory, stage)]
     found = directory.glob(f"{stage}.log")
@@ -49,18 +54,18 @@ def stage_logs(directory: Path, stage: str) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """Options for storing the output of a container."""
+    """How the output of a container is stored."""
 
     limit: int
-    """Maximum number of bytes on the disk."""
+    """Maximum size in bytes of the stored output."""
     redactor: Redactor = field(default_factory=Redactor)
     triggers: Triggers = field(default_factory=Triggers)
     stage: str | None = None
-    """Stage that prints the output; None for the task itself."""
+    """Stage whose commands print the output; None for the task itself."""
 
 
 class WorkerLog:
-    """Processes a container's output, chunk by chunk."""
+    """Stores and interprets a container's output, chunk by chunk."""
 
     def __init__(
         self,
@@ -130,14 +135,14 @@ class WorkerLog:
         self._forget_earlier()
 
     def restart(self) -> None:
-        """Start over, because all output will be received again from its first byte."""
+        """Forget all output so far, because it will be received again from the first byte."""
         self.finish()
         for file in self._files.values():
             file.close()
         self._open()
 
     def finish(self) -> None:
-        """Process the output that was held back until more would arrive."""
+        """Process the end of the output, which was held back as it could have continued."""
         for stream, redacted in self._redacted.items():
             self._take(stream, redacted.flush())
         for stream, rest in self._partial.items():
@@ -160,7 +165,7 @@ class WorkerLog:
                     _earlier(path).unlink()
 
     def write(self, chunk: LogChunk) -> None:
-        """Process a chunk of output."""
+        """Store a chunk of output, and search it for progress and signs of trouble."""
         self.size += len(chunk.data)
         self.heard_at = time.monotonic()
         self._take(chunk.stream, self._redacted[chunk.stream].feed(chunk.data))
@@ -193,7 +198,7 @@ class WorkerLog:
                 self.failure = error
 
     def tell(self, *, now: bool = False) -> None:
-        """Emit the latest line and progress, unless some were emitted a moment ago."""
+        """Emit events for the latest line and progress, unless the last ones are very recent."""
         self._tell_progress(now=now)
         with self._lock:
             if self._pending is None or not (now or time.monotonic() - self._told_at > _INTERVAL):
@@ -206,10 +211,10 @@ class WorkerLog:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
 
     def _tell_progress(self, *, now: bool) -> None:
-        """Emit the agent's cost and steps, at a limited rate.
+        """Emit an event for the agent's cost and steps, at a limited rate.
 
-        The event is recorded. So the pause between two events grows with the running time: a
-        worker's record stays small, whatever it prints and however long it runs.
+        Each event is recorded on disk. The pause between two events grows with the running time, so
+        that a worker's record stays small whatever it prints.
         """
         with self._lock:
             age = time.monotonic() - self._opened_at
@@ -223,7 +228,7 @@ class WorkerLog:
         self._emit(WorkerProgress(worker_id=self._worker_id, cost=cost, steps=steps))
 
     def _note_progress(self, lines: list[bytes]) -> None:
-        """Read progress from the newest lines of a chunk, up to a limit."""
+        """Read the agent's progress from the newest lines of a chunk, up to a limit."""
         progress: AgentProgress | None = None
         for line in lines[-_READ:]:
             if line and len(line) < _LINE:

@@ -1,4 +1,4 @@
-"""Kill workers' containers past their deadline: `python -m orchestrator.execution.overdue`."""
+"""Kill containers of workers after their deadline: `python -m orchestrator.execution.overdue`."""
 
 import sys
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from orchestrator.errors import OrchestratorError
 def kill_workers(
     engine: ContainerEngine, run_id: str, workers: Sequence[str], *, before: float
 ) -> bool:
-    """Kill the running containers of some workers; return whether all could be killed.
+    """Kill the running containers of some workers; return whether no container is left running.
 
     Containers that started later than `before`, in seconds since the epoch, are left alone.
     """
@@ -34,7 +34,7 @@ def kill_workers(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Kill overdue containers; return 0 for success, else 1.
+    """Kill the containers that the arguments name; return 0 for success, else 1.
 
     Args:
         arguments: Engine name, run id, a time in seconds since the epoch, numbers of the workers.

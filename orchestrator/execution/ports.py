@@ -1,4 +1,4 @@
-"""Ports of this machine for workers: one block per worker, the same for all its attempts.
+"""Choose ports of this machine for workers: one block of ports for all attempts of a worker.
 
 A block is reserved by an abstract Unix socket with its name. The kernel gives such a name to one
 process of the machine at a time, of any user, and frees the name when that process ends.
@@ -19,15 +19,16 @@ from orchestrator.state.run_directory import RunDirectory
 LOWEST = 20_000
 SIZE = 10
 _BLOCKS = 1_276
-"""Blocks end below the range from which the kernel assigns ports to programs that ask for any port.
+"""Port number below which the blocks end: from there on, the kernel assigns ports to programs that
+ask for any port.
 """
 
 
 class PortBlocks:
-    """The port blocks of one run's workers."""
+    """The blocks of port numbers that the workers of one run use."""
 
     def __init__(self, directory: RunDirectory, repository: Path) -> None:
-        """Start without reservations.
+        """Start without any reserved block.
 
         Args:
             directory: The run's directory.
@@ -38,7 +39,7 @@ class PortBlocks:
         self._held: dict[int, _Block] = {}
 
     def of(self, worker_id: int, wanted: Mapping[str, int]) -> "WorkerPorts":
-        """Return a worker's ports, which are reserved when first read.
+        """Return a worker's ports. They are reserved when they are read for the first time.
 
         Args:
             worker_id: The worker.
@@ -59,7 +60,7 @@ class PortBlocks:
         return held.first
 
     def move(self, worker_id: int) -> None:
-        """Reserve another block for a worker, because a port of its block is in use.
+        """Reserve another block for a worker, because another program uses a port of its block.
 
         Raises:
             EngineError: All blocks are taken.
@@ -69,7 +70,7 @@ class PortBlocks:
         self._held[worker_id] = self._another(worker_id, (held.first - LOWEST) // SIZE + 1)
 
     def release(self, worker_id: int) -> None:
-        """Release the block of a worker that has its result."""
+        """Release the ports of a worker that has ended."""
         held = self._held.pop(worker_id, None)
         if held is not None:
             held.lock.close()
@@ -105,11 +106,11 @@ class WorkerPorts:
 
     _blocks: PortBlocks
     wanted: Mapping[str, int]
-    """Name of a variable to port in the container."""
+    """Ports that the worker wants to publish: name of a variable, and port in the container."""
     _worker_id: int
 
     def published(self) -> dict[int, int]:
-        """Reserve the ports; return container port to port on 127.0.0.1.
+        """Reserve the ports; return, for each port in the container, the port on 127.0.0.1.
 
         Raises:
             EngineError: All blocks are taken.
@@ -120,7 +121,7 @@ class WorkerPorts:
         return {inside: first + place for place, inside in enumerate(self.wanted.values())}
 
     def variables(self) -> dict[str, str]:
-        """Return the worker's variables: ports to listen on, and their ports and URLs on the host.
+        """Return variables with the worker's ports in the container and URLs on the host.
 
         Raises:
             EngineError: All blocks are taken.
@@ -135,7 +136,7 @@ class WorkerPorts:
         return found
 
     def move(self) -> None:
-        """Reserve another block, because one of these ports is in use.
+        """Reserve another block, because another program uses one of the ports.
 
         Raises:
             EngineError: All blocks are taken.
@@ -147,7 +148,7 @@ class WorkerPorts:
 class _Block:
     first: int
     lock: socket.socket
-    """Socket that reserves the block until it is closed."""
+    """Socket that reserves the block of ports until it is closed."""
 
 
 def _reserve(first: int) -> _Block | None:

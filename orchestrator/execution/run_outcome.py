@@ -1,19 +1,19 @@
-"""Whether a run has ended, or must be resumed."""
+"""Record whether a run has ended, or must be resumed."""
 
 import threading
 
 
 class RunOutcome:
-    """Whether a run must be resumed because its engine or the machine failed. Thread-safe."""
+    """Whether a run must be resumed later, as its engine or the machine failed. Thread-safe."""
 
     def __init__(self) -> None:
         self._resumable = threading.Event()
 
     @property
     def resumable(self) -> bool:
-        """Whether a worker has no durable result, which a resumed run must create."""
+        """Whether a worker's result was not stored, so that only a resumed run can create it."""
         return self._resumable.is_set()
 
     def leave_resumable(self) -> None:
-        """Record that a worker has no durable result."""
+        """Record that a worker's result could not be stored."""
         self._resumable.set()

@@ -1,4 +1,4 @@
-"""A service container beside a worker: its log, its readiness, its end."""
+"""A service container that runs beside a worker: its start, log and end."""
 
 import threading
 from contextlib import ExitStack, suppress
@@ -12,10 +12,10 @@ from orchestrator.text.sanitize import one_line
 
 _TAIL = 4096
 _GONE = 5.0
-"""Seconds to wait for the last output of a removed container."""
+"""Maximum number of seconds to wait for the last output of a removed container."""
 _SHOWN = 300
 _PAUSE = 0.2
-"""Seconds between two checks of readiness."""
+"""Seconds between two checks whether the service is ready."""
 
 
 class Sidecar:
@@ -24,7 +24,7 @@ class Sidecar:
     def __init__(
         self, name: str, container: Container, log: Path, *, limit: int, redactor: Redactor
     ) -> None:
-        """Wrap a created container; `start` runs it.
+        """Wrap a container that was created; `start` starts it.
 
         Args:
             name: The service's name.
@@ -48,7 +48,7 @@ class Sidecar:
         self._follower.start()
 
     def ended(self) -> str | None:
-        """Return how the container ended, or None while it runs.
+        """Return why the container ended; None while it is running.
 
         Raises:
             EngineError: The engine does not answer.
@@ -61,13 +61,13 @@ class Sidecar:
         return f"{why} (exit code {status.exit_code}){self.last_words()}"
 
     def last_words(self) -> str:
-        """Return the last line of output, preceded by a colon; empty if there was no output."""
+        """Return the last line of output with a colon before it; empty if there was no output."""
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
         last = next((line for line in reversed(lines) if line), "")
         return f": {one_line(last, limit=_SHOWN)}" if last else ""
 
     def remove(self) -> None:
-        """Remove the container; after a failure, cleanup finds it by its labels."""
+        """Remove the container. If this fails, a later cleanup finds it by its labels."""
         with suppress(OrchestratorError):
             self.container.remove()
         self._has_said_all()
@@ -97,10 +97,10 @@ class Sidecar:
 
 
 class Check:
-    """Runs a command in a container repeatedly until it succeeds."""
+    """Runs a command in a container again and again until it succeeds."""
 
     def __init__(self, engine: ContainerEngine, container: str, command: tuple[str, ...]) -> None:
-        """Start the thread that runs the command."""
+        """Start the thread that repeats the command."""
         self._ready = threading.Event()
         self._over = threading.Event()
         # A command that hangs blocks this thread until the container is gone.
@@ -108,11 +108,11 @@ class Check:
         threading.Thread(target=self._ask, args=asked, name="check", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the command succeeds, at most `seconds`; return whether it did."""
+        """Wait at most `seconds` for the command to succeed; return whether it did."""
         return self._ready.wait(seconds)
 
     def stop(self) -> None:
-        """Stop running the command."""
+        """Stop repeating the command."""
         self._over.set()
 
     def _ask(self, engine: ContainerEngine, container: str, command: tuple[str, ...]) -> None:

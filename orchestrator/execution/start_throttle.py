@@ -1,7 +1,7 @@
-"""Space out the starts of workers, because a model's API refuses too many requests at once.
+"""Space out the starts of workers, because a model's API refuses too many simultaneous requests.
 
-A worker with a slot does not start at once: creating its worktree and its setup take time. So the
-start rate is enforced here, immediately before the container starts.
+A worker whose turn has come does not start at once: creating its worktree and its setup take time.
+So the rate of starts is enforced here, immediately before the container starts.
 """
 
 import threading
@@ -14,7 +14,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 
 _GLANCE = 0.05
-"""Seconds between two checks whether the wait was cancelled."""
+"""Seconds between two checks whether a waiting worker was cancelled."""
 
 
 class StartCancelledError(OrchestratorError):
@@ -22,7 +22,7 @@ class StartCancelledError(OrchestratorError):
 
 
 class StartThrottle:
-    """Allows one start at a time, with a pause between starts and within providers' rate limits."""
+    """Lets one worker start at a time, with pauses, and within the rate limits of providers."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class StartThrottle:
         *,
         just_started: bool = False,
     ) -> None:
-        """Allow a start every `gap` seconds, and no more starts than the providers' rate limits.
+        """Allow a start every `gap` seconds, and no more starts than the rate limits of providers.
 
         With `just_started`, another process may have started a worker a moment ago.
         """
@@ -44,13 +44,13 @@ class StartThrottle:
         self._counting = threading.Lock()
 
     def pause(self, provider: str, until: float) -> None:
-        """Delay all starts of a provider's workers until a moment (monotonic clock)."""
+        """Allow no start of a provider's workers before a moment on the monotonic clock."""
         with self._counting:
             self._paused[provider] = until
 
     @contextmanager
     def turn(self, is_cancelled: Callable[[], bool], provider: str = "") -> Iterator[None]:
-        """Wait for the turn to start; other workers wait until the block ends.
+        """Wait until the worker may start; no other worker starts before the block ends.
 
         Args:
             is_cancelled: Returns whether the worker was cancelled.
@@ -80,7 +80,7 @@ class StartThrottle:
             self._turn.release()
 
     def _wait(self, provider: str) -> float:
-        """Use a token of a provider's bucket, or return the seconds until one is available."""
+        """Use a token of the provider's token bucket, or return the seconds until it has one."""
         with self._counting:
             if provider not in self._buckets:
                 self._buckets[provider] = bucket_of(self._providers, provider, full=self._full)

@@ -32,17 +32,20 @@ from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Ending, Stop
 
 TICK = 0.2
-"""Seconds between two checks of the clock and of the cancel button."""
+"""Seconds between two checks of the clock and of requests to stop."""
 _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS})
-"""Reasons to kill without a grace period: the container would exhaust the machine."""
+"""Reasons to kill a container without a grace period, because it would exhaust the machine."""
 _DEATH = 15.0
-"""Seconds after SIGKILL within which the engine must report the end."""
+"""Maximum number of seconds after SIGKILL until the engine must report the container's end."""
 _LAST = 5.0
-"""Seconds at the end for measurements and callbacks that are still running."""
+"""Maximum number of seconds to wait, after the container's end, for measurements and callbacks that
+still run.
+"""
 _MOST_NOTICED = 20
-"""Maximum number of findings in a worker's result; the latest are kept."""
+"""Maximum number of findings in a worker's result; the latest ones are kept."""
 _ASKED = 1.0
-"""Seconds of silence after a question, for a stopped worker to count as waiting for an answer."""
+"""Seconds of silence after a question until a stopped worker counts as having waited for an answer.
+"""
 
 
 def attend(
@@ -53,17 +56,17 @@ def attend(
     emit: Emit,
     checkpoints: Checkpoints | None = None,
 ) -> Ending:
-    """Watch a container, started by this or another process, until it is dead.
+    """Watch a container, started by this or another process, until it has ended.
 
     Args:
         running: The container.
         log: Receives its output.
-        cancel: Request to end it.
+        cancel: Request to end the container.
         emit: Receives events.
         checkpoints: Records findings, for a process that resumes the run.
 
     Raises:
-        EngineUnavailableError: The engine went away and did not come back.
+        EngineUnavailableError: The engine cannot be reached any more.
     """
     container, terms, launched = running.container, running.limits, running.launched
     watch = _Watch(
@@ -114,7 +117,7 @@ _UNKNOWN = ContainerState(started_at=None, ended_at=None)
 
 @dataclass(kw_only=True)
 class _Watch:
-    """Watches one running container.
+    """Watches one running container until it has ended.
 
     The thread that calls `run` is the clock: it only waits, decides and kills. A second thread
     reads the output, a third measures and emits events. When these block, on a large tree, a full
@@ -135,10 +138,10 @@ class _Watch:
     bug: BaseException | None = None
     ended_at: float | None = None
     stop_sent_at: float | None = None
-    """Time of the first signal to the container, by the monotonic clock."""
+    """Time at which the first signal was sent to the container, on the monotonic clock."""
     _ended: threading.Event = field(default_factory=threading.Event)
     _asked: Finding | None = None
-    """The question that the output ended with when the worker was stopped."""
+    """The unanswered question at the end of the output when the worker was stopped."""
     _noting: threading.Lock = field(default_factory=threading.Lock)
     found: ContainerState = _UNKNOWN
     """The container's state before the watch started."""
@@ -161,7 +164,7 @@ class _Watch:
         return threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Run a thread's function; an exception in it ends the watch."""
+        """Run the function of a thread; an exception in the function ends the watch."""
         try:
             work()
         except OrchestratorError as error:
@@ -178,7 +181,7 @@ class _Watch:
             self._ended.set()
 
     def _look(self) -> None:
-        """Measure, emit the latest line, and report findings, until the container ends."""
+        """Measure the container, emit its latest line, and report findings, until it has ended."""
         while not self._ended.wait(TICK):
             self.meter.look()
             self.log.tell()
@@ -191,7 +194,7 @@ class _Watch:
         self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=str(reason)))
 
     def _read(self) -> None:
-        """Read output to the end; start again when the engine hung up and came back."""
+        """Read the output until the container ends, reconnecting if the engine was unreachable."""
         was_over = False
         while self.exit_status is None:
             try:
@@ -217,7 +220,7 @@ class _Watch:
 
     @property
     def duration(self) -> float:
-        """Seconds that the container ran, by the engine's clock if it ended before the watch."""
+        """Return the seconds that the container ran, even if it ended before the watch began."""
         if self.found.started_at and self.found.ended_at:
             # For a very short task the engine may record an end before the start.
             return max((self.found.ended_at - self.found.started_at).total_seconds(), 0.0)
@@ -225,14 +228,14 @@ class _Watch:
 
     @property
     def stopping(self) -> float:
-        """Seconds from the first signal to the container's end."""
+        """Return the seconds from the first signal to the container's end."""
         if self.stop_sent_at is None:
             return 0.0
         return max((self.ended_at or time.monotonic()) - self.stop_sent_at, 0.0)
 
     @property
     def overdue(self) -> Stop | None:
-        """The timeout, if the container ran past its deadline while nothing watched it."""
+        """Return the timeout as the reason if the container passed its deadline unwatched."""
         timeout = self.terms.timeout
         if timeout is None or self.duration <= timeout:
             return None
@@ -242,7 +245,7 @@ class _Watch:
         )
 
     def run(self) -> None:
-        """Watch until the container is dead."""
+        """Watch the container until it has ended."""
         self.follower.start()
         if self.found.ended_at is not None:
             self._ended.wait()
@@ -254,7 +257,7 @@ class _Watch:
             self._join()
 
     def _keep_time(self) -> None:
-        """Wait for the container's end, or stop it at a limit; nothing else may block here."""
+        """Wait for the container's end, and stop it at a limit. No other code may block here."""
         deadline = self._started + (self.terms.timeout or math.inf)
         while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
             if self.bug is not None or self.error is not None:
@@ -267,7 +270,7 @@ class _Watch:
                 return
 
     def _join(self) -> None:
-        """Wait for the other threads, but not for one that hangs in a foreign call."""
+        """Wait for the other threads, except for a thread that hangs in foreign code."""
         if not self._ended.is_set():
             return  # The caller removes the container, which ends the threads.
         until = time.monotonic() + _LAST
@@ -300,7 +303,7 @@ class _Watch:
         return self.meter.verdict or self.noticed
 
     def _notice(self) -> None:
-        """Report new findings, and stop the worker for them if `on_trigger` says so."""
+        """Report new findings, and stop the worker because of them if `on_trigger` is `stop`."""
         stops = self.terms.triggers.on_trigger == "stop"
         number = self.terms.worker_id
         for one in self.watchdog.look(self.log.signs, heard_at=self.log.heard_at):
@@ -312,12 +315,12 @@ class _Watch:
             )
 
     def note_question(self) -> None:
-        """Record the question that an unwatched container's output ends with, if there is one."""
+        """Record the question at the end of an unwatched container's output, if there is one."""
         if self.terms.stage is None and (asked := asking(self.log.signs)) is not None:
             self._note(asked)
 
     def _note(self, found: Finding) -> None:
-        """Record a finding for the result, once."""
+        """Record a finding for the worker's result, unless it was recorded before."""
         with self._noting:
             if any((one.trigger, one.detail) == (found.trigger, found.detail)
                    for one in self.interventions):  # fmt: skip
@@ -331,7 +334,7 @@ class _Watch:
                 self.checkpoints.note_noticed(kept)
 
     def _stop(self) -> None:
-        """Send SIGTERM, then SIGKILL after the grace period: the container dies within 1 s more."""
+        """Send SIGTERM, and SIGKILL after the grace period; the container dies within a second."""
         reason = self.stopped.reason if self.stopped else None
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
         # In a separate thread, so that a callback that hangs does not keep the container alive.

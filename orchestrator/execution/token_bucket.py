@@ -1,4 +1,4 @@
-"""Token bucket that limits how often workers of one model provider start."""
+"""A token bucket, which limits how often the workers of one model provider start."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -13,11 +13,11 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "codex": ("codex", "codex-cli", "openai"),
     "gemini": ("gemini", "gemini-cli", "google"),
 }
-"""Names that the configuration may use for the provider of an agent program, best first."""
+"""Names that a configuration may use for an agent program's provider, the preferred name first."""
 
 
 def provider_of(agent_cli: str, model: str | None, configured: Collection[str] = ()) -> str:
-    """Return the provider that a worker uses.
+    """Return the name of the provider that a worker uses.
 
     Args:
         agent_cli: The worker's agent program.
@@ -35,7 +35,7 @@ class Bucket:
     """A token bucket: a number of starts, refilled at a constant rate."""
 
     def __init__(self, limit: RateLimit, *, full: bool = True) -> None:
-        """Start full, or empty if another process may have used all tokens a moment ago."""
+        """Create a full bucket, or an empty one if another process may have used all tokens."""
         self._limit = limit
         self._held = float(limit.capacity) if full else 0.0
         self._at: float | None = None

@@ -17,7 +17,7 @@ class Verdict:
     message: str | None
 
     def with_note(self, note: str | None) -> "Verdict":
-        """Return the same verdict with a note added to the message."""
+        """Return the same verdict with a note appended to the message."""
         return replace(self, message="; ".join(filter(None, (self.message, note))))
 
 
@@ -43,10 +43,10 @@ def judge(
     budget: float | None,
     tokens: int | None = None,
 ) -> Verdict:
-    """Return the verdict; the engine's observations outrank the agent's report.
+    """Return the verdict on a worker; what the engine observed outranks what the agent reported.
 
     Args:
-        ending: Observations of the engine.
+        ending: What the engine observed.
         outcome: The agent's report, as parsed by its adapter; None without a report.
         budget: USD that the worker was allowed to spend.
         tokens: Tokens that the worker was allowed to use.
@@ -80,7 +80,7 @@ def _judged(
 
 
 def judge_checks(verdict: Verdict, checks: Sequence[CheckResult]) -> Verdict:
-    """Lower the verdict of a successful worker if a check of its commit failed."""
+    """Return the verdict after the checks: a success with a failed check becomes `partial`."""
     failed = [check for check in checks if not check.passed]
     if not failed or verdict.status is not Status.SUCCESS:
         return verdict

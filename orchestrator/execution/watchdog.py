@@ -1,4 +1,4 @@
-"""Detect workers that need attention: silent, repeating an error, asking, or outside its paths.
+"""Detect workers that need attention: silent, repeating an error, asking, or outside their paths.
 
 A worker's output and files are hostile: only a few lines of output are stored, and each check takes
 a bounded time.
@@ -25,9 +25,11 @@ from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
 
 _LINE = 400
-"""Maximum number of inspected bytes of a line."""
+"""Maximum number of bytes of a line that are inspected."""
 _LINES = 200
-"""Maximum number of inspected lines of a chunk: enough to recognise a flood of errors."""
+"""Maximum number of lines of a chunk of output that are inspected: enough to recognise a flood of
+errors.
+"""
 _KINDS = 64
 """Maximum number of different error lines that are counted at the same time."""
 _MOST_FILES = 20_000
@@ -35,12 +37,12 @@ _NAMED = 5
 _MOST_TOLD = 100
 """Maximum number of findings that are reported for one worker."""
 _REST = 10.0
-"""The pause between two scans of the files is at least this many times the duration of the scan."""
+"""Minimum pause between two scans of the files, as a multiple of the duration of a scan."""
 _INTERVAL = 2.0
 _LONGEST = 5.0
-"""Longest scan of the files, in seconds."""
+"""Maximum duration of a scan of the files, in seconds."""
 _PATIENCE = 5.0
-"""Longest wait for git to report which files are ignored, in seconds."""
+"""Maximum number of seconds to wait for git's list of ignored files."""
 # Neither pattern has an unbounded repetition between words, so no text causes backtracking.
 _ERROR = re.compile(
     rb"error|exception|failed|failure|fatal|panic|traceback|denied|refused|timed out|cannot ",
@@ -63,19 +65,19 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason for a person to look at the worker."""
+    """A reason why a person should look at a worker."""
 
     trigger: Trigger
     detail: str
 
     @property
     def stop(self) -> Stop:
-        """The reason for stopping the worker, when `on_trigger` is `stop`."""
+        """Return the finding as a reason to stop the worker."""
         return Stop(_REASONS[self.trigger], f"stopped: {self.detail}")
 
 
 class OutputSigns:
-    """Signs of trouble in a worker's output, in bounded memory."""
+    """Searches a worker's output for signs of trouble, in bounded memory."""
 
     def __init__(self, triggers: Triggers) -> None:
         self._repeats = triggers.repeated_errors
@@ -87,7 +89,7 @@ class OutputSigns:
         """The end of the latest output."""
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Inspect a chunk of output."""
+        """Search the next chunk of output."""
         if not data:
             return
         text = self._started[stream] + data
@@ -117,14 +119,14 @@ class OutputSigns:
             self._kinds.popitem(last=False)
 
     def prompt(self) -> str | None:
-        """Return the last line if it looks like a question to a person at a terminal."""
+        """Return the output's last line if it looks like a question to the user; otherwise None."""
         last = self.end.rstrip(b"\r\n").rpartition(b"\n")[2].rpartition(b"\r")[2]
         text = one_line(last.decode("utf-8", "replace"), limit=_LINE)
         return text if _PROMPT.search(text) else None
 
 
 def asking(signs: OutputSigns) -> Finding | None:
-    """Return a finding if the worker's output ends with a question."""
+    """Return a finding if the output of the worker ends with a question; otherwise None."""
     prompt = signs.prompt()
     return (
         None
@@ -135,21 +137,21 @@ def asking(signs: OutputSigns) -> Finding | None:
 
 @dataclass
 class AllowedPaths:
-    """The paths that a worker may change, and where its changes are found."""
+    """The paths that a worker may change, and where its changes are looked for."""
 
     paths: Sequence[str]
-    """Patterns; a directory stands for everything below it."""
+    """Path patterns; a directory stands for everything below it."""
     written: Path
-    """Directory with the worker's changes, or with all of its files."""
+    """Directory with the files that the worker changed, or with all of its files."""
     since: int | None
-    """Time in nanoseconds: only files that changed later are the worker's changes. None: all files
+    """Time in nanoseconds: only files that changed later are changes of the worker. None: all files
     are.
     """
     git: Git
-    """Git that reads ignore rules from files that no worker writes."""
+    """Runs git with ignore rules that no worker can change."""
 
     def strayed(self) -> list[str]:
-        """Return the changed files that are not allowed, without those that git ignores."""
+        """Return the changed files outside of the allowed paths, without files that git ignores."""
         found = outside(self.paths, self._changed())
         return sorted(set(found) - self._ignored(found)) if found else []
 
@@ -184,11 +186,11 @@ class Watchdog:
         self._next = time.monotonic()
 
     def look(self, signs: OutputSigns, *, heard_at: float) -> Iterator[Finding]:
-        """Yield new findings, at most `_MOST_TOLD` of them, as each may send a notification.
+        """Yield new findings, but no more than `_MOST_TOLD`, since each may send a notification.
 
         Args:
             signs: Signs in the worker's output.
-            heard_at: Time of the worker's latest output.
+            heard_at: Time of the latest output, on the monotonic clock.
         """
         for found in islice(self._news(signs, heard_at=heard_at), self._left):
             self._left -= 1

@@ -6,14 +6,16 @@ import shutil
 from contextlib import suppress
 
 _CLONE = 0x40049409
-"""The ioctl FICLONE: both files share their blocks until one of them is changed."""
+"""Number of the ioctl FICLONE, which makes two files share their blocks until one of them is
+changed.
+"""
 
 
 _CHUNK = 1024**3
 
 
 def copy_bytes(source: int, target: int) -> None:
-    """Copy an open file, sharing its blocks if the file system supports it; never a hard link."""
+    """Copy an open file; the copy shares its blocks where possible, but is never a hard link."""
     try:
         fcntl.ioctl(target, _CLONE, source)
         return

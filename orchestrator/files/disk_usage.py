@@ -1,4 +1,4 @@
-"""Measure the disk usage of a worker's directories, bounded and without following links."""
+"""Measure the disk usage of a worker's directories, with limits and without following links."""
 
 import math
 import time
@@ -16,17 +16,19 @@ class DiskUse:
     """Disk usage of some directories."""
 
     size: int
-    """Bytes on disk: a sparse file counts only the blocks it occupies."""
+    """Number of bytes on disk; of a sparse file, only the blocks that it occupies count."""
     files: int
     """Number of files, directories and links."""
     hidden: int
-    """Number of directories that could not be read, for example because the worker locked them."""
+    """Number of directories that could not be read, for example because the worker removed
+    permissions.
+    """
     late: bool = False
-    """Whether counting stopped because the time was over."""
+    """Whether counting stopped because of the time limit."""
 
 
 def disk_use(roots: Iterable[Path], *, most_files: int, seconds: float = math.inf) -> DiskUse:
-    """Measure directories, which a worker may be changing at the same time.
+    """Measure directories that a worker may be changing at the same time.
 
     Args:
         roots: Directories to measure; a root itself is not counted.

@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
-    """Change the owner of a tree that the host created, without following links.
+    """Change the owner of a directory tree that the host created; follow no links.
 
     Args:
         root: The tree.
         owner: uid and gid.
-        keep: A worktree whose root directory and `.git` keep their owner, so that the caller's git
+        keep: A worktree whose top directory and `.git` keep their owner, so that the user's git
             still trusts it. (An overlay's root takes its permissions from the upper layer.)
     """
     change_owners([root], owner, keep=keep)
@@ -22,7 +22,7 @@ def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None
 def change_owners(
     roots: Iterable[Path], owner: tuple[int, int], *, keep: Path | None = None
 ) -> None:
-    """Change the owner of several trees; see `change_owner`."""
+    """Change the owner of several directory trees, as `change_owner` does for one."""
     paths = [path for root in roots for path in _trees(root, keep)]
     if not paths or _changed(paths, owner):
         return
@@ -36,7 +36,7 @@ def _trees(root: Path, keep: Path | None) -> list[Path]:
 
 
 def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
-    """Change the owner of trees with `chown`, faster than with Python; return whether it worked.
+    """Change the owner with the program `chown`, which is fast; return whether that succeeded.
 
     Another process also leaves this process's other threads alone.
     """

@@ -9,7 +9,9 @@ from itertools import count
 from pathlib import Path
 
 _NEAR = 4
-"""Levels of directories that are emptied in place: moving a directory takes two more writes."""
+"""Depth of directories that are emptied where they are, since moving a directory up costs two more
+writes.
+"""
 
 
 def remove_tree(path: Path) -> None:
@@ -30,7 +32,7 @@ def remove_tree(path: Path) -> None:
 
 
 def entry_names(directory: Path) -> set[str]:
-    """Return the names in a directory; none if it cannot be read."""
+    """Return the names in a directory; an empty set if the directory cannot be read."""
     try:
         return set(os.listdir(directory))  # noqa: PTH208  # only names are needed
     except OSError:

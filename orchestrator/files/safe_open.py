@@ -1,4 +1,4 @@
-"""Open files that another party may have written: links, FIFOs and devices are refused."""
+"""Open files that others may have written: links, FIFOs and devices are refused."""
 
 import errno
 import os
@@ -32,7 +32,9 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
 
 
 def read_limited(path: str | Path, *, most: int, follow: bool = False) -> bytes:
-    """Read a regular file of at most `most` bytes; `strerror` of an error says what is wrong.
+    """Return the content of a regular file of at most `most` bytes.
+
+    The `strerror` of a raised error says what is wrong, even if the file is too large.
 
     Raises:
         OSError: The file cannot be opened by `open_regular`, or is larger.

@@ -11,7 +11,7 @@ _LONGEST_LAST = 4096
 
 
 class Tail:
-    """Reads a file from its start, also one that does not exist yet.
+    """Reads a growing file from its start. The file need not exist yet.
 
     A file that is replaced or truncated is read again from its start, after the rest of the old
     content.
@@ -24,7 +24,7 @@ class Tail:
         self._file: BinaryIO | None = None
 
     def read(self) -> bytes:
-        """Return the next bytes that were written since the last call; empty if there are none."""
+        """Return bytes that were written since the last call, up to a limit; empty if none."""
         piece = self._piece()
         if not piece and self._is_replaced():
             self._begin()
@@ -74,7 +74,7 @@ class LineTail:
         self._started = b""
 
     def read(self) -> bytes:
-        """Return the whole lines written since the last call; empty if there are none."""
+        """Return the whole lines that were written since the last call; empty if there are none."""
         while True:
             before = self._tail.rounds
             piece = self._tail.read()
@@ -84,7 +84,7 @@ class LineTail:
                 return lines
 
     def rest(self) -> bytes:
-        """Return an unfinished last line as a line, after the writer has ended."""
+        """Return the unfinished last line with a newline, once nothing writes to the file."""
         started, self._started = self._started, b""
         return started + b"\n" if started else b""
 
@@ -102,7 +102,7 @@ class LineTail:
 
 
 def last_line(path: Path) -> bytes:
-    """Return the last line of a file that is not blank, or the last 4096 bytes of a longer line."""
+    """Return a file's last line that is not blank, or at most its last 4096 bytes."""
     try:
         with path.open("rb", 0) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_LAST, 0))

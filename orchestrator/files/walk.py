@@ -14,21 +14,21 @@ from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = 16
-"""Number of directories of a path that stay open; deeper ones are opened again."""
+"""Number of nested directories that stay open; deeper ones are opened and closed again."""
 _GLANCE = 64
-"""Number of entries between two checks of the clock."""
+"""Number of entries between two checks of the time limit."""
 
 
 class Walk:
-    """One walk over a tree. Iterate over it once; then its attributes say how complete it was."""
+    """One walk over a directory tree. After the iteration, attributes say if it was complete."""
 
     def __init__(self, root: Path, *, most: int, until: float = math.inf) -> None:
         """Prepare a walk.
 
         Args:
-            root: Top of the tree; it is not followed if it is a link.
+            root: Top of the tree; if it is a link, it is not followed.
             most: Number of entries after which the walk ends.
-            until: Time, as of `time.monotonic`, at which the walk ends.
+            until: Time at which the walk ends, on the clock `time.monotonic`.
         """
         self.seen = 0
         """Number of entries so far."""
@@ -77,7 +77,7 @@ class Walk:
     def _listed(
         self, folder: str, entries: Iterator["os.DirEntry[str]"]
     ) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield the entries of one directory; entries that disappear meanwhile are skipped."""
+        """Yield the entries of one directory; entries that disappear meanwhile are left out."""
         prefix = f"{folder}/" if folder else ""
         while True:
             try:
@@ -101,13 +101,13 @@ class Walk:
 
 
 class Folders:
-    """Opens the directories of a tree relative to their parents; keeps the last path open."""
+    """Opens directories of a tree one below the other, and keeps those of the last path open."""
 
     def __init__(self, top: Path) -> None:
-        """Open the top.
+        """Open the top directory of the tree.
 
         Raises:
-            OSError: It does not exist, is not a directory, or cannot be read.
+            OSError: The directory does not exist, is a file, or cannot be read.
         """
         self._names: list[str] = []
         self._kept = [os.open(top, _DIRECTORY)]
@@ -153,6 +153,6 @@ class Folders:
             os.close(self._kept.pop())
 
     def close(self) -> None:
-        """Close all directories."""
+        """Close all open directories."""
         self._shorten(0)
         os.close(self._kept.pop())

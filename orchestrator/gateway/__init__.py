@@ -1,4 +1,4 @@
-"""Allow-lists of hosts, and the configuration of the gateway that enforces them.
+"""Allow-lists of hosts, and the configuration of the gateways that enforce them.
 
-Only text is read and written here; `engine/docker` runs the programs.
+Modules of this package only read and write text; the package `engine/docker` runs the programs.
 """

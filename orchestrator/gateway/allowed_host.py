@@ -1,11 +1,11 @@
-"""One entry of an allow-list."""
+"""One entry of an allow-list: a host that a worker may reach."""
 
 from dataclasses import dataclass
 
 DOCKER_HOST = "host.docker.internal"
-"""Name of the host inside a container; no name server knows it."""
+"""Name by which containers reach the host machine. No name server knows this name."""
 BROKER_NAME = "broker.internal"
-"""Name of the credential broker inside a container; no name server knows it."""
+"""Name by which workers reach the credential broker. No name server knows this name."""
 BROKER_PORT = 8080
 
 
@@ -14,11 +14,11 @@ class AllowedHost:
     """A host, or all hosts below a domain, that a worker may reach at one port."""
 
     name: str
-    """Name in lower case and ASCII, without `*.`: only letters, digits, `.` and `-`."""
+    """Host name in lower case and ASCII, without `*.`: only letters, digits, `.` and `-`."""
     below: bool = False
-    """Whether the entry stands for all names below `name`, but not for `name` itself."""
+    """Whether the entry means all names below `name`, but not `name` itself."""
     port: int = 443
     plain: bool = False
-    """Whether the host speaks HTTP without TLS at this port."""
+    """Whether the host uses HTTP without TLS at this port."""
     network: str | None = None
-    """Private network in which the host may lie; None: only public addresses."""
+    """Private network in which the host's address may be; None: only public addresses."""

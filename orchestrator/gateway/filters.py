@@ -1,4 +1,4 @@
-"""Write packet filter rules for `nft`: for the worker's network namespace and for the gateway's."""
+"""Write packet filter rules in the language of `nft` for a worker's network and for its gateway."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
 PROGRAM = 13
-"""User of the name server and the proxy in a gateway."""
+"""User id with which the name server and the proxy of a gateway run."""
 _REFUSE = "reject with icmpx type admin-prohibited"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Limits on the connections and flows of one worker."""
+    """Limits on the number of network connections (and UDP flows) of one worker."""
 
     open: int
-    """Connections and flows at the same time."""
+    """Maximum number of simultaneous connections."""
     per_second: int
-    """Sustained rate of new connections and flows."""
+    """Maximum number of new connections per second, in the long run."""
     burst: int
-    """Connections and flows before the rate applies."""
+    """Number of connections that may be opened before the rate applies."""
 
     def rules(self) -> list[str]:
         """Return rules that drop packets beyond the limits."""
@@ -34,10 +34,11 @@ class Rates:
 
 
 def worker_rules(plan: GatewayPlan, rates: Rates) -> str:
-    """Return the rules for the network namespace of a worker, which can only send to its gateway.
+    """Return the rules for a worker's network namespace: the worker can send only to its gateway.
 
-    The worker's network has no other member. The rules reject other packets, so that programs fail
-    at once. They also close the engine's name server, and limit the number of connections.
+    Worker and gateway are the only members of their network. The rules reject other packets, so
+    that programs fail at once. They also block the engine's own name server, and limit the number
+    of connections.
     """
     out = [
         # The engine's name server runs in its daemon, outside of the worker's limits.
@@ -59,9 +60,10 @@ def worker_rules(plan: GatewayPlan, rates: Rates) -> str:
 
 
 def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
-    """Return the rules for the network namespace of a gateway.
+    """Return the rules for a gateway's network namespace.
 
-    The rules restrict the addresses, regardless of the answers of name servers and of the proxy.
+    The rules restrict the addresses that the gateway can reach, whatever its name server and its
+    proxy decide.
     """
     here = f"ip saddr {plan.worker} ip daddr {plan.address}"
     came_in = [

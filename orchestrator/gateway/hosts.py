@@ -14,11 +14,15 @@ MOST_HOSTS = 200
 MOST_PORTS = 10
 """Maximum number of different ports in an allow-list."""
 _LONGEST_NAMES = 10_000
-"""Maximum length of all names together: the configuration is one variable of at most 128 KiB."""
+"""Maximum number of characters of all names together: the gateway's configuration is passed as one
+variable of at most 128 KiB.
+"""
 UNREACHABLE = (
     "0.0.0.0/8", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
 )  # fmt: skip
-"""Networks that no entry opens: loopback, link-local with the metadata services, multicast."""
+"""Networks that no entry of an allow-list can open: loopback, link-local (with metadata services),
+multicast.
+"""
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # A last label that begins with a letter, so that no notation of an IPv4 address is a name.
 _NAME = re.compile(rf"({_LABEL}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])?")
@@ -28,7 +32,7 @@ _LAST_PORT = 65_535
 _SCHEMES = {"http": 80, "https": 443}
 _NAME_SERVER = 53
 _LARGEST = 8
-"""Shortest prefix of a network that an entry opens."""
+"""Minimum prefix length of a network that an entry of an allow-list can open."""
 _HINT = (
     "use the full name of a host or `*.DOMAIN`, with or without `:PORT`: `--allow a.example.net`, "
     "`--allow '*.example.com:8443'`, `--allow http://mirror.example.com`"
@@ -37,15 +41,17 @@ _HINT = (
 
 _PUBLIC_HTTP = AllowedHost(name="all public hosts", port=80, plain=True)
 _PUBLIC_TLS = AllowedHost(name="all public hosts")
-"""The hosts that `learn` opens, at ports at which no entry may use another protocol."""
+"""The entries for all public hosts that the network `learn` opens. No other entry may use another
+protocol at their ports.
+"""
 
 
 def checked_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple[AllowedHost, ...]:
-    """Return the hosts without duplicates if one gateway can serve all of them.
+    """Return the entries without duplicates; check that one gateway can serve all of them.
 
     Args:
         hosts: The entries of the list.
-        learn: Whether the gateway passes on to all public hosts too, at the usual ports.
+        learn: Whether the gateway also forwards to all public hosts, at the usual ports.
 
     Raises:
         ConfigError: A port should speak HTTP for one host and TLS for another, or the list is too

@@ -1,4 +1,4 @@
-"""Read what the programs of a gateway print: connections, and names that are not on the list."""
+"""Read the output of a gateway's programs: connections, and names that are not on the list."""
 
 import json
 import re
@@ -15,29 +15,29 @@ from orchestrator.results import NetworkCounts
 from orchestrator.text.sanitize import one_line
 
 MOST_RECORDS = 20_000
-"""Records of one gateway."""
+"""Maximum number of records that are read from one gateway's output."""
 _LONGEST_HOST = 253
 _NOT_A_NAME = re.compile(r" config (\S+) is NXDOMAIN$")
 _REVERSE = ".arpa"
 Decision = Literal["allowed", "refused"]
 LEARNED = "learned"
-"""Reason of a connection to a host that only the network `learn` opens."""
+"""Reason in the record of a connection that only the network `learn` allows."""
 _REASONS = ("name", "address", "unresolved", "not-tls")
 
 
 class NetworkRecord(BaseModel):
-    """A connection of a worker, or a name that it asked for in vain."""
+    """A connection of a worker, or a host name that it tried to resolve without success."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     time: str
     """End of the connection, by the engine's clock."""
     host: str
-    """The host by its name; empty if the worker named none."""
+    """Name of the host; empty if the worker gave no name."""
     port: int | None = None
-    """Null for a name that the worker only asked for."""
+    """Port of the connection; null for a name that the worker only tried to resolve."""
     scheme: Literal["https", "http"] | None = None
-    """Protocol of the port; null for a name that the worker only asked for."""
+    """Protocol of the port; null for a name that the worker only tried to resolve."""
     decision: Decision
     reason: str | None = None
     """For a refusal: `name` is not on the list, `address` is not reachable by the list,
@@ -45,16 +45,16 @@ class NetworkRecord(BaseModel):
     connection: `learned`, if only the network `learn` opened the host.
     """
     sent: int = Field(default=0, ge=0)
-    """Bytes from the worker."""
+    """Number of bytes that the worker sent."""
     received: int = Field(default=0, ge=0)
-    """Bytes to the worker."""
+    """Number of bytes that the worker received."""
 
 
 def read_log(raw: bytes) -> Iterator[NetworkRecord]:
-    """Yield the records of a gateway's output; each unknown name once, and at most `MOST_RECORDS`.
+    """Yield the records in a gateway's output: each unknown name once, at most `MOST_RECORDS`.
 
     Args:
-        raw: Lines, each with a time in front. A worker decides on names and numbers in them.
+        raw: Lines, each with a timestamp in front. They may contain any text of a worker.
     """
     unknown: set[str] = set()
     count = 0
@@ -92,7 +92,7 @@ def count_records(records: Iterable[NetworkRecord]) -> NetworkCounts:
 
 
 class HostUse(BaseModel):
-    """The connections of a worker to one host and port, with the same decision."""
+    """A worker's connections to one host and port, all of them allowed or all refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -101,15 +101,15 @@ class HostUse(BaseModel):
     decision: Decision
     reason: str | None
     count: int
-    """Connections, or 1 for an unknown name."""
+    """Number of connections; 1 for a name that the worker only tried to resolve."""
     sent: int
     received: int
     last: str
-    """Time of the last record."""
+    """Time of the latest connection."""
 
 
 def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
-    """Return the sums of records with the same host, port and decision, in order."""
+    """Return the totals of the records for each host, port and decision, in order."""
     groups: dict[tuple[object, ...], list[NetworkRecord]] = {}
     for record in records:
         key = (record.host, record.port, record.decision, record.reason)
@@ -127,12 +127,12 @@ def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
 
 
 def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
-    """Return entries that would allow what was refused because of its name, in order."""
+    """Return allow-list entries for the hosts that were refused by name, in order."""
     return _entries(record for record in records if record.reason == "name")
 
 
 def learned_entries(records: Iterable[NetworkRecord]) -> list[str]:
-    """Return entries for the hosts that were reached although they were not listed, in order."""
+    """Return allow-list entries for the hosts that were reached without being listed, in order."""
     return _entries(record for record in records if record.reason == LEARNED)
 
 

@@ -1,4 +1,4 @@
-"""Write the configuration of `dnsmasq`, a worker's only name server."""
+"""Write the configuration of `dnsmasq`, which runs in a gateway as a worker's only name server."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ _TTL = 60
 
 
 def names_configuration(plan: GatewayPlan) -> str:
-    """Return a configuration that resolves listed names to the gateway, and no other name.
+    """Return a `dnsmasq` configuration that resolves listed names to the gateway, and no others.
 
-    A gateway that learns resolves every name to itself. No query is forwarded, so that no data can
-    leave in a name.
+    With the network `learn`, every name is resolved to the gateway. No query is forwarded, so that
+    no data can leave as part of a name.
     """
     return "\n".join([*_settings(plan), *_records(plan), ""])
 

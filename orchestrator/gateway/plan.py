@@ -18,23 +18,24 @@ class GatewayPlan:
 
     hosts: tuple[AllowedHost, ...]
     learn: bool = False
-    """Whether all public hosts are reachable too, by HTTP at port 80 and TLS at port 443."""
+    """Whether the worker can also reach all public hosts, by HTTP at port 80 and TLS at port 443.
+    """
     address: str
-    """Address of the gateway in the worker's network."""
+    """IP address of the gateway in the worker's network."""
     worker: str
-    """Address of the worker."""
+    """IP address of the worker."""
     resolvers: tuple[str, ...]
-    """Name servers that the gateway asks."""
+    """IP addresses of the name servers that the gateway asks."""
     machine: str
-    """Address of this machine for `host.docker.internal`."""
+    """IP address of this machine, for the name `host.docker.internal`."""
     closed: tuple[str, ...]
-    """Networks that are reached only where an entry opens them."""
+    """Networks that are blocked except where an entry of the allow-list opens them."""
     broker: str | None = None
-    """Address of the run's credential broker; None if the worker has no access to it."""
+    """IP address of the run's credential broker; None if the worker does not use the broker."""
     broker_port: int = BROKER_PORT
-    """Port of the gateway that leads to the broker."""
+    """Port of the gateway at which workers reach the broker."""
     own: tuple[str, ...]
-    """This machine's own addresses, which no network of an entry opens."""
+    """IP addresses of this machine itself, which no entry of the allow-list opens."""
 
     @cached_property
     def ports(self) -> tuple[int, ...]:
@@ -49,7 +50,7 @@ class GatewayPlan:
         return tuple(sorted({host.port for host in self.hosts} | public))
 
     def is_plain(self, port: int) -> bool:
-        """Return whether hosts speak HTTP without TLS at a port."""
+        """Return whether allowed hosts use HTTP without TLS at a port."""
         listed = [host.plain for host in self.hosts if host.port == port]
         return listed[0] if listed else port == _HTTP
 
@@ -70,11 +71,11 @@ class GatewayPlan:
 
     @cached_property
     def ports_of_machine(self) -> tuple[int, ...]:
-        """The ports of this machine that the list opens as `host.docker.internal`."""
+        """Return the ports of this machine that entries for `host.docker.internal` open."""
         return tuple(sorted({host.port for host in self.hosts if host.name == DOCKER_HOST}))
 
 
 def _collapsed(networks: Iterable[str]) -> tuple[str, ...]:
-    """Return the same addresses without overlaps, because `nft` refuses networks that overlap."""
+    """Return networks that cover the same addresses without overlaps, as `nft` requires."""
     parsed = map(ipaddress.IPv4Network, networks)
     return tuple(map(str, ipaddress.collapse_addresses(parsed)))

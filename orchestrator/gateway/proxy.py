@@ -1,4 +1,4 @@
-"""Write the configuration of `haproxy`: it forwards connections by the requested host name.
+"""Write the configuration of `haproxy`, which forwards connections by the requested host name.
 
 TLS is not decrypted: a client sends the host name in plain text (SNI). For plain HTTP, the name is
 in the `Host` header. The proxy resolves the name at each connection, checks the address, and
@@ -62,7 +62,7 @@ _HTTP = """\
 
 
 def proxy_configuration(plan: GatewayPlan) -> str:
-    """Return the configuration of the proxy of one gateway."""
+    """Return the `haproxy` configuration of one gateway."""
     # HAProxy does not start if the last line does not end.
     return "".join(
         [
@@ -79,7 +79,7 @@ def proxy_configuration(plan: GatewayPlan) -> str:
 
 
 def _broker(plan: GatewayPlan, address: str) -> str:
-    """Return the part that passes calls of models' APIs on to the run's credential broker."""
+    """Return the part of the configuration that forwards model calls to the credential broker."""
     return (
         f"frontend broker\n  mode http\n  option http-no-delay\n  no log\n"
         f"  bind {plan.address}:{plan.broker_port}\n  default_backend broker\n"
@@ -121,10 +121,10 @@ def _http_rules(plan: GatewayPlan, port: int, hosts: list[AllowedHost]) -> Itera
 def _decisions(
     plan: GatewayPlan, port: int, hosts: list[AllowedHost], scope: str, refuse: str
 ) -> Iterator[str]:
-    """Yield rules that check the name, then resolve it, then check the address.
+    """Yield rules that check the requested name, then resolve it, then check the address.
 
-    A name that is not on the list is never resolved, as the query could carry data out, except by a
-    gateway that learns.
+    A name that is not on the list is never resolved, because the query could carry data out; with
+    the network `learn`, every name is resolved.
     """
     name, to, why, ok, new = (f"{scope}.{key}" for key in ("name", "to", "why", "ok", "new"))
     for host in hosts:
@@ -156,13 +156,13 @@ def _decisions(
 
 
 def _parts(networks: tuple[str, ...]) -> Iterator[str]:
-    """Yield the networks as words for a few lines: HAProxy takes at most 64 words on a line."""
+    """Yield the networks in groups for one line each: HAProxy allows at most 64 words on a line."""
     for start in range(0, len(networks), _MOST_WORDS):
         yield " ".join(networks[start : start + _MOST_WORDS])
 
 
 def _is(host: AllowedHost, name: str) -> str:
-    """Return a condition that is true for connections to a host."""
+    """Return an `haproxy` condition that is true for connections to an allowed host."""
     if host.below:
         return f"{{ var({name}) -m end .{host.name} }}"
     return f"{{ var({name}) -m str {host.name} }}"

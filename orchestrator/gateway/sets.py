@@ -1,4 +1,4 @@
-"""Sets of hosts by name, in allow-lists: `--allow @pip`, `--allow @corp=10.0.0.0/8`."""
+"""Named sets of hosts in allow-lists, such as `--allow @pip` or `--allow @corp=10.0.0.0/8`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from orchestrator.text.sanitize import one_line
 
 SIGN = "@"
 GIT = "git"
-"""Name of the set with the hosts of the repository's remotes."""
+"""Name of the set with the hosts of the repository's git remotes."""
 _HINTS: Mapping[str, str] = {
     GIT: "only remotes with `https://` or `http://` can pass a gateway: see `git remote -v`",
     "cargo": "the index is known after cargo was used here, or from `[registries]` in its "
@@ -25,9 +25,9 @@ class SetMember:
     """A host in a set for allow-lists, and where it was found."""
 
     entry: str
-    """The host as an entry of an allow-list."""
+    """The host, written as an entry of an allow-list."""
     source: str
-    """The file or the variable that names the host."""
+    """File or variable in which the host was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +35,17 @@ class HostSets:
     """The sets that an allow-list may name."""
 
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The user's own sets, which take precedence."""
+    """The user's own sets by name; they take precedence over the others."""
     machine: Machine = field(default_factory=Machine)
     remotes: Callable[[], Iterable[FoundUrl]] = tuple
-    """Returns the URLs of the repository's remotes."""
+    """Function that returns the URLs of the repository's git remotes."""
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all sets."""
         return tuple(dict.fromkeys((*self.own, *TOOLS, GIT)))
 
     def members(self, name: str) -> list[SetMember]:
-        """Return the hosts of a set, which may have none.
+        """Return the hosts of a set, and where each was found; the set may be empty.
 
         Raises:
             ConfigError: There is no such set.
@@ -64,7 +64,7 @@ class HostSets:
         return list(reversed(members.values()))
 
     def hosts(self, entries: Iterable[str]) -> Iterator[AllowedHost]:
-        """Yield the hosts of an allow-list, with those of its sets.
+        """Yield the hosts of an allow-list, with each named set replaced by its hosts.
 
         Raises:
             ConfigError: An entry is invalid, or a set has no hosts.
@@ -97,7 +97,7 @@ class HostSets:
 
 
 def _entry(url: str) -> str:
-    """Return a URL's host as an entry of an allow-list; credentials in the URL are left out."""
+    """Return a URL's host as an entry of an allow-list, without credentials in the URL."""
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"

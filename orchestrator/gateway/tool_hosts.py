@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _LARGEST = 4 * 1024**2
-"""Bytes of a configuration file that are read."""
+"""Maximum number of bytes of a configuration file that are read."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NPM_DEFAULT = re.compile(r"'registry',\s*\{\s*default:\s*'(https?://[^']+)'")
 _PIP_DEFAULT = re.compile(r'\(\s*"(https?://[^"]+)",\s*file_storage_domain="([^"]+)"')
@@ -32,20 +32,20 @@ _URL = re.compile(r"(?:mirror\+|sparse\+|registry\+)*(https?://\S+)")
 
 @dataclass(frozen=True)
 class FoundUrl:
-    """A URL in the configuration of a tool."""
+    """A URL found in the configuration of a tool."""
 
     url: str
     source: str
-    """The file or the variable that has the URL."""
+    """File or variable in which the URL was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where the configuration of tools is looked up."""
+    """The places of this machine where tools have their configuration."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     root: Path = Path("/")
-    """Directory of the machine's own files."""
+    """Root directory of the machine's own files, normally `/`."""
 
     @property
     def home(self) -> Path:
@@ -57,7 +57,7 @@ class Machine:
         return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config") / name
 
     def programs(self, *names: str) -> Iterator[Path]:
-        """Yield the places of programs that are installed, with links followed and without."""
+        """Yield the paths of installed programs with these names, and the targets of links."""
         for name in names:
             found = shutil.which(name, path=self.environ.get("PATH"))
             if found is not None:
@@ -65,7 +65,7 @@ class Machine:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file; empty if it cannot be read."""
+    """Return a file's text; empty if the file cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(_LARGEST).decode("utf-8", "replace")
@@ -126,7 +126,7 @@ def _uv(settings: Mapping[str, Any], source: str) -> Iterator[FoundUrl]:
 
 
 def _pip_files(machine: Machine) -> Iterator[Path]:
-    """Yield pip's configuration files, the one that takes precedence last."""
+    """Yield pip's configuration files, in increasing precedence."""
     own = machine.environ.get("PIP_CONFIG_FILE")
     if own != os.devnull:
         yield machine.root / "etc/xdg/pip/pip.conf"
@@ -140,7 +140,7 @@ def _pip_files(machine: Machine) -> Iterator[Path]:
 
 
 def _pip_default(machine: Machine) -> Iterator[FoundUrl]:
-    """Yield pip's own index, and the host that has the files of the index."""
+    """Yield pip's default package index, and the host of the packages' files."""
     programs = machine.programs("pip3", "pip", "python3")
     prefixes = [*(program.parent.parent for program in programs), machine.root / "usr"]
     if machine.root == Path("/"):
@@ -192,7 +192,7 @@ def _npm_default(machine: Machine) -> Iterator[FoundUrl]:
 
 
 def cargo_urls(machine: Machine) -> Iterator[FoundUrl]:
-    """Yield the registries of cargo, and where they keep their packages."""
+    """Yield the registries of cargo, and the hosts of their packages."""
     home = Path(machine.environ.get("CARGO_HOME") or machine.home / ".cargo")
     names = (name for name in machine.environ if name.startswith("CARGO_REGISTRIES_"))
     yield from _variables(machine, *(name for name in sorted(names) if name.endswith("_INDEX")))
@@ -275,10 +275,10 @@ TOOLS: Mapping[str, Callable[[Machine], Iterator[FoundUrl]]] = {
     "go": go_urls,
     "apt": apt_urls,
 }
-"""Sets by name, with the function that finds their URLs."""
+"""Function that finds the URLs of each set of hosts, by the set's name."""
 
 
 def web_url(text: str) -> str | None:
-    """Return the HTTP URL in a value of a configuration; None for files and other protocols."""
+    """Return the HTTP URL in a configuration value; None for files and other protocols."""
     found = _URL.match(text)
     return found[1] if found else None

@@ -1,1 +1,1 @@
-"""Git: every git command, the user's repository, and the quarantine for workers' commits."""
+"""Git: all git commands, the user's repository, and the checks of workers' commits."""

@@ -1,4 +1,4 @@
-"""Compare two commits of a worker, with a git process that has limits."""
+"""Compare two commits of a worker with git, in a process with resource limits."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -12,13 +12,13 @@ from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 
 MOST_FILES = 10_000
-"""Maximum number of paths listed for one worker."""
+"""Maximum number of changed paths that are listed for one worker."""
 MOST_BYTES = 512 * 1024
-"""Maximum number of bytes of the paths listed for one worker."""
+"""Maximum number of bytes of all changed paths that are listed for one worker."""
 # To count lines, git needs memory of 45 times the size of a file of empty lines: 180 MiB at 4 MiB.
 _LARGE_IS_BINARY = {"core.bigFileThreshold": "4m"}
 _REGULAR = "100"
-"""Beginning of the modes of regular files."""
+"""First characters of the modes with which git records regular files."""
 _FORM = ("--no-renames", "--no-textconv", "--no-ext-diff", "--ignore-submodules=none")
 
 
@@ -27,23 +27,23 @@ class Changes:
     """Difference between two commits."""
 
     files: tuple[str, ...] = ()
-    """The first paths, at most MOST_FILES and MOST_BYTES of them."""
+    """The first changed paths, at most MOST_FILES paths with MOST_BYTES bytes."""
     total: int = 0
-    """Number of all changed paths."""
+    """Number of all changed paths, including those not listed."""
     insertions: int = 0
-    """Added lines; files over 4 MiB and binary files count as none."""
+    """Number of added lines; files over 4 MiB and binary files count as none."""
     deletions: int = 0
     notes: tuple[str, ...] = ()
-    """Messages for people about what was not counted or listed."""
+    """Messages for the user about changes that were not counted or listed."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all changed paths are listed."""
+        """Return whether all changed paths are listed."""
         return len(self.files) == self.total
 
 
 def changes(repository: Repository, *, base: str, tip: str) -> Changes:
-    """Compare two commits with git.
+    """Return the difference between two commits.
 
     Raises:
         RepositoryError: Git failed even without counting lines.
@@ -72,7 +72,7 @@ def changed_paths(repository: Repository, *, base: str, tip: str) -> Iterator[st
 def changed_with_status(
     repository: Repository, *, base: str, tip: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield every path that differs between two commits, after git's letter for the change.
+    """Yield each path that differs between two commits, with git's letter for the change.
 
     Raises:
         RepositoryError: Git failed.
@@ -87,7 +87,7 @@ def changed_with_status(
 def blobs(
     repository: Repository, *, base: str | None, tip: str
 ) -> Generator[tuple[str, str], None, None]:
-    """Yield the path and the object id of every regular file of a commit.
+    """Yield path and object id of every regular file of a commit.
 
     Args:
         repository: The repository.
@@ -115,13 +115,13 @@ def blobs(
 
 
 def patch(repository: Repository, *, base: str, tip: str, limit: int) -> bytes:
-    """Return the first `limit` bytes of `git diff` between two commits."""
+    """Return the first `limit` bytes of the output of `git diff` between two commits."""
     return _git(repository).listing(*_PATCH, base, tip, limit=limit, cut=True)
 
 
 @contextmanager
 def patch_stream(repository: Repository, *, base: str, tip: str) -> Iterator[IO[bytes]]:
-    """Yield the output of `git diff` between two commits, which may have any length.
+    """Yield a stream with the output of `git diff` between two commits, which may have any length.
 
     Raises:
         RepositoryError: Git failed.
@@ -131,7 +131,7 @@ def patch_stream(repository: Repository, *, base: str, tip: str) -> Iterator[IO[
 
 
 def stat_lines(repository: Repository, *, base: str, tip: str) -> Iterator[tuple[int, int, str]]:
-    """Yield added lines, removed lines and path for every file that differs between two commits.
+    """Yield added lines, removed lines and path for each file that differs between two commits.
 
     Raises:
         RepositoryError: Git failed, perhaps because counting exceeds its limits.

@@ -1,4 +1,4 @@
-"""The files and the index of a worker's worktree, or of a checkout that workers share."""
+"""Write and update the files and the index of a worker's worktree, or of a shared checkout."""
 
 import os
 import shutil
@@ -16,7 +16,9 @@ from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 
 CHECKOUT_TIMEOUT = 120.0
-"""Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
+"""Timeout in seconds for writing a worker's files, because patterns in `.gitattributes` can make
+git arbitrarily slow.
+"""
 # A checkout needs more memory than other commands: the index lists every file of the user.
 _LIMITS = replace(UNTRUSTED, memory=2 * 1024**3)
 _SPARSE = ("core.sparsecheckout", "core.sparsecheckoutcone")
@@ -30,7 +32,7 @@ _ACCEPTING = {
 
 @cache
 def can_own(owner: tuple[int, int]) -> bool:
-    """Return whether git commands of this process can create files for another owner."""
+    """Return whether this process may let git create files that belong to another user."""
     try:
         Git(None, owner=owner).run("version")
     except RepositoryError:
@@ -42,19 +44,19 @@ def can_own(owner: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True)
 class Worktree:
-    """The directory `.architect-parallel-N`. No worker can write to it."""
+    """The directory `.architect-parallel-N` with its git directory. No worker can write to it."""
 
     path: Path
     branch: str
     git_dir: Path
-    """The worktree's own git directory, below `worktrees` of the repository."""
+    """The worktree's own git directory, in the directory `worktrees` of the repository's."""
 
     def unlock(self) -> None:
-        """Remove the index lock that a killed git process left behind."""
+        """Remove the lock file of the index that a killed git process left behind."""
         (self.git_dir / "index.lock").unlink(missing_ok=True)
 
     def refresh(self, repository: Repository, *, again: bool = False) -> None:
-        """Refresh the stat data of the index, for files whose owner may have changed.
+        """Refresh owner, size and time of files in the index, with `git update-index --refresh`.
 
         Args:
             repository: The repository.
@@ -96,7 +98,7 @@ class Worktree:
             self.accept_owner(repository)
 
     def accept_owner(self, repository: Repository) -> None:
-        """Update the stat data of the index after a change of the files' owner.
+        """Record in the index that the owner of the files has changed, without reading the files.
 
         `git update-index --refresh` would read all files. Files whose size and time have changed
         too are left for git to compare.
@@ -146,7 +148,7 @@ class Worktree:
         return lock
 
     def update(self, repository: Repository, *, base: str, tip: str, again: bool = False) -> None:
-        """Update files and the refreshed index from `base` to `tip`, the commit of its branch.
+        """Bring files and index from the commit `base` to `tip`, the new commit of the branch.
 
         Args:
             repository: The repository.
@@ -176,7 +178,7 @@ class Worktree:
             raise
 
     def _take_in(self, git: Git, *, base: str, tip: str) -> None:
-        """Add files that already equal those of `tip` to the index: a killed git wrote them."""
+        """Add files to the index that equal those of `tip` already: a killed git wrote them."""
         raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
         fields = git.run(*raw, base, tip).split(b"\0")
         # `:old_mode new_mode old new status`, NUL, path, NUL.
@@ -192,7 +194,7 @@ class Worktree:
         git.run("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
 
     def _unlike(self, git: Git, tip: str) -> frozenset[bytes]:
-        """Return the files of `tip` whose content in the worktree differs."""
+        """Return the files of `tip` that have other content in the worktree."""
         index = self.git_dir / "index.take-in"
         env = {"GIT_INDEX_FILE": str(index)}
         try:
@@ -203,7 +205,7 @@ class Worktree:
             index.unlink(missing_ok=True)
 
     def _drop_if_cut_short(self, git: Git, path: bytes, blob: str) -> None:
-        """Remove a file that a killed git wrote only in part."""
+        """Remove a file of which a killed git wrote only a part."""
         file = self.path / os.fsdecode(path)
         if file.is_symlink() or not file.is_file() or file.parent.resolve() != file.parent:
             return

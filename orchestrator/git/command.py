@@ -1,4 +1,4 @@
-"""Run git commands; no other module starts git.
+"""Run git commands. No other module starts git.
 
 The location of the git directory and work tree is always given explicitly, so that git does not
 search for them. Git never runs a program that a repository or a user's configuration names:
@@ -32,13 +32,16 @@ from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)
 TIMEOUT = 600.0
-"""Default timeout of a command, in seconds."""
+"""Default timeout of a git command, in seconds."""
 MOST_OUTPUT = 64 * 1024**2
-"""Maximum output of a command that runs with limits, in bytes."""
+"""Maximum size in bytes of the output of a git command that runs with resource limits."""
 _MOST_SAID = 8 * 1024
-"""Bytes that are kept of both the beginning and the end of a command's error output."""
+"""Number of bytes that are kept both of the beginning and of the end of a command's error output.
+"""
 LONGEST_RECORD = 16 * 1024
-"""Maximum size of a record in git's output in bytes: paths that can be checked out have 4096."""
+"""Maximum size in bytes of a record in git's output; a path that can be checked out has at most
+4096 bytes.
+"""
 _PIECE = 64 * 1024
 
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
@@ -93,7 +96,7 @@ class Git:
         self._env |= env or {}
 
     def within(self, limits: Limits, config: Mapping[str, str] | None = None) -> "Git":
-        """Return a copy whose processes have these limits and additional settings."""
+        """Return a copy whose git processes have these resource limits and additional settings."""
         limited = copy.copy(self)
         limited._limits = limits
         limited._config = {**self._config, **(config or {})}
@@ -231,7 +234,7 @@ class Git:
 
     @property
     def limits(self) -> Limits | None:
-        """The limits of the commands."""
+        """Return the resource limits of the git processes, if they have any."""
         return self._limits
 
     def start(
@@ -242,7 +245,7 @@ class Git:
         stderr: IO[bytes],
         keeps_leases: bool = True,
     ) -> "subprocess.Popen[bytes]":
-        """Start a command and return its process, which the caller ends.
+        """Start a command and return its process; the caller must wait for its end.
 
         With `keeps_leases`, the process inherits leases and locks, and may outlive this process.
         """
@@ -311,7 +314,7 @@ class Git:
 
 
 def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
-    """Yield the records of a stream that `end` terminates, with one piece in memory at a time.
+    """Yield the parts of a stream that `end` terminates, reading one block at a time.
 
     Raises:
         OutputTooLongError: A record has more than LONGEST_RECORD bytes.
@@ -325,7 +328,7 @@ def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
 
 
 def excerpt(said: IO[bytes]) -> str:
-    """Return the beginning and the end of a command's error output."""
+    """Return the beginning and the end of a long error output."""
     size = said.seek(0, os.SEEK_END)
     said.seek(0)
     words = said.read(_MOST_SAID)
@@ -336,12 +339,12 @@ def excerpt(said: IO[bytes]) -> str:
 
 
 def too_long(arguments: Sequence[str], limit: int) -> OutputTooLongError:
-    """Return the error that a command printed more than `limit` bytes."""
+    """Return an error saying that a git command printed more than `limit` bytes."""
     return OutputTooLongError(f"`git {arguments[0]}` printed more than {limit} bytes")
 
 
 def discover(directory: Path) -> tuple[Path, Path, Path]:
-    """Return top level, git directory and common directory of the repository around `directory`.
+    """Return the top directory, git directory and common git directory of a repository.
 
     Raises:
         RepositoryError: There is no repository, or it is bare.
@@ -393,6 +396,6 @@ def version() -> tuple[int, ...]:
 
 
 def shallow_commits(common_dir: Path) -> frozenset[str]:
-    """Return the commits whose parents are missing in a shallow clone."""
+    """Return the commits of a shallow clone whose parents are missing."""
     file = common_dir / "shallow"
     return frozenset(file.read_text().split()) if file.exists() else frozenset()

@@ -1,4 +1,4 @@
-"""The settings and environment variables that every git command gets."""
+"""The settings and environment variables with which every git command runs."""
 
 import os
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "LC_ALL": "C",
 }
 SIZE_AND_TIME: Mapping[str, str] = {"core.checkStat": "minimal", "core.trustctime": "false"}
-"""Settings for an index of files whose owner or place has changed without a change of content."""
+"""Settings that make git compare only size and time of files whose owner or place has changed."""
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Variables of the caller's environment that git gets; any GIT_* variable could redirect git.
 KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")

@@ -1,4 +1,4 @@
-"""Prevent git from running programs in a worker's tree when the user works in its worktree.
+"""Prevent git from running programs of a worker when the user works in the worker's worktree.
 
 A repository's own configuration may name tracked files as hooks, filters or diff drivers
 (`core.hooksPath=.githooks`). In a worker's worktree those files are the worker's, and the user's
@@ -36,17 +36,17 @@ _HARMLESS = (
     (r"interactive\.difffilter", "cat"),
     (r"(hook|trailer)\..*\.(command|cmd)", "true"),
 )
-"""Settings that name a program, as patterns, each with a harmless replacement."""
+"""Patterns of settings that name a program, each with a harmless value."""
 _HOOKS = "core.hookspath"
 _WORDS = re.compile(r"[^\s'\"|&;()<>$`=]+")
 _COMPUTED = re.compile(r"[$`]")
-"""A path with a shell expansion, such as `$(git rev-parse --show-toplevel)/tools/x`, may lead
+"""Pattern of a shell expansion: a path such as `$(git rev-parse --show-toplevel)/tools/x` may lead
 anywhere.
 """
 
 
 def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
-    """Configure a new worktree so that git runs no program from its files.
+    """Configure a new worktree so that git runs no program from the worktree's files.
 
     Does nothing unless the configuration names files of the tree: the per-worktree configuration is
     an extension that other programs may not know. The caller holds the repository lock.
@@ -82,7 +82,7 @@ def _replacement(key: str) -> tuple[str] | None:
 
 
 def _inside(command: str, path: Path) -> bool:
-    """Return whether a command may refer to a file of the tree, which need not exist yet."""
+    """Return whether a command may run a file in the worktree; the file need not exist yet."""
     if "/" in command and _COMPUTED.search(command):
         return True
     return any(
@@ -92,7 +92,7 @@ def _inside(command: str, path: Path) -> bool:
 
 
 def _enable_extension(repository: Repository) -> None:
-    """Enable per-worktree configuration, moving `core.worktree` to a new file as git does."""
+    """Enable git's per-worktree configuration, and move `core.worktree` there as git does."""
     common = repository.common_dir
     if _get(common / "config", "extensions.worktreeConfig") == "true":
         return

@@ -4,9 +4,11 @@ import errno
 
 _FULL = "No space left on device"
 _TEXTS = (_FULL, "Out of diskspace")
-"""The error of the operating system, and that of git when it writes packs and indexes."""
+"""Error messages for a full disk: of the operating system, and of git when it writes packs and
+indexes.
+"""
 
 
 def disk_full(said: str) -> OSError | None:
-    """Return an error if git's error output says that the disk is full."""
+    """Return an error if git's error output says that the disk is full; otherwise None."""
     return OSError(errno.ENOSPC, _FULL) if any(text in said for text in _TEXTS) else None

@@ -6,8 +6,8 @@ from pathlib import Path
 def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:
     """Create an empty bare repository.
 
-    Without `git init`, because every worker needs three repositories, and `git init` takes as long
-    as all other steps together.
+    This is faster than `git init`, which takes as long as all other steps together: every worker
+    needs three repositories.
 
     Args:
         git_dir: Directory to create.
@@ -24,6 +24,6 @@ def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> Non
 
 
 def shallow_commits(common_dir: Path) -> frozenset[str]:
-    """Return the commits whose parents are missing in a shallow clone."""
+    """Return the commits of a shallow clone whose parents are missing."""
     file = common_dir / "shallow"
     return frozenset(file.read_text().split()) if file.exists() else frozenset()

@@ -1,4 +1,4 @@
-"""Read the output files of a harvest's container, and represent the result of a harvest."""
+"""Read the files in which a worker's container handed over its commits, and describe the result."""
 
 import json
 import re
@@ -14,28 +14,28 @@ _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class HarvestRefusedError(OrchestratorError):
-    """A harvest broke a rule; nothing of it was imported."""
+    """A worker's commits break a rule; none of them was imported."""
 
 
 @dataclass(frozen=True)
 class Harvested:
-    """Result of importing a worker's harvest."""
+    """The result of importing a worker's commits."""
 
     tip: str
     """The commit that the worker's branch points at."""
     notes: tuple[str, ...]
-    """Messages for people about what was left out or changed."""
+    """Messages for the user about work that was left out or changed."""
     kept_refs: tuple[str, ...] = ()
-    """Refs of commits that the branch does not reach."""
+    """Refs of the worker's commits that are not on its branch."""
     refused: str | None = None
-    """Reason why part of the harvest was refused; None if all of it was imported."""
+    """Why some of the commits were refused; None if all were imported."""
 
 
 def read_tip(out: Path) -> str:
-    """Return the commit id that the harvest's helper container wrote.
+    """Return the id of the last commit that the packing container handed over.
 
     Raises:
-        HarvestRefusedError: The file holds no commit id.
+        HarvestRefusedError: The file does not contain a commit id.
     """
     tip = _read_text(out / "tip", 100)
     if not _OBJECT_ID.fullmatch(tip):
@@ -44,7 +44,7 @@ def read_tip(out: Path) -> str:
 
 
 def open_handed_over(path: Path) -> BinaryIO:
-    """Open a file from the harvest's helper container without following a link.
+    """Open a file that the packing container handed over, without following a link.
 
     Raises:
         HarvestRefusedError: The file is missing or not a regular file.
@@ -63,7 +63,7 @@ def _read_text(path: Path, limit: int) -> str:
 
 
 def read_notes(out: Path) -> tuple[str, ...]:
-    """Return the messages of the helper container about what was left out."""
+    """Return the packing container's messages about work that was left out."""
     try:
         notes = json.loads(_read_text(out / "notes", 64 * 1024))
     except HarvestRefusedError:

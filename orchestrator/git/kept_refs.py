@@ -1,8 +1,8 @@
-"""Import commits that a worker left outside its branch, and the usable part of a refused harvest.
+"""Import commits that a worker left outside its branch, and the usable part of refused commits.
 
-The harvest's helper container lists these commits (see `in_container.kept_commits`); names and
-objects are hostile. They are checked by the rules of a harvest and become refs below
-`refs/orchestrator/kept/`, which `git push` and `git clone` do not transfer by default.
+The container that packs a worker's commits lists them (see `in_container.kept_commits`); their
+names and objects are untrusted. They are checked by the same rules as the branch, and become refs
+below `refs/orchestrator/kept/`, which `git push` and `git clone` do not transfer by default.
 """
 
 import json
@@ -29,18 +29,20 @@ from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.text.redact import Redactor
 
 MOST_REFS = 200
-"""Maximum number of kept refs of one worker."""
+"""Maximum number of refs with additional commits of one worker."""
 SEARCH_TIME = 120.0
-"""Seconds for the search for the usable part of a refused harvest."""
+"""Maximum number of seconds for the search for the usable part of refused commits."""
 _MOST_COMMITS = 1024
-"""Maximum number of commits of a refused history that are considered."""
+"""Maximum number of commits in a refused history that are tried."""
 _LARGEST_LIST = 1 << 20
 _SHOWN = 5
 _LONGEST_PART, _MOST_PARTS = 60, 8
 _LONGEST_NAME = 200
-"""Maximum length of a flattened ref name: a file name has 255 bytes, and git adds `.lock`."""
+"""Maximum length of a ref's name in one path component: file names have up to 255 bytes, and git
+appends `.lock`.
+"""
 _OF_ATTEMPT = re.compile(r"attempt-\d+")
-"""First path component in the names of a later attempt's refs; see `kept_prefix`."""
+"""First path component in the names of refs of a repeated attempt; see `kept_prefix`."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,-]|\.\.+|^\.|\.$|\.lock$")
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -49,33 +51,33 @@ _KEPT_PACK = "kept.pack"
 
 
 def kept_prefix(run_id: str, worker_id: int, *, attempt: int) -> str:
-    """Return the prefix of the kept refs of one attempt of a worker."""
+    """Return the prefix of the refs with additional commits of one attempt of a worker."""
     again = f"attempt-{attempt}/" if attempt > 1 else ""
     return f"{KEPT}{run_id}/{worker_id}/{again}"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Commits that were kept in addition to a worker's branch."""
+    """Commits of a worker that were imported in addition to its branch."""
 
     refs: tuple[str, ...] = ()
-    """Full names of the refs."""
+    """Full names of the created refs."""
     notes: tuple[str, ...] = ()
-    """Messages for people about commits that could not be kept, and about renamed refs."""
+    """Messages for the user about commits that could not be kept, and about renamed refs."""
     refused: str | None = None
-    """Reason why commits were refused; None if none was."""
+    """Why commits were refused; None if all were accepted."""
 
 
 NOTHING = Kept()
 
 
 def list_kept(repository: Repository) -> list[tuple[str, int, str]]:
-    """List every kept ref as (run, worker, ref)."""
+    """Return all refs with additional commits of workers, as (run, worker, ref)."""
     return worker_refs(repository.git, KEPT)
 
 
 def told(refs: Sequence[str]) -> tuple[str, ...]:
-    """Return a note that names the kept refs, or nothing if there are none."""
+    """Return a note for the user with the refs; empty if there are no refs."""
     if not refs:
         return ()
     shown = ", ".join(f"`{ref}`" for ref in refs[:_SHOWN])
@@ -84,12 +86,12 @@ def told(refs: Sequence[str]) -> tuple[str, ...]:
 
 
 def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
-    """Check the commits outside a worker's branch and create a ref for each that is accepted.
+    """Check a worker's commits outside of its branch, and create a ref for each accepted commit.
 
     Args:
-        handed: The harvest.
+        handed: The files that the packing container handed over.
         prefix: Prefix of the new refs. Existing refs below the prefix are replaced: a process that
-            died during the same harvest left them.
+            died in the same step left them.
         redactor: Knows the secrets that no name of a ref may contain.
 
     Raises:
@@ -116,7 +118,7 @@ def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
 
 
 def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
-    """Return the bundling commit, and names with commits; None without a list."""
+    """Return the commit that bundles the others, and the listed names and commits; None if none."""
     if not os.path.lexists(path):
         return None
     with open_handed_over(path) as file:
@@ -134,7 +136,7 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
 
 
 def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str], tuple[str, ...]]:
-    """Replace names that contain a secret by numbers; return the names and a note about this."""
+    """Replace names that contain a secret by numbers; return all names and a note about that."""
     held = [redactor.names_in(name.encode("utf-8", "surrogatepass")) for name in names]
     secrets = sorted({secret for found in held for secret in found})
     if not secrets:
@@ -148,7 +150,7 @@ def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str
 
 
 def _names(raw: Sequence[str]) -> Iterator[str]:
-    """Return unique names that git, every file system and every terminal accept."""
+    """Yield unique ref names that git, every file system and every terminal accept."""
     taken: set[str] = set()
     folders: set[str] = set()
     for text in raw[:MOST_REFS]:
@@ -180,7 +182,7 @@ def _folders(name: str) -> Iterator[str]:
 
 
 def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict[str, str]:
-    """Import all commits together; if a single rule is broken, all of them are refused."""
+    """Import all commits together; if one of them breaks a rule, all are refused."""
     origin, deadline = handed.origin, time.monotonic() + SEARCH_TIME
     # A process that died may have left a quarantine of this name.
     shutil.rmtree(handed.quarantine, ignore_errors=True)
@@ -206,7 +208,7 @@ def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict
 
 
 def _import_each(handed: HandedOver, wanted: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Import the acceptable commits one after the other."""
+    """Import commits one after the other, without those that are refused."""
     found: dict[str, str] = {}
     notes = []
     try:
@@ -230,10 +232,10 @@ def _import_each(handed: HandedOver, wanted: dict[str, str]) -> tuple[dict[str, 
 
 
 class Parts:
-    """Imports the acceptable commits of a refused pack.
+    """Imports the acceptable commits of a pack that was refused as a whole.
 
-    The pack's objects lie unchecked in a quarantine. Each commit is packed again from there, and
-    checked as if the worker had handed over nothing else.
+    The pack's objects are unpacked, unchecked, in a quarantine (a separate repository). Each commit
+    is packed again from there, and checked as if the worker had handed over nothing else.
     """
 
     def __init__(
@@ -277,7 +279,7 @@ class Parts:
         self._part.unlink(missing_ok=True)
 
     def let_in(self, commit: str) -> str | None:
-        """Import a commit with all it reaches; return why it was refused, or None.
+        """Import a commit with all that it reaches; return why it was refused, or None.
 
         Raises:
             OSError: The disk is full.
@@ -298,7 +300,7 @@ class Parts:
         return None
 
     def last_good(self, commit: str) -> str | None:
-        """Import and return the last acceptable commit before a refused one, or None.
+        """Import the last acceptable commit before a refused one; return it, or None if none.
 
         Raises:
             OSError: The disk is full.
@@ -315,7 +317,7 @@ class Parts:
         return chain[good] if good >= 0 else None
 
     def _before(self, commit: str) -> list[str]:
-        """Return a commit's ancestors along first parents, oldest first."""
+        """Return a commit's ancestors, oldest first; of merges, only first parents are followed."""
         form = ("rev-list", "--first-parent", f"--max-count={_MOST_COMMITS}")
         try:
             with refusals():
@@ -334,7 +336,7 @@ def _write_refs(repository: Repository, prefix: str, refs: dict[str, str]) -> No
 
 
 def _drop_old(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
-    """Remove the refs of a process that died during the same harvest."""
+    """Remove the refs that a process left which died in the same step."""
     old = repository.git.text("for-each-ref", "--format=%(refname)", prefix).splitlines()
     lines = (f"delete {name}\n" for name in old if name not in refs)
     repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())

@@ -1,8 +1,9 @@
-"""Content that git-lfs stores outside a repository: provide it to workers, and import theirs.
+"""Provide workers with file content that git-lfs stores, and import content that they create.
 
-Nothing is fetched and git-lfs need not be installed. Workers find an object's content in place of
-its pointer, if the user has the object. The harvest turns content back into pointers; the object of
-a new pointer is stored where git-lfs looks for it, after its hash was checked.
+Nothing is downloaded, and git-lfs need not be installed. A worker gets an object's content in place
+of its pointer file, if the user has the object. When the worker's files are committed, content
+becomes a pointer again; a new object is stored where git-lfs looks for it, after its hash was
+checked.
 """
 
 import hashlib
@@ -30,21 +31,21 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 RECORD = "lfs.json"
-"""File with the LFS objects that a worker was given: path to id and size. It exists in every
+"""File that lists the LFS objects that a worker was given: path, id and size. It exists in every
 repository that uses git-lfs.
 """
 FOLDER = "lfs"
-"""Directory of a harvest with LFS objects, each file named by its hash."""
+"""Directory in which new LFS objects of a worker are handed over, each file named by its hash."""
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*"
     rb"oid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
 )
 _MADE = "lfs-made.json"
-"""File in a worker's state directory with the objects that the worker created."""
+"""File in a worker's state directory that lists the LFS objects which the worker created."""
 _LONGEST = 1024
-"""Largest size of a pointer, in bytes."""
+"""Maximum size of an LFS pointer file, in bytes."""
 _BATCH = 10_000
-"""Number of files that are inspected at once."""
+"""Number of files that one git process inspects."""
 _SHOWN = 3
 _MOST = 10_000
 _OID = re.compile(r"[0-9a-f]{64}")
@@ -57,7 +58,7 @@ _NO_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 @dataclass(frozen=True)
 class Pointer:
-    """A file of a commit that stands for content stored by git-lfs."""
+    """A small file in a commit that stands for content stored by git-lfs."""
 
     path: str
     oid: str
@@ -66,11 +67,11 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Content:
-    """The LFS pointers of a base commit."""
+    """The LFS pointer files of a base commit."""
 
     is_used: bool = False
     pointers: tuple[Pointer, ...] = ()
-    """The pointers whose content is on this machine."""
+    """The pointer files whose content is on this machine."""
     notices: tuple[str, ...] = ()
 
 
@@ -78,7 +79,7 @@ NO_CONTENT = Content()
 
 
 def find_content(repository: Repository, base: str, scratch: Path) -> Content:
-    """Find the LFS pointers of a commit; `scratch` is a temporary file to create and remove."""
+    """Find the LFS pointer files of a commit; `scratch` is a path for a temporary file."""
     if not _is_used(repository, base):
         return NO_CONTENT
     found = list(_tracked(repository, base, dict(_pointers(repository, base)), scratch))
@@ -102,7 +103,7 @@ def _is_used(repository: Repository, base: str) -> bool:
 
 
 def _pointers(repository: Repository, base: str) -> Iterator[tuple[str, Pointer]]:
-    """Yield the pointers among the small files of a commit, with their paths."""
+    """Yield the LFS pointers among the small files of a commit, each after its path."""
     small = _small(repository, base)
     while batch := list(islice(small, _BATCH)):
         yield from _pointers_among(repository, batch)
@@ -135,7 +136,7 @@ def _pointers_among(
 def _tracked(
     repository: Repository, base: str, pointers: Mapping[str, Pointer], scratch: Path
 ) -> Iterator[Pointer]:
-    """Yield the pointers that `.gitattributes` assigns to git-lfs; others are plain files."""
+    """Yield the pointers that `.gitattributes` assigns to git-lfs; others are ordinary files."""
     if not pointers:
         return
     git = Git(repository.git_dir, work_tree=repository.top, index=scratch)
@@ -171,7 +172,7 @@ def _is_there(repository: Repository, one: Pointer) -> bool:
 
 
 def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Path) -> None:
-    """Write the content of pointers in their place, in a tree that the host created.
+    """Write content in place of pointer files, in a directory tree that the host created.
 
     Raises:
         OSError: The disk is full.
@@ -184,7 +185,7 @@ def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Pat
 
 
 def is_written(one: Pointer, tree: Path) -> bool:
-    """Return whether a tree has the content of a pointer in its place."""
+    """Return whether a directory tree has the content in place of a pointer file."""
     try:
         info = (tree / one.path).lstat()
     except OSError:
@@ -219,7 +220,7 @@ def _replace(place: Path, source: Path) -> None:
 def tell_index(
     repository: Repository, paths: Iterable[str], tree: Path, *, index: Path, scratch: Path
 ) -> None:
-    """Refresh the index of a work tree after `write_content`, so that git sees no change.
+    """Refresh a work tree's index after `write_content`, so that git sees no changed files.
 
     `scratch` is a temporary directory to create and remove.
     """
@@ -263,11 +264,11 @@ def write_record(pointers: Iterable[Pointer], *directories: Path) -> None:
 
 
 def take_objects(repository: Repository, out: Path, *, room: int) -> frozenset[str]:
-    """Import the LFS objects of a harvest into git-lfs's storage, and return their ids.
+    """Import LFS objects that a worker created into git-lfs's storage, and return their ids.
 
     Args:
         repository: The user's repository.
-        out: Directory of the harvest; a worker's user wrote it.
+        out: Directory with what the worker handed over; its content is untrusted.
         room: Largest total size of the objects, in bytes.
 
     Raises:
@@ -290,7 +291,7 @@ def take_objects(repository: Repository, out: Path, *, room: int) -> frozenset[s
 
 
 def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int, bool]:
-    """Import an object if its hash equals its name; return its size and whether it was imported."""
+    """Import an LFS object if its name is its hash; return its size and whether it was imported."""
     try:
         given = open_regular(oid, folder=folder)
     except OSError:
@@ -303,7 +304,7 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int
 
 
 def _copy_checked(given: IO[bytes], oid: str, place: Path) -> bool:
-    """Copy an object to its place if its hash is `oid`; return whether it is."""
+    """Copy an LFS object to its place if its hash is `oid`; return whether it is."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
         kept = Path(made.name)
@@ -328,11 +329,11 @@ def note_made(taken: frozenset[str], state: Path) -> None:
 def content_since(
     repository: Repository, base: str, scratch: Path, *, given: Content, run: Path
 ) -> Content:
-    """Find the pointers in workers' commits whose content the run was given or its workers created.
+    """Return the LFS pointers of a commit that is based on workers' commits.
 
-    Other pointers are left out: a worker could otherwise get content that it was not given, by
-    writing a pointer to it. `given` is the content of the run's base, `run` the run's directory,
-    and `scratch` a temporary file to create and remove.
+    Only content counts that the run was given or its workers created. A worker could otherwise get
+    other content, by writing a pointer to it. `given` is the content of the run's base, `run` the
+    run's directory, and `scratch` a temporary file to create and remove.
     """
     found = find_content(repository, base, scratch)
     known = {one.oid for one in given.pointers}

@@ -10,18 +10,19 @@ class Limits:
     """Resource limits of a process that reads a worker's data."""
 
     memory: int
-    """Bytes of private memory (`RLIMIT_DATA`), without packs that git maps and the page cache."""
+    """Maximum private memory in bytes (`RLIMIT_DATA`), without the page cache and packs that git
+    maps.
+    """
     cpu: int
-    """Seconds of CPU time."""
+    """Maximum CPU time in seconds."""
     time: float
-    """Seconds from the start of the process to its end."""
+    """Maximum number of seconds from the start of the process to its end."""
 
     def around(self, command: Sequence[str]) -> list[str]:
-        """Return a command line that sets the limits and then executes `command`.
+        """Return a command line that sets the resource limits and then executes `command`.
 
-        A shell sets the limits: they hold from the command's first instruction and cost 2 ms.
-        Python's
-        `preexec_fn` is unsafe when other threads run.
+        A shell sets the limits, so they hold from the command's first instruction, at a cost of 2
+        ms. Python's `preexec_fn` would be unsafe, because other threads are running.
         """
         data = _at_most(resource.RLIMIT_DATA, self.memory) // 1024
         cpu = _at_most(resource.RLIMIT_CPU, self.cpu)

@@ -1,7 +1,7 @@
-"""Merge the commits of several tasks into the commit that a dependent task starts from.
+"""Merge the commits of several tasks, for a task that depends on all of them.
 
-Git merges in a quarantine (`merge_tree`). The merge must keep the rules for a worker's own commits;
-a merge that breaks a rule is refused whole, and nothing of it is imported.
+Git merges in a quarantine: a separate repository without the user's settings (`merge_tree`). A
+merge must keep the rules for a worker's own commits; otherwise nothing of it is imported.
 """
 
 import signal
@@ -28,16 +28,16 @@ from orchestrator.git.sealed_commits import check_names, import_commits, signatu
 from orchestrator.text.sanitize import one_line
 
 MERGE_TIMEOUT = 120.0
-"""Seconds for all merges of one task."""
+"""Maximum number of seconds for all merges that one task needs."""
 MOST_FILES = 20
-"""Maximum number of files that a conflict message names."""
+"""Maximum number of conflicting files that an error message names."""
 _MOST_NAMES = 5
-"""Maximum number of tasks that the first line of a commit message names."""
+"""Maximum number of tasks that the first line of a merge commit's message names."""
 
 
 @dataclass(frozen=True)
 class Tip:
-    """The resulting commit of one task."""
+    """The last commit of one task."""
 
     task: str
     commit: str
@@ -78,7 +78,7 @@ def check_git() -> None:
 def integrate(
     repository: Repository, base: str, tips: Sequence[Tip], *, when: datetime, scratch: Path
 ) -> str:
-    """Return the commit that a task starts from: a merge of `tips` in this order.
+    """Merge the commits that a task starts from, in their order, and return the merge commit.
 
     Equal arguments give an equal commit. No ref moves, and no file of the user is touched.
 
@@ -107,7 +107,7 @@ def integrate(
 
 
 def _independent(repository: Repository, base: str, tips: Sequence[Tip]) -> list[Tip]:
-    """Return the tips that neither the base nor another tip reaches."""
+    """Return the commits that neither the base nor another of the commits contains."""
     by_commit = {tip.commit: tip for tip in reversed(tips)}
     commits = [base, *(tip.commit for tip in tips)]
     found = repository.git.text("merge-base", "--independent", *commits).split()
@@ -134,7 +134,7 @@ def _all_reach(repository: Repository, base: str, tips: Sequence[Tip]) -> bool:
 
 
 class _Merge:
-    """Merges commits in a quarantine."""
+    """Merges commits in a quarantine, a separate repository."""
 
     def __init__(self, repository: Repository, git: Git, base: str, when: datetime) -> None:
         self._repository = repository
@@ -187,7 +187,7 @@ class _Merge:
         )
 
     def _who_touched(self, paths: Sequence[bytes], before: Sequence[Tip]) -> Sequence[Tip]:
-        """Return the tasks that last changed some files, or all tasks if none is found."""
+        """Return the tasks that last changed some of the files; all tasks if none did."""
         open_paths, found = {fsdecode(path) for path in paths}, []
         for tip in reversed(before):
             touched = {path for path in open_paths if self._touches(tip, path)}
@@ -204,7 +204,7 @@ class _Merge:
         return not self._git.succeeds(*diff, self._base, tip.commit, "--", where)
 
     def hand_in(self, commit: str, tips: Sequence[Tip], git_dir: Path) -> None:
-        """Check a merge like a worker's commits, and import its objects into the repository."""
+        """Check a merge by the rules for workers' commits, and import its objects."""
         last, before = tips[-1], tips[:-1]
         try:
             check_trees(self._git, base=self._base, tip=commit, repository=self._repository)
@@ -218,7 +218,7 @@ class _Merge:
             raise _of_git(error, last, before) from error
 
     def _check_names(self, commit: str, tips: Sequence[Tip]) -> None:
-        """Refuse names that differ only in case, unless one of the merged commits has them."""
+        """Refuse names that differ only in letter case, unless a merged commit has them."""
         check_names(self._git, commit, [self._base, *(tip.commit for tip in tips)])
 
 
@@ -242,5 +242,8 @@ def _refused(tip: Tip, before: Sequence[Tip], why: str) -> MergeConflict:
 
 
 def _of_git(error: GitCommandError, tip: Tip, before: Sequence[Tip]) -> Exception:
-    """Return an OSError for a full disk, else a MergeConflict."""
+    """Return the error to raise for a failed git command: OSError if the disk is full.
+
+    Any other failure becomes a MergeConflict.
+    """
     return disk_full(error.stderr) or _refused(tip, before, error.message)

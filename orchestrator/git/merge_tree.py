@@ -1,4 +1,4 @@
-"""Merge two commits without a checkout, in a repository that nobody can configure.
+"""Merge two commits without a checkout, in a repository without any configuration.
 
 The quarantine has no configuration, no attributes and no files, so that nothing a user or a worker
 wrote can name a program to run: no merge driver, no filter, no `rerere`. The result may therefore
@@ -23,11 +23,11 @@ from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 
 MINIMUM_VERSION = (2, 38)
-"""First version of git that merges without a checkout."""
+"""First version of git that can merge without a checkout."""
 _SINCE_BATCHES = (2, 39)
-"""First version of git that merges several pairs of commits in one process."""
+"""First version of git that can merge several pairs of commits in one process."""
 MOST_SAID = 64 * 1024**2
-"""Maximum output of git about conflicts, in bytes."""
+"""Maximum size in bytes of git's messages about conflicts."""
 _SEALED = {
     "GIT_CONFIG_GLOBAL": devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -35,26 +35,28 @@ _SEALED = {
     # A delta of a few bytes can stand for gigabytes.
     "GIT_ALLOC_LIMIT": "256m",
 }
-"""Environment without merge drivers, filters and renormalization, which are for merges by hand."""
+"""Variables that switch off merge drivers, filters and renormalization, which could run programs or
+change files.
+"""
 # Rename detection compares each new file with each deleted file: a second for a thousand of both.
 _BOUNDED = {"merge.renameLimit": "1000", "core.fsync": "none"}
 _SIDE = re.compile(rb"~(?:[0-9a-f]{64}|[0-9a-f]{40})(?:_[0-9]+)?$")
-"""Suffix that git adds to a name that is a file on one side and a directory on the other."""
+"""Suffix that git appends to a name which is a file in one commit and a directory in the other."""
 _CONFLICT = b"CONFLICT"
 _MOST_PROCESSES = 4
-"""Maximum number of processes that merge pairs at the same time."""
+"""Maximum number of processes that merge pairs of commits at the same time."""
 _FEW = 8
-"""Fewer pairs than this are not worth another process."""
+"""Minimum number of pairs of commits that justify an additional process."""
 
 
 @dataclass(frozen=True)
 class Merged:
-    """The result of a merge of two commits."""
+    """The result of merging two commits."""
 
     tree: str
-    """Id of the merged tree; with conflicts, files in it contain conflict markers."""
+    """Id of the merged tree. If there are conflicts, its files contain conflict markers."""
     paths: tuple[bytes, ...] = ()
-    """The conflicting files, sorted; empty if the merge is clean."""
+    """The conflicting files, sorted; empty if there is no conflict."""
     kinds: tuple[str, ...] = ()
     """Git's names of the conflicts, such as `contents` or `modify/delete`."""
 
@@ -78,7 +80,7 @@ def require_git(purpose: str, instead: str) -> None:
 
 
 def make_quarantine(repository: Repository, scratch: Path) -> Git:
-    """Create a repository that reads the user's objects, without the user's configuration."""
+    """Create a repository that can read the user's objects, but has none of the user's settings."""
     git_dir, files = scratch / "git", scratch / "files"
     make_bare(git_dir, object_format=repository.object_format)
     (git_dir / "objects" / "info" / "alternates").write_text(f"{repository.objects_dir}\n")
@@ -93,7 +95,7 @@ def make_quarantine(repository: Repository, scratch: Path) -> Git:
 
 @contextmanager
 def quarantine(repository: Repository, scratch: Path) -> Iterator[Git]:
-    """Yield git in a new quarantine, and remove the quarantine afterwards.
+    """Yield git in a new, separate repository (a quarantine), and remove the repository afterwards.
 
     Args:
         repository: The user's repository, whose objects can be read.
@@ -124,7 +126,7 @@ def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged
 def merge_pairs(
     git: Git, pairs: Sequence[tuple[str, str]], *, timeout: float
 ) -> list[Merged | None]:
-    """Merge pairs of commits in a quarantine; `timeout` is in seconds, for all pairs.
+    """Merge pairs of commits in a quarantine, within `timeout` seconds for all pairs together.
 
     Returns:
         A result for each pair; None where git failed or took too long.
@@ -176,7 +178,7 @@ def _in_one_process(
 
 
 def _parsed(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
-    """Parse the answer of `git merge-tree` that begins at a word, and return its end.
+    """Parse one answer of `git merge-tree` that begins at index `at`; return it and its end.
 
     Format: the tree, names of conflicting files, an empty name, messages (number of names, names,
     kind, text), and an empty word or advice. A clean merge has no messages.

@@ -46,7 +46,7 @@ def pack_commit(
 
 
 def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
-    """Add the objects that a commit reaches and its base does not.
+    """Add the objects that a commit reaches and its base does not, as another pack.
 
     Args:
         git: Repository that has the objects.

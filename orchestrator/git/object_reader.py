@@ -16,16 +16,16 @@ _BATCH = ("cat-file", "--batch")
 
 
 def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 1024) -> bytes:
-    """Run a program that reads objects through git, and return the program's output.
+    """Run a program that reads objects by asking git for them, and return the program's output.
 
     The program queries a `git cat-file --batch` process, so that a worker's data is parsed in a
-    process with its own limits, never in this one. Its last two arguments are file descriptors:
-    of git's output, and of git's input.
+    process with its own limits, never in this one. Its last two arguments are file descriptors: of
+    git's output, and of git's input.
 
     Args:
         git: Runs git commands on the repository.
         program: The command line.
-        order: Input of the program.
+        order: The program's stdin.
         most: Maximum number of bytes that the program may print.
 
     Raises:
@@ -69,7 +69,7 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
 
 
 def _libraries() -> dict[str, str]:
-    """Return the environment variables that Python needs to find its shared libraries."""
+    """Return the environment variables with which Python finds its shared libraries."""
     return {name: os.environ[name] for name in LIBRARIES if name in os.environ}
 
 

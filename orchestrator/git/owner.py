@@ -1,4 +1,4 @@
-"""Git processes whose files belong to another user."""
+"""Run git so that the files it creates belong to another user."""
 
 from collections.abc import Sequence
 

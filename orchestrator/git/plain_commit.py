@@ -19,7 +19,7 @@ _CONVERTING: dict[str, frozenset[str | None]] = {
     "core.ignorecase": frozenset({None, "false"}),
     "core.sparsecheckout": frozenset({None, "false"}),
 }
-"""Settings with the values under which a commit contains files exactly as they are on disk."""
+"""Settings under which git stores files exactly as they are on disk, with these values."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class PlainFile:
     """A regular file to commit."""
 
     path: str
-    """Relative path of ASCII letters, digits and a few signs, none of which git would quote."""
+    """Relative path of ASCII letters, digits and a few other characters that git does not quote."""
     executable: bool
     content: bytes
 
 
 @dataclass(frozen=True)
 class PlainFiles:
-    """Files to commit, with the directories that contain them."""
+    """Files to commit, and the directories that contain them."""
 
     files: tuple[PlainFile, ...]
     folders: tuple[str, ...]
@@ -42,18 +42,18 @@ class PlainFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainCommit:
-    """A commit to make."""
+    """A commit to create."""
 
     start: str
     """The parent commit."""
     objects: Path
-    """Object directory with the parent commit and its trees."""
+    """Object directory that has the parent commit and its trees."""
     message: str
     plain: PlainFiles
 
 
 def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) -> bool:
-    """Return whether `git add` would add these files without converting any of them.
+    """Return whether `git add` would add these files without converting their content.
 
     Args:
         repository: The user's repository.
@@ -72,7 +72,7 @@ def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) 
 def commit_plainly(
     repository: Repository, commit: PlainCommit, scratch: Path, pack: Path
 ) -> str | None:
-    """Write a pack with a commit of the files, and return the commit.
+    """Write a pack file with a commit of the files, and return the commit's id.
 
     Args:
         repository: The user's repository.
@@ -104,7 +104,7 @@ def commit_plainly(
 
 
 def _stream(commit: PlainCommit, name: str, email: str) -> bytes:
-    """Return the input of `git fast-import`: queries of directories, then the commit."""
+    """Return the input for `git fast-import`: queries of directories, then the commit."""
     who = f"{_without_marks(name)} <{_without_marks(email)}> {int(time.time())} +0000"
     questions = "".join(f"ls {commit.start} {folder}\n" for folder in commit.plain.folders)
     head = (
@@ -123,7 +123,7 @@ def _data(content: bytes) -> bytes:
 
 
 def _without_marks(text: str) -> str:
-    """Return a name or address without the characters that end it in a commit."""
+    """Return a name or e-mail address without characters that would end it in a commit."""
     return "".join(
         character for character in text if character.isprintable() and character not in "<>"
     )

@@ -1,7 +1,7 @@
-"""Second step of a harvest, on the host: check one pack and one commit id, then import them.
+"""Check a worker's pack of commits in a separate repository (a quarantine), then import it.
 
-The host's git reads nothing else that a worker wrote. `docs/architecture.md` lists the rules; a
-pack that breaks a rule is refused whole and the branch stays at its base.
+The host's git reads nothing else that a worker wrote. `docs/architecture.md` lists the rules. A
+pack that breaks a rule is refused as a whole, and the branch stays at its base.
 """
 
 import json
@@ -36,30 +36,37 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 MAX_PACK = 1024**3
-"""Largest pack of one worker, in bytes."""
+"""Maximum size of one worker's pack of commits, in bytes."""
 MAX_ENTRIES = 200_000
-"""Maximum number of files and directories of a tree; twice those of the base if that is more."""
+"""Maximum number of files and directories in a commit, or twice those of the base if that is more.
+"""
 MAX_CHECKOUT = 4 * 1024**3
-"""Largest total size of all files that differ from the base, unpacked, in bytes."""
+"""Maximum total size in bytes of all files that differ from the base, checked out."""
 MAX_COMMITS = 100_000
-"""Maximum number of new commits."""
+"""Maximum number of new commits of one worker."""
 MAX_OBJECTS = 2_000_000
-"""Maximum number of new objects."""
+"""Maximum number of new git objects of one worker."""
 MAX_MESSAGE = 1024**2
-"""Largest commit object in bytes; every tool that shows the history holds it in memory."""
+"""Maximum size of a commit object in bytes, because every tool that shows the history holds it in
+memory.
+"""
 MAX_PATHS = 64 * 1024**2
-"""Largest total length of a tree's paths in bytes; or twice that of the base, if that is more."""
+"""Maximum total length in bytes of all paths in a commit, or twice that of the base if that is
+more.
+"""
 MAX_TREE = 32 * 1024**2
-"""Largest tree object, in bytes."""
+"""Maximum size of a tree object (a directory), in bytes."""
 MAX_TREES = 128 * 1024**2
-"""Largest total size of all new tree objects, in bytes."""
+"""Maximum total size of all new tree objects (directories), in bytes."""
 # A delta of a few bytes can stand for gigabytes, which git would unpack in memory.
 _FRUGAL = {"GIT_ALLOC_LIMIT": "256m"}
 _FEW = 100
-"""Number of objects from which a pack is kept; fewer become loose files, as in git's fetch."""
+"""Number of objects from which a pack stays a pack; fewer objects become loose files, as in `git
+fetch`.
+"""
 _PATH_MAX = 4095
 _TRAILER = {"sha1": 20, "sha256": 32}
-"""Bytes of the checksum at the end of a pack."""
+"""Number of bytes of the checksum at the end of a pack."""
 # Imported, not run as a script: Python would compile a script again each time.
 _TREE_RULES = (
     "import sys; sys.path.append(sys.argv[1]); import tree_checks; tree_checks.main(*sys.argv[2:])"
@@ -68,37 +75,39 @@ _TREE_RULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The objects that a worker started from; its commits may use only these and its own."""
+    """The objects that a worker was given; its commits may consist of only these and of its own."""
 
     base: str
-    """The run's base commit; everything new since this commit is checked."""
+    """The commit that the run started from; everything newer is checked."""
     objects: Path
-    """Object directory with the objects that the base reaches, and no others of the repository."""
+    """Object directory with the objects that the base reaches, and no other object of the
+    repository.
+    """
     shallow: frozenset[str]
     start: str | None = None
-    """The branch's commit if it is not the base: the result of an earlier attempt."""
+    """The branch's commit, if an earlier attempt moved the branch from the base."""
     room: int = MAX_CHECKOUT
-    """Largest total size of the files that differ from the base, checked out, in bytes."""
+    """Maximum total size in bytes of the files that differ from the base, checked out."""
     on_top: bool = True
-    """Whether a commit must be a descendant of the base."""
+    """Whether the worker's commits must be descendants of the base."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HandedOver:
-    """The output of a harvest's container, before it is checked."""
+    """The files in which a worker's commits are handed over, before they are checked."""
 
     repository: Repository
     """The user's repository."""
     out: Path
     """Directory with the files `pack`, `tip`, `notes`, `kept` and `kept.pack`."""
     quarantine: Path
-    """Temporary directory to create and remove."""
+    """Temporary directory to create and remove, in which the commits are checked."""
     origin: Origin
-    """The commit and the objects that the worker started from."""
+    """The objects that the worker was given."""
 
 
 def import_harvest(handed: HandedOver) -> Harvested:
-    """Check a harvest and import its objects; no ref refers to them yet.
+    """Check the commits that a worker handed over, and import their objects; no ref changes.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are malformed.
@@ -121,7 +130,7 @@ def import_harvest(handed: HandedOver) -> Harvested:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Translate git's errors about hostile objects into a refusal.
+    """Translate git's errors in the block, which hostile objects may cause, into a refusal.
 
     Raises:
         HarvestRefusedError: A rule is broken, or git took too long.
@@ -160,7 +169,7 @@ def import_checked(
 def unpack(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, *strictly: str
 ) -> Git:
-    """Unpack a pack of a harvest into a new quarantine and return git there.
+    """Unpack a worker's pack into a new quarantine, and return git in the quarantine.
 
     With `--strict`, git refuses objects that break its rules.
 
@@ -180,7 +189,7 @@ def unpack(
 
 
 def accept_pack(repository: Repository, quarantine: Path) -> None:
-    """Import the objects of a checked pack into the repository, compared with its existing objects.
+    """Import the objects of a checked pack, which git compares with objects that exist already.
 
     Raises:
         GitCommandError: An object breaks one of git's rules, or refers to a missing object.
@@ -198,10 +207,10 @@ def accept_pack(repository: Repository, quarantine: Path) -> None:
 
 
 def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -> Git:
-    """Create a repository that has only the objects that the worker was given.
+    """Create a separate repository that has only the objects that the worker was given.
 
-    With all objects of the user's repository, a worker could make a commit or file that it was not
-    given part of its own history, merely by naming its id.
+    If it had all objects of the user's repository, a worker could make a secret commit or file part
+    of its own history merely by naming its id.
     """
     make_bare(quarantine, object_format=repository.object_format)
     (quarantine / "objects" / "info" / "alternates").write_text(f"{origin.objects}\n")
@@ -213,7 +222,7 @@ def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -
 
 
 def _check_objects(git: Git, quarantine: Path, end: int) -> None:
-    """Check number, type and size of all objects in a pack before any object is read whole.
+    """Check number, types and sizes of all objects in a pack, before any object is read whole.
 
     Args:
         git: Git in the quarantine.
@@ -259,7 +268,7 @@ def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
 def check_trees(
     git: Git, *, base: str, tip: str, repository: Repository, room: int = MAX_CHECKOUT
 ) -> None:
-    """Refuse new commits if the tree of any of them has names, paths or sizes that do harm.
+    """Refuse new commits if the tree of any of them has harmful names, paths or sizes.
 
     Args:
         git: Repository with the commits' objects.
@@ -290,7 +299,7 @@ def check_trees(
 
 
 def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> None:
-    """Refuse names that differ only in case in a tree of `merged`, but in none of `before`.
+    """Refuse a merge that creates names which differ only in upper and lower case.
 
     Raises:
         HarvestRefusedError: There are such names.
@@ -300,7 +309,7 @@ def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> N
 
 
 def _consult(git: Git, order: Mapping[str, Any]) -> None:
-    """Check trees in a separate process with limits, which hostile trees may exhaust."""
+    """Check trees in a separate process with resource limits, as hostile trees may exhaust it."""
     program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
     verdict = json.loads(consult(git, program, json.dumps(order).encode()))
     if "refused" in verdict:
@@ -308,7 +317,7 @@ def _consult(git: Git, order: Mapping[str, Any]) -> None:
 
 
 def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
-    """Refuse a commit if the files that differ from the base take more than `room` bytes.
+    """Refuse a commit if the files that differ from the base have more than `room` bytes.
 
     Raises:
         HarvestRefusedError: The files take more.
@@ -332,7 +341,7 @@ def _check_total(total: int, room: int) -> None:
 
 
 def _kinds(git: Git, names: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield type and size of the objects whose ids are in a file, one per line."""
+    """Yield type and size of the objects whose ids a file lists, one per line."""
     names.seek(0)
     form = ("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer")
     with git.reading(*form, stdin=names) as answers:

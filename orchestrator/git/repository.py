@@ -1,4 +1,4 @@
-"""The user's repository: its directories, base commits, settings and reserved names."""
+"""The user's git repository: directories, commits, settings, and the names reserved for workers."""
 
 import fcntl
 import os
@@ -21,19 +21,23 @@ BRANCHES = "refs/heads/architect/parallel-"
 DIRECTORIES = ".architect-parallel-"
 BACKUPS = "refs/orchestrator/backup/"
 ATTEMPTS = "refs/orchestrator/attempts/"
-"""`<run>/<N>/<K>`: the files of worker N when its attempt K was given up."""
+"""Prefix of the refs `RUN/N/K`, which keep the files of worker N from its failed attempt K."""
 KEPT = "refs/orchestrator/kept/"
 _OF_WORKER = re.compile(r"([^/]+)/([0-9]{1,9})(?:/|$)")
-"""`<run>/<N>/...`: commits of worker N that its branch does not reach."""
+"""Pattern for the rest of a ref `RUN/N/...`, which keeps a commit of worker N."""
 LANDED = "refs/orchestrator/landed/"
-"""`<run>`: the records of merges of the run's branches, which `merge --undo` reads."""
+"""Prefix of the refs `RUN` that record merges of a run's branches, for `orchestrator merge --undo`.
+"""
 BASES = "refs/orchestrator/base/"
-"""`<run>`: the snapshot of the checkout that a run starts from, kept while the run has leftovers.
+"""Prefix of the refs `RUN` with the snapshot of the checkout that a run started from. The ref is
+kept while anything of the run is left.
 """
 WORKER_MARK = "orchestrator-worker"
-"""A file in the git directory of a worktree whose name comes from a template."""
+"""File in the git directory of a worktree whose name comes from a template; it marks the worktree
+as a worker's.
+"""
 _NAMES = "names"
-"""A file with every directory pattern and branch that a template ever produced, one per line."""
+"""File that lists all directory patterns and branches ever made from templates, one per line."""
 _LONGEST_POINTER = 10_000
 _WORKTREE, _BRANCH = "worktree ", "branch "
 _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
@@ -50,7 +54,7 @@ _FOR_FETCH = (
     *("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
-"""Variables that the user's own fetch would have."""
+"""Variables that git has when the user runs `git fetch`, so that it can log in."""
 
 
 def find_top(root: Path) -> Path:
@@ -98,17 +102,17 @@ class Repository:
 
     @property
     def state_dir(self) -> Path:
-        """Directory of the orchestrator's records, outside every working tree."""
+        """Return the directory with the orchestrator's records, outside of every working tree."""
         return self.common_dir / "orchestrator"
 
     @property
     def objects_dir(self) -> Path:
-        """The object database."""
+        """Return the repository's object directory."""
         return self.common_dir / "objects"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock that excludes other orchestrators from changing this repository."""
+        """Hold the lock that keeps other orchestrator processes from changing this repository."""
         with _threads, self._lock_file() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             # If this process is killed, the lock is held until the last git command it started has
@@ -173,27 +177,27 @@ class Repository:
         git.run("fetch", "--quiet", "--no-recurse-submodules", "--", max(remotes, key=len))
 
     def is_dirty(self) -> bool:
-        """Return whether the checkout differs from its HEAD, untracked files included."""
+        """Return whether the checkout has uncommitted changes or untracked files."""
         status = self.git.run("status", "--porcelain", "-z", "--untracked-files=normal")
         entries = (entry for entry in status.split(b"\0") if entry)
         reserved = self.reserved()
         return any(not is_reserved(os.fsdecode(entry[3:]), reserved) for entry in entries)
 
     def nested(self) -> tuple[str, ...]:
-        """Return the checkout's untracked directories that are git repositories themselves."""
+        """Return untracked directories in the checkout that are git repositories themselves."""
         listing = ("ls-files", "-z", "--others", "--exclude-standard")
         names = (os.fsdecode(name) for name in self.git.run(*listing).split(b"\0"))
         folders = (name.rstrip("/") for name in names if name.endswith("/"))
         return tuple(name for name in folders if os.path.lexists(self.top / name / ".git"))
 
     def identity(self) -> tuple[str, str]:
-        """Return the name and e-mail address used in commits."""
+        """Return the name and the e-mail address to use in new commits."""
         found = self.configured
         return found.get("user.name") or _NAME, found.get("user.email") or _EMAIL
 
     @cached_property
     def configured(self) -> dict[str, str]:
-        """The user's git settings for this repository; of several values, the effective one."""
+        """Return the user's effective git settings for this repository."""
         # Read all at once and cached: one git process for each key and worker would add up.
         answer = self.git.run("config", "--list", "--show-scope", "-z")
         fields = answer.decode("utf-8", "surrogateescape").split("\0")
@@ -203,11 +207,11 @@ class Repository:
         return {key: value for key, _, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the settings with these lower-case keys that the user's configuration has."""
+        """Return those of the given settings (in lower case) that the user's configuration has."""
         return {key: self.configured[key] for key in keys if key in self.configured}
 
     def without_filters(self) -> dict[str, str]:
-        """Return settings that switch off the configured clean and smudge filters.
+        """Return settings that switch off all clean and smudge filters of the user's configuration.
 
         A filter may be a program in the tree, which a worker has rewritten. Without filters, git
         writes and reads files exactly as they are committed.
@@ -220,17 +224,17 @@ class Repository:
 
     @cached_property
     def object_format(self) -> str:
-        """Hash algorithm of the repository's objects: `sha1` or `sha256`."""
+        """Return the hash algorithm of the repository's objects: `sha1` or `sha256`."""
         return self.git.text("rev-parse", "--show-object-format")
 
     def shallow_commits(self) -> frozenset[str]:
-        """Return the commits whose parents are missing in a shallow clone."""
+        """Return the commits of a shallow clone whose parents are missing."""
         return shallow_commits(self.common_dir)
 
     def note_names(self, patterns: Iterable[str], branches: Iterable[str]) -> None:
-        """Record directory patterns and branch names from templates, permanently.
+        """Record directory patterns and branch names that were made from templates, permanently.
 
-        The caller holds the repository lock and calls this before creating anything with such a
+        The caller holds the repository lock and calls this before it creates anything with such a
         name.
 
         Args:
@@ -246,21 +250,21 @@ class Repository:
 
     @property
     def has_noted_names(self) -> bool:
-        """Whether a template ever produced a name in this repository."""
+        """Return whether worktrees or branches were ever named by a template in this repository."""
         return (self.state_dir / _NAMES).exists()
 
     def worktree_patterns(self) -> tuple[str, ...]:
-        """Return patterns of all paths where workers' worktrees are or were."""
+        """Return patterns for the paths of all present and former worktrees of workers."""
         noted = (line for line in self._noted() if line.startswith(_WORKTREE))
         return (f"{DIRECTORIES}*", *(line.removeprefix(_WORKTREE) for line in noted))
 
     def worker_branches(self) -> frozenset[str]:
-        """Return the refs of all branches that templates ever produced."""
+        """Return the refs of all branches that were ever named by templates."""
         noted = (line for line in self._noted() if line.startswith(_BRANCH))
         return frozenset(f"refs/heads/{line.removeprefix(_BRANCH)}" for line in noted)
 
     def reserved(self) -> tuple[str, ...]:
-        """Return names at the top of a tree that workers may not add: worktrees have these names.
+        """Return names that workers may not use at the top of a tree, because worktrees have them.
 
         Returns:
             The names. A name that ends with `*` stands for all names with that prefix.
@@ -270,7 +274,7 @@ class Repository:
         return tuple(dict.fromkeys(name + star for name, star, _ in firsts))
 
     def longest_worktree(self) -> int:
-        """Return the largest possible length in bytes of a worker's worktree path."""
+        """Return the maximum length in bytes that the path of a worker's worktree can have."""
         default, *named = self.worktree_patterns()
         paths = (self.top / one for one in named)
         lengths = (len(os.fsencode(p)) + str(p).count("*") * (LONGEST_ID - 1) for p in paths)
@@ -297,9 +301,10 @@ class Repository:
             file.write(separator + "".join(f"{line}\n" for line in missing))
 
     def free_block(self, count: int, *, taken: frozenset[int] = frozenset()) -> int:
-        """Return the start of the lowest block of worker numbers without directory or branch.
+        """Return the first number of the lowest free block of worker numbers.
 
-        The caller holds the repository lock and calls `claim` before releasing it.
+        A number is free if it has neither a worktree directory nor a branch. The caller holds the
+        repository lock and calls `claim` before it releases the lock.
 
         Args:
             count: Length of the block.
@@ -310,7 +315,7 @@ class Repository:
         return next(n for n in candidates if used.isdisjoint(range(n, n + count)))
 
     def claim(self, branches: Iterable[str], base: str, *, keep: str | None = None) -> None:
-        """Create the workers' branches, all or none. This reserves the workers' numbers.
+        """Create the branches of a run's workers, all or none, which reserves the workers' numbers.
 
         Args:
             branches: Names of the branches.
@@ -350,7 +355,7 @@ class Repository:
         return frozenset(int(suffix) for suffix in suffixes if suffix.isdecimal())
 
     def move_branch(self, branch: str, *, new: str, old: str) -> None:
-        """Move a branch from `old` to `new`. Neither HEAD nor files change.
+        """Move a branch from the commit `old` to `new`, without changing HEAD or files.
 
         Raises:
             GitCommandError: The branch no longer points at `old`.
@@ -359,7 +364,7 @@ class Repository:
 
 
 def is_reserved(path: str, reserved: Sequence[str]) -> bool:
-    """Return whether a path is reserved for workers' worktrees; see `Repository.reserved`."""
+    """Return whether a path is reserved for workers' worktrees: see `Repository.reserved`."""
     first = path.partition("/")[0]
     return any(
         first.startswith(name[:-1]) if name.endswith("*") else first == name for name in reserved
@@ -367,7 +372,7 @@ def is_reserved(path: str, reserved: Sequence[str]) -> bool:
 
 
 def is_a_workers(path: Path) -> bool:
-    """Return whether a directory is the worktree of a worker."""
+    """Return whether a directory is a worker's worktree."""
     if path.name.startswith(DIRECTORIES):
         return True
     try:
@@ -379,7 +384,7 @@ def is_a_workers(path: Path) -> bool:
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:
-    """Append lines to a file of the state directory atomically: all of them or none."""
+    """Append lines to a file of the state directory, all of them or none."""
     text = path.read_text() if path.exists() else ""
     made = path.with_name(f"{path.name}.{os.getpid()}")
     made.write_text(text + "".join(f"{line}\n" for line in lines))
@@ -387,7 +392,7 @@ def _append(path: Path, lines: Iterable[str]) -> None:
 
 
 def filters_off(configured: Iterable[str]) -> dict[str, str]:
-    """Return settings that switch off every filter driver named in these configuration keys."""
+    """Return settings that switch off every filter driver in these configuration keys."""
     keys = (key for key in configured if key.startswith("filter."))
     drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
     off = {"smudge": "", "clean": "", "process": "", "required": "false"}

@@ -10,7 +10,7 @@ from orchestrator.git.repository import Repository
 
 
 def signature(repository: Repository, when: datetime) -> dict[str, str]:
-    """Return the variables that make the repository's user the author of a commit."""
+    """Return the environment variables that make the user the author of a commit with this date."""
     name, email = repository.identity()
     values = {"NAME": name, "EMAIL": email, "DATE": f"@{int(when.timestamp())} +0000"}
     return {f"GIT_{who}_{key}": v for who in ("AUTHOR", "COMMITTER") for key, v in values.items()}
@@ -26,7 +26,7 @@ def write_commit(
 
 
 def check_names(git: Git, commit: str, before: Iterable[str]) -> None:
-    """Refuse names that differ only in case, unless one of the commits `before` has them.
+    """Refuse names that differ only in upper and lower case, unless a commit of `before` has them.
 
     Raises:
         HarvestRefusedError: The commit has such names.

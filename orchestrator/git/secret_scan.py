@@ -1,6 +1,6 @@
-"""Search a worker's commits for secrets, to warn the user before the branch is published.
+"""Search a worker's commits for the values of secrets, to warn the user before publication.
 
-Files of any size, names of files and directories, and messages of commits are searched in pieces,
+Files of any size, names of files and directories, and commit messages are searched piece by piece,
 up to a limit. A note reports what was not searched.
 """
 
@@ -17,17 +17,15 @@ from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
 
 MAX_OBJECTS = 200_000
-"""Maximum number of new objects that are searched."""
+"""Maximum number of new git objects that are searched."""
 MAX_BYTES = 256 * 1024**2
 """Maximum number of bytes that are searched."""
 MOST_PLACES = 5
-"""Maximum number of places that are listed for one secret."""
+"""Maximum number of places that a note names for one secret."""
 MAX_TIME = 30.0
-"""Longest search, in seconds."""
+"""Maximum duration of a search, in seconds."""
 SMALL = 1024**2
-"""Files up to this many bytes are searched before larger ones, since keys are usually in small
-files.
-"""
+"""Size in bytes up to which files are searched first, because keys are usually in small files."""
 _PIECE = 1024**2
 _LONGEST_PATH = 300
 """Maximum number of bytes of a path in a message about a secret."""
@@ -46,12 +44,14 @@ class Search:
     """Result of a search for secrets."""
 
     found: dict[str, list[str]] = field(default_factory=dict)
-    """Name of each secret found, with the first MOST_PLACES + 1 places that contain its value."""
+    """Names of the secrets that were found, each with the first places that contain its value (at
+    most MOST_PLACES + 1).
+    """
     missed: str | None = None
-    """Message about what was not searched; None if everything was."""
+    """Message about what was not searched; None if everything was searched."""
 
     def note(self, redactor: Redactor, data: bytes, place: str) -> None:
-        """Search data for secrets and record `place` for those found."""
+        """Search data for secrets; for each one found, record `place`."""
         for name in redactor.names_in(data):
             places, shown = self.found.setdefault(name, []), redactor.text(place)
             if len(places) <= MOST_PLACES and shown not in places:
@@ -79,7 +79,7 @@ def leaks(
 
 
 def leak_notes(search: Search, branch: str) -> tuple[str, ...]:
-    """Return the search result as notes for people."""
+    """Return notes for the user about the secrets that were found."""
     found = (
         f"`{branch}` contains the value of `{name}` in {_listed(places)}"
         for name, places in sorted(search.found.items())
@@ -122,7 +122,7 @@ def _search_objects(
 
 
 def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> bool:
-    """Write ids and paths of new objects, commits first; return whether some were left out."""
+    """Write ids and paths of new objects, commits first; return whether any are left out."""
     with git.reading("rev-list", "--objects", *tips, f"^{base}") as lines:
         for number, line in enumerate(records(lines, b"\n")):
             if number >= MAX_OBJECTS:
@@ -133,7 +133,7 @@ def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> 
 
 
 def _sort_by_size(git: Git, listed: IO[bytes], small: IO[bytes], large: IO[bytes]) -> int:
-    """Split the list into small objects and large ones; return the number of both together."""
+    """Split a list of objects into small and large ones; return how many both have together."""
     listed.seek(0)
     count = 0
     form = ("cat-file", f"--batch-check={_ASKED}", "--buffer")
@@ -154,7 +154,7 @@ class _Piece:
 
 
 def _contents(git: Git, names: IO[bytes], overlap: int) -> Iterator[_Piece]:
-    """Yield objects in pieces; each piece repeats the end of the one before it."""
+    """Yield objects in pieces; each piece begins with the end of the piece before it."""
     names.seek(0)
     with git.reading("cat-file", f"--batch={_ASKED}", "--buffer", stdin=names) as file:
         while header := file.readline(_HEADER):

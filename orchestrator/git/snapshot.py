@@ -1,4 +1,4 @@
-"""Store uncommitted changes in a commit; the checkout's files, index and branch do not change."""
+"""Commit uncommitted changes without changing the checkout's files, index or branch."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """A work tree in its current state on the disk."""
+    """A work tree with the files that it has on disk at this moment."""
 
     git_dir: Path
     path: Path
@@ -32,7 +32,7 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True)
 class NewCommit:
-    """Parent, message and author of a new commit."""
+    """Parent, message and author of a commit to create."""
 
     parent: str
     message: str

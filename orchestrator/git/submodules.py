@@ -1,8 +1,9 @@
-"""Find the submodules of a run's base commit on this machine. Nothing is ever fetched.
+"""Find the submodules of a run's base commit on this machine, and pack their objects.
 
-Their objects come from the user's own `.git/modules`, or from a git directory in the checkout. Each
-worker gets the files, and a private git directory like that of the repository itself. In the
-worktree that the user sees they are plain files, so that the user's git does not enter them.
+Nothing is downloaded. The objects come from the user's `.git/modules`, or from a git directory in
+the checkout. Each worker gets the submodules' files, and private git directories like that of the
+repository itself. In the worktree that the user sees, they are ordinary files, so that the user's
+git does not enter them.
 """
 
 import os
@@ -20,7 +21,7 @@ from orchestrator.git.repository import Repository, filters_off
 from orchestrator.text.sanitize import one_line
 
 FOLDER = "submodules"
-"""Directory with one numbered directory per submodule, in the base's objects and in a harvest."""
+"""Name of a directory with a numbered directory for each submodule."""
 RECORD = "submodules.json"
 _MOST = 1000
 _SHOWN = 5
@@ -33,16 +34,16 @@ class Submodule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
-    """Path from the top of the outermost repository, also for a nested submodule."""
+    """Path from the top of the outermost repository, even if the submodule is nested."""
     commit: str
     git_dir: Path
     """The user's git directory of the submodule."""
     number: int
     """Number that names the submodule's directories, because its own name may be any path."""
     shallow: tuple[str, ...] = ()
-    """Commits whose parents are not on this machine."""
+    """Commits of the submodule whose parents are missing on this machine."""
     config: dict[str, str] = {}
-    """Settings that switch off the user's filters in the submodule."""
+    """Git settings that switch off the user's filters in the submodule."""
 
 
 class Submodules(BaseModel):
@@ -57,13 +58,13 @@ class Submodules(BaseModel):
 
 @dataclass(frozen=True)
 class _Parent:
-    """A repository whose commit is searched for submodules."""
+    """A repository in whose commit submodules are searched for."""
 
     git: Git
     git_dirs: tuple[Path, ...]
     """Git directories whose `modules` directory is searched."""
     checkout: Path
-    """The user's checkout of the repository; it need not exist."""
+    """The user's checkout of the repository, which need not exist."""
     commit: str
     prefix: str
     """The repository's path followed by `/`; empty for the outermost repository."""
@@ -165,7 +166,7 @@ def _without_filters(git: Git) -> dict[str, str]:
 
 
 def _names(git: Git, commit: str) -> dict[str, str]:
-    """Return the submodules of a commit's `.gitmodules`: path to name."""
+    """Return the submodules that a commit's `.gitmodules` names, by path."""
     try:
         git.run("rev-parse", "--verify", "--quiet", f"{commit}:.gitmodules")
     except GitCommandError:
@@ -184,7 +185,7 @@ def _names(git: Git, commit: str) -> dict[str, str]:
 
 
 def _is_usable(name: str) -> bool:
-    """Return whether a submodule's name is a safe path below `modules`."""
+    """Return whether a submodule's name can be a safe path below the directory `modules`."""
     return all(part not in ("", ".", "..", ".git") for part in name.split("/"))
 
 

@@ -1,4 +1,4 @@
-"""Check the trees of new commits. Runs in a separate process with limits.
+"""Check the directories (trees) of new commits. Runs in a separate process with limits.
 
 A dozen tree objects can stand for more files than there are atoms, and a pack of a few kilobytes
 for gigabytes of trees. So every object is read once, however often it occurs, bounds are checked
@@ -19,9 +19,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 MAX_DEPTH = 1000
-"""Maximum number of nested directories; the system's limit for paths allows few more."""
+"""Maximum depth of nested directories; the operating system's limit for paths allows few more."""
 _ASKED = 256
-"""Number of objects requested at once: so many requests fit into any pipe."""
+"""Number of objects that are requested from git at once: few enough to fit into any pipe."""
 _PATH_MAX = 4095
 _NAME_MAX = 255
 _KIND = 0o170000
@@ -31,13 +31,13 @@ _ENTRIES = {
     length: re.compile(rb"([0-7]+) ([^\0]+)\0(.{%d})" % length, re.DOTALL) for length in (20, 32)
 }
 _GIT_DIRECTORY = frozenset((b"objects", b"refs", b"commondir"))
-"""Together with HEAD, any of these makes git take a directory for a git directory."""
+"""Names in a directory that, together with `HEAD`, make git take the directory for a repository."""
 _TELLING = _GIT_DIRECTORY | {b"head"}
 _LONGEST_TELLING = max(map(len, _TELLING))
 
 Tree = tuple[int, int, int, tuple[tuple[int, bytes], ...]]
-"""Number of entries, length of the longest name, total length of names (in bytes); for each
-subdirectory the length of its name and its id.
+"""What is stored of a directory: number of entries, length of the longest name, length of all names
+in bytes; and for each subdirectory, length of its name and its id.
 """
 
 
@@ -46,17 +46,17 @@ class RefusedError(Exception):
 
 
 class Objects:
-    """Reads objects through a `git cat-file --batch` process."""
+    """Reads git objects through a process `git cat-file --batch`."""
 
     def __init__(self, answers: int, questions: int) -> None:
-        """Store the descriptors of git's output and of git's input."""
+        """Store the file descriptors of git's output and of git's input."""
         self._answers = os.fdopen(answers, "rb")
         self._questions = questions
 
     def read(
         self, names: Iterable[bytes], kind: bytes, *, most: int, total: int | None
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield id and content of objects.
+        """Yield id and content of git objects.
 
         Args:
             names: Ids of the objects.
@@ -93,7 +93,7 @@ _TOO_MUCH = "the directories of the new commits are too large to check"
 
 
 class Bounds:
-    """Limits for new commits; the base itself is not limited."""
+    """Limits for the directories of new commits. The base commit is not limited."""
 
     def __init__(self, *, entries: int, names: int, tree: int, total: int) -> None:
         """Store the limits.
@@ -111,7 +111,7 @@ class Bounds:
 
 
 class TreeIndex:
-    """The trees of some commits, each read once; only unusual names are stored."""
+    """The directories (trees) of some commits, each read once. Only unusual names are stored."""
 
     def __init__(
         self, objects: Objects, *, reserved: Iterable[str] = (), folds: bool = False
@@ -143,10 +143,10 @@ class TreeIndex:
         """Names in one directory that are equal on a case-insensitive file system."""
 
     def read(self, roots: Iterable[bytes], bounds: Bounds | None = None) -> None:
-        """Read the trees `roots` and all their subtrees.
+        """Read directories and all their subdirectories.
 
         Args:
-            roots: Ids of the trees.
+            roots: Ids of the top directories.
             bounds: Limits; None for trees of the user's base.
 
         Raises:
@@ -211,7 +211,7 @@ class TreeIndex:
             self.gitlinks.add((name, found))
 
     def extent(self, root: bytes) -> tuple[int, int, int]:
-        """Return a tree's number of entries, longest path, and total length of all paths."""
+        """Return a directory's number of entries, longest path, and total length of all paths."""
         pending = [root]
         while pending:
             count, longest, size, directories = self._trees[pending[-1]]
@@ -234,13 +234,13 @@ def _folded(name: bytes) -> str:
 
 
 def _kind(mode: bytes) -> int:
-    """Return the type bits of a mode; like git, take every unknown type for a submodule."""
+    """Return the type bits of a file mode; an unknown type counts as a submodule, as in git."""
     kind = int(mode, 8) & _KIND
     return kind if kind in (_DIRECTORY, _LINK, _FILE) else _GITLINK
 
 
 def too_many(most: int) -> RefusedError:
-    """Return the error for a commit with too many files."""
+    """Return an error for a commit with too many files."""
     return RefusedError(f"a commit has more than {most} files, too many to check out")
 
 
@@ -253,7 +253,7 @@ def check_harvest(
     room: int,
     bounds: Bounds,
 ) -> None:
-    """Check the trees of new commits against the rules and against what the base already contains.
+    """Check the directories of new commits by the rules, and against those of the base.
 
     Raises:
         RefusedError: A rule is broken.
@@ -313,7 +313,7 @@ def _check_links(objects: Objects, links: set[bytes]) -> None:
 
 
 def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> None:
-    """Refuse a merge that creates file names which differ only in case.
+    """Refuse a merge that creates names which differ only in upper and lower case.
 
     Args:
         objects: The objects of all commits.

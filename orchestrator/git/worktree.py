@@ -1,4 +1,4 @@
-"""A worker's worktree on the host: create it, update it to the checked result, remove it."""
+"""Create a worker's worktree on the host, update it to the accepted commit, and remove it."""
 
 import os
 import shutil
@@ -13,11 +13,11 @@ from orchestrator.git.repository import WORKER_MARK, Repository
 from orchestrator.worker_spec import WorkerSpec
 
 HALF_MADE = ".half-made-"
-"""Suffix of a moved state directory; a number follows."""
+"""Suffix in the name of an incomplete state directory that was moved away; a number follows."""
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
-    """Create a worktree without files on the worker's branch. The caller holds the repository lock.
+    """Create a worktree without files for the worker's branch. The caller holds the lock.
 
     Raises:
         RepositoryError: The directory exists, or git failed.
@@ -40,7 +40,7 @@ def check_out(
     *,
     owner: tuple[int, int] | None = None,
 ) -> None:
-    """Write the files of a commit into a new worktree. The repository must not be locked.
+    """Write the files of a commit into a new worktree. The caller must not hold the lock.
 
     Git will run no program from these files.
 
@@ -75,7 +75,7 @@ def make_parent(path: Path) -> None:
 
 
 def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
-    """Find the git directory of a worktree.
+    """Return the worktree at a path, with its git directory.
 
     Args:
         path: The worktree.
@@ -100,7 +100,7 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
 def ensure_worktree(
     repository: Repository, spec: WorkerSpec, *, owner: tuple[int, int] | None
 ) -> Worktree:
-    """Open a worker's worktree, or create it again if the user deleted it meanwhile.
+    """Return a worker's worktree; create it again if the user deleted it meanwhile.
 
     Args:
         repository: The repository.
@@ -122,7 +122,7 @@ def ensure_worktree(
 
 
 def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
-    """Undo an interrupted creation of a worktree. The caller holds the repository lock.
+    """Move an incomplete worktree away after a crash. The caller holds the repository lock.
 
     The worktree may contain unknown files. So it is not deleted but moved, together with
     `directory`, the worker's incomplete state directory.
@@ -136,9 +136,10 @@ def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None
 
 
 def put_worktree_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
-    """Undo an interrupted creation of a worktree at a worker's end. The caller holds the lock.
+    """Move an incomplete worktree away that was being created at a worker's end.
 
-    Like `put_aside`, but the worker's state directory stays.
+    The caller holds the repository lock. Unlike `put_aside`, this does not move the worker's state
+    directory.
 
     Raises:
         OSError: The directory could not be moved.
@@ -156,7 +157,7 @@ def _free(directory: Path) -> Path:
 
 
 def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:
-    """Move any file or directory away from a worktree's path. The caller holds the repository lock.
+    """Move whatever exists at a worktree's path away. The caller holds the repository lock.
 
     Raises:
         OSError: The directory could not be moved.

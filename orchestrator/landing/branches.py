@@ -1,4 +1,4 @@
-"""The branches of a run's workers, with the commits that they start from and point at."""
+"""The branches of a run's workers, with the commits where they start and end."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
 
 TEST_OF_MERGE = "test-of-merge"
-"""Name of a file in the directory of a run that tested a merge; such a run has no branches."""
+"""Name of a file that marks the directory of a run which tested a merge and has no branches."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,17 @@ class Branch:
     base: str
     """The commit that the worker started from."""
     commit: str
-    """The commit that the branch points at; if the branch is gone, the worker's result."""
+    """The commit that the branch points at; if the branch is gone, the commit in the worker's
+    result.
+    """
     status: Status | None
     """Status of the worker; None while the worker has no result."""
     title: str | None = None
-    """Id of the worker's task, in a workflow."""
+    """Id of the worker's task in a workflow."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether the worker committed nothing."""
+        """Return whether the worker committed nothing."""
         return self.commit == self.base
 
 
@@ -44,16 +46,16 @@ class RunBranches:
 
     run_id: str
     began: datetime
-    """Start of the run."""
+    """Time at which the run started."""
     is_live: bool
     branches: tuple[Branch, ...]
-    """The branches of the chosen workers whose commits still exist."""
+    """The branches of the chosen workers, except those whose commits are gone."""
 
 
 def read_branches(
     repository: Repository, wanted: str | None, numbers: Sequence[int] = ()
 ) -> RunBranches:
-    """Return the branches of a run.
+    """Return the branches of a run's workers.
 
     Args:
         repository: The repository.
@@ -108,7 +110,7 @@ def _branches(
 
 
 def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]:
-    """Return the existing branches of the run's workers; later runs may have reused numbers."""
+    """Return the run's existing branches, without those that later runs created again."""
     refs = frozenset(
         repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads").splitlines()
     )
@@ -122,7 +124,7 @@ def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]
 
 
 def commit_of(repository: Repository, name: str) -> str | None:
-    """Return the commit that a ref or an id names, or None if there is none."""
+    """Return the commit that a ref or an id names; None if there is no such commit."""
     try:
         return repository.git.text(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"

@@ -1,4 +1,4 @@
-"""Add branches to a commit one after the other, in a quarantine: no ref and no file changes.
+"""Add branches to a commit one after the other, without changing any ref or file.
 
 Equal arguments give equal commits: their date is that of the commit they are added to, or of the
 run if that is later. So an interrupted merge that is repeated creates the same commits.
@@ -23,13 +23,15 @@ from orchestrator.landing.branches import Branch
 from orchestrator.text.sanitize import lines, one_line
 
 Form = Literal["merge", "squash", "rebase", "apply"]
-"""How a branch is added: by a merge commit, as one commit, commit by commit, or uncommitted."""
+"""How a branch is added: by a merge commit, as one commit, commit by commit, or as uncommitted
+changes.
+"""
 Problem = Literal["conflict", "merges", "refused"]
-"""Why a branch cannot be added: a conflict, merge commits in a rebase, or rules that it breaks."""
+"""Why a branch cannot be added: a conflict, a rebase of merge commits, or a broken rule."""
 MERGE_TIMEOUT = 120.0
-"""Seconds for all merges of one branch."""
+"""Maximum number of seconds for all merges of one branch."""
 MOST_COMMITS = 1000
-"""Maximum number of commits of a branch that are replayed."""
+"""Maximum number of commits of a branch that a rebase repeats."""
 _LONGEST_SUBJECT = 72
 _LONGEST_TASK = 2000
 _LONGEST_COMMIT = 2 * 1024**2
@@ -37,7 +39,7 @@ _HEADER = re.compile(rb"(?m)^(author|encoding) [^\n]*$")
 
 
 class CannotAddError(OrchestratorError):
-    """A branch cannot be added to the commits before it."""
+    """A branch cannot be added to the commits that were merged before it."""
 
     exit_code = 1
 
@@ -49,21 +51,21 @@ class CannotAddError(OrchestratorError):
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """The way in which branches are added to commits."""
+    """Adds branches to commits in one of the possible forms."""
 
     repository: Repository
     git: Git
-    """Git in a quarantine."""
+    """Git in a quarantine, a separate repository."""
     run_id: str
     form: Form
     began: datetime
-    """Start of the run; no commit is older."""
+    """Start of the run; no new commit has an earlier date."""
 
     def add(self, onto: str, branch: Branch) -> str:
-        """Return a commit with a branch's work on top of `onto`; `onto` if it has the work already.
+        """Add a branch's work to the commit `onto`, and return the new commit.
 
         Raises:
-            CannotAddError: The branch cannot be added.
+            CannotAddError: The branch cannot be added, for example because of a conflict.
             OSError: The disk is full.
         """
         try:
@@ -79,7 +81,7 @@ class Chain:
         return commit
 
     def with_form(self, form: Form) -> "Chain":
-        """Return a copy that adds branches in another way."""
+        """Return a copy that adds branches in another form."""
         return replace(self, form=form)
 
     def _add(self, onto: str, branch: Branch) -> str:
@@ -120,7 +122,7 @@ class Chain:
         return ("\n".join(text) + "\n").encode()
 
     def _replay(self, onto: str, branch: Branch, deadline: float) -> str:
-        """Add the commits of a branch one after the other, without those that become empty."""
+        """Repeat the commits of a branch on top of `onto`, without commits that become empty."""
         wanted = ("--reverse", "--topo-order", "--parents", f"--max-count={1 + MOST_COMMITS}")
         listed = self.git.text("rev-list", *wanted, f"{onto}..{branch.commit}")
         rows = [row.split() for row in listed.splitlines()]

@@ -1,4 +1,4 @@
-"""Bring the files of a checkout from one commit to another, or refuse before any file changes."""
+"""Update the files of a checkout from one commit to another, or refuse before any file changes."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ from orchestrator.landing.target import NotFitError
 from orchestrator.text.sanitize import one_line
 
 _ROOM = 16 * 1024**2
-"""Bytes that stay free on the disk in addition to the new files."""
+"""Number of bytes that must stay free on the disk in addition to the new files."""
 _SHOWN = 5
 
 
 def check_files(repository: Repository, checkout: Worktree, *, old: str, new: str) -> None:
-    """Check that the files of a checkout can be brought from one commit to another.
+    """Check that the files of a checkout can be updated from one commit to another.
 
     Neither the files nor the index are changed.
 
@@ -45,7 +45,7 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
 
 @contextmanager
 def _copied_index(repository: Repository, checkout: Worktree) -> Iterator[Git]:
-    """Yield git with a copy of the index of a checkout, for commands that would write to it."""
+    """Yield git with a copy of a checkout's index, for commands that would change the index."""
     copy = repository.state_dir / f"index-{os.getpid()}"
     try:
         if (checkout.git_dir / "index").exists():
@@ -59,7 +59,7 @@ def _copied_index(repository: Repository, checkout: Worktree) -> Iterator[Git]:
 
 
 def _changed(repository: Repository, old: str, new: str) -> Iterator[tuple[str, bytes]]:
-    """Yield new blob and path of each file that is added or changed."""
+    """Yield the new object id and the path of each file that is added or changed."""
     raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
     fields = repository.git.run(*raw, old, new).split(b"\0")
     for row, path in zip(fields[::2], fields[1::2], strict=False):
@@ -67,7 +67,7 @@ def _changed(repository: Repository, old: str, new: str) -> Iterator[tuple[str, 
 
 
 def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[bytes]) -> None:
-    """Refuse to write where a file is that git does not know; git itself overwrites ignored files.
+    """Refuse to write where an untracked file is; git itself would overwrite ignored files.
 
     Raises:
         NotFitError: A file that is not tracked would be lost.
@@ -84,7 +84,7 @@ def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[
 
 
 def _hides(top: bytes, path: bytes, tracked: frozenset[bytes]) -> bool:
-    """Return whether a new path would replace something that git does not track."""
+    """Return whether a new file would replace an untracked file or directory."""
     parts = path.split(b"/")
     for end in range(1, len(parts) + 1):
         place = b"/".join(parts[:end])
@@ -118,9 +118,10 @@ def _check_room(repository: Repository, checkout: Worktree, blobs: list[str]) ->
 def bring_forward(
     repository: Repository, checkout: Worktree, *, old: str, new: str, again: bool = False
 ) -> None:
-    """Bring the files and the index of a checkout from `old` to `new`; `again`: after a crash.
+    """Update the files and the index of a checkout from `old` to `new`.
 
-    No filter runs, because a worker may have written its program: files are as committed.
+    No filter runs, because a worker may have written the filter's program: files are as committed.
+    With `again`, a process that died may have begun the update.
 
     Raises:
         GitCommandError: A file has changes that are not committed; nothing was overwritten.
@@ -140,5 +141,5 @@ def is_at(repository: Repository, checkout: Worktree, commit: str) -> bool:
 
 
 def scratch(repository: Repository) -> Path:
-    """Return the path of the quarantine of merges."""
+    """Return the path of the temporary repository in which branches are merged."""
     return repository.state_dir / "landing"

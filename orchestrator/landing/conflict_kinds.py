@@ -1,10 +1,10 @@
-"""Kinds of merge conflicts, from the names that git has for them."""
+"""Kinds of merge conflicts, derived from git's own names for conflicts."""
 
 from collections.abc import Iterable
 from typing import Literal
 
 Kind = Literal["clean", "text", "mode", "rename", "delete", "submodule", "binary", "unknown"]
-"""Whether two commits can be merged, and if not, why not."""
+"""Whether two commits can be merged: `clean`, the kind of conflict, or `unknown`."""
 _KINDS: tuple[tuple[str, Kind], ...] = (
     ("submodule", "submodule"),
     ("rename", "rename"),
@@ -13,11 +13,11 @@ _KINDS: tuple[tuple[str, Kind], ...] = (
     ("modes", "mode"),
     ("binary", "binary"),
 )
-"""A part of git's name and the kind, the gravest first."""
+"""Pairs of a part of git's name and a kind of conflict, the most serious first."""
 
 
 def kind_of(names: Iterable[str]) -> Kind:
-    """Return the gravest kind of the conflicts that git names, such as `modify/delete`."""
+    """Return the most serious kind of the conflicts that git named, such as `modify/delete`."""
     found = [*names]
     for part, kind in _KINDS:
         if any(part in name for name in found):

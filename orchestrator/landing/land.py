@@ -1,4 +1,4 @@
-"""Move a branch and its checkout to a commit; complete the changes of a dead process."""
+"""Move the user's branch and its checkout to a merged commit; complete interrupted moves."""
 
 import fcntl
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from orchestrator.text.sanitize import one_line
 
 @contextmanager
 def only_one(repository: Repository) -> Iterator[None]:
-    """Hold the lock for landing in this repository.
+    """Hold the lock that allows only one `orchestrator merge` in this repository.
 
     Raises:
         ConfigError: Another process holds it.
@@ -44,7 +44,7 @@ def only_one(repository: Repository) -> Iterator[None]:
 
 
 def check(repository: Repository, target: Target, form: Form) -> None:
-    """Check that a target can be changed, before anything is computed.
+    """Check that the user's branch can be changed, before anything is merged.
 
     Raises:
         ConfigError: The form needs a checkout, and the branch is not checked out.
@@ -59,11 +59,11 @@ def check(repository: Repository, target: Target, form: Form) -> None:
 
 
 def land(repository: Repository, target: Target, landed: Landed) -> None:
-    """Move a branch to a commit that the repository has, and bring its checkout there.
+    """Move the user's branch to a merged commit, and update its checkout.
 
     Raises:
-        NotFitError: The target is no longer where it was, or its checkout is not fit; nothing was
-            changed.
+        NotFitError: The branch has moved, or its checkout has changes that prevent the update;
+            nothing was changed.
     """
     with repository.lock():
         _check_all(repository, target, old=landed.before, new=landed.after)
@@ -72,15 +72,15 @@ def land(repository: Repository, target: Target, landed: Landed) -> None:
 
 
 def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Landed:
-    """Undo the latest landing on a branch, if the branch has not moved since.
+    """Undo the latest merge into a branch, if the branch has not moved since.
 
     Args:
         repository: The repository.
         into: The branch. Default: the branch that is checked out.
-        run_id: Only a landing of this run.
+        run_id: Only a merge of this run.
 
     Raises:
-        ConfigError: There is no such landing.
+        ConfigError: There is no such merge.
         NotFitError: The branch or its files changed since; nothing was changed.
     """
     with only_one(repository):
@@ -104,7 +104,7 @@ def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
 
 
 def _latest(repository: Repository, target: Target, run_id: str | None) -> Landed:
-    """Return the landing that can be taken back, or else the newest."""
+    """Return the merge to undo: one that ended at the branch's commit, or else the newest."""
     found = landings(repository, target.branch, run_id)
     while begun := [one for one in found if one.moves and one.before == target.commit]:
         # The process died before the branch moved: these landings never happened.
@@ -135,7 +135,7 @@ def _check_all(repository: Repository, target: Target, *, old: str, new: str) ->
 
 
 def _change(repository: Repository, target: Target, change: UnderWay) -> None:
-    """Move the branch and bring the files there, or leave both as they were."""
+    """Move the branch and update its files, or leave both unchanged."""
     note_under_way(repository, change)
     if change.landed.moves:
         try:
@@ -189,7 +189,7 @@ def _moved_back(
 
 
 def complete(repository: Repository) -> UnderWay | None:
-    """Complete a change that a dead process began: bring the files to where the branch is.
+    """Complete a move that a dead process began: bring the files to the branch's commit.
 
     Returns:
         The completed change; None if there was none, or the branch never moved.

@@ -1,4 +1,4 @@
-"""Which branches of a run can be merged with each other and with the user's commit, and which not.
+"""Find out which branches of a run can be merged with each other and with the user's commit.
 
 Everything is computed in a quarantine: no file, index, ref or object of the repository changes.
 """
@@ -18,13 +18,13 @@ from orchestrator.landing.conflict_kinds import Kind, kind_of
 from orchestrator.text.sanitize import one_line
 
 MERGE_TIMEOUT = 120.0
-"""Seconds for all merges of a matrix."""
+"""Maximum number of seconds for merging all pairs of branches."""
 MOST_FILES = 1000
-"""Maximum number of files that a pair names."""
+"""Maximum number of files that are listed for one pair of branches."""
 MOST_CHANGES = 10_000
-"""Maximum number of changed files of a worker that are compared with those of others."""
+"""Maximum number of one worker's changed files that are compared with those of other workers."""
 _BASE = 0
-"""Number that stands for the base, beside the numbers of workers."""
+"""Number that stands for the base, as workers are numbered from 1."""
 
 
 class _Part(BaseModel):
@@ -43,16 +43,16 @@ class Pair(_Part):
     files: tuple[str, ...] = ()
     """The conflicting files; if `kind` is `clean`, the files that both changed. At most 1000."""
     conflicts: tuple[str, ...] = ()
-    """Git's names of all conflicts of the two, such as `contents` or `modify/delete`."""
+    """Git's names for all conflicts of the two commits, such as `contents` or `modify/delete`."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether the two can be merged."""
+        """Return whether the two commits can be merged."""
         return self.kind == "clean"
 
 
 class WorkerChanges(_Part):
-    """What one worker changed."""
+    """The changes of one worker."""
 
     worker_id: int
     name: str | None
@@ -71,23 +71,23 @@ class Conflicts(_Part):
 
     run_id: str
     base: str
-    """The commit that the branches would be merged into."""
+    """The commit into which the branches would be merged."""
     workers: tuple[int, ...]
-    """Numbers of the compared workers."""
+    """Numbers of the workers whose branches were compared."""
     changes: tuple[WorkerChanges, ...]
     pairs: tuple[Pair, ...]
-    """Every pair of workers, and each worker with the base as `a: 0`."""
+    """Every pair of workers, and each worker with the base (as `a: 0`)."""
 
     @property
     def conflicting(self) -> tuple[Pair, ...]:
-        """The pairs that cannot be merged."""
+        """Return the pairs that cannot be merged."""
         return tuple(pair for pair in self.pairs if not pair.is_clean)
 
 
 def find_conflicts(
     repository: Repository, branches: Sequence[Branch], *, run_id: str, base: str
 ) -> Conflicts:
-    """Merge every pair of branches, and each branch with a commit, and report the conflicts.
+    """Try to merge every pair of branches, and each branch with a commit; return the conflicts.
 
     Args:
         repository: The user's repository.
@@ -139,7 +139,7 @@ def _changes(repository: Repository, base: str, tip: str) -> dict[str, str]:
 
 
 def _since(repository: Repository, base: str, start: str) -> dict[str, str]:
-    """Return what the user changed since a worker's start."""
+    """Return the paths that differ between a worker's start and the user's commit."""
     return {} if base == start else _changes(repository, start, base)
 
 
@@ -161,7 +161,7 @@ def _pair(
 
 
 def shown_path(path: bytes) -> str:
-    """Return a path in the form of `git.changes`, as UTF-8 text."""
+    """Return a path as UTF-8 text, in the form that `git.changes` uses."""
     return path.decode("utf-8", "backslashreplace")
 
 

@@ -1,9 +1,9 @@
-"""Merge the branches of a run into a branch of the user: decide all, then move one ref.
+"""Merge the branches of a run into a branch of the user: all merges first, then one move.
 
-First every commit is made in a quarantine and checked. Then the objects are imported, and one
-`update-ref` moves the branch if it is still where it was. Last, if the branch is checked out
-somewhere, the files there are brought to the new commit. A process that dies in between leaves a
-record, and the next one completes the change.
+First every commit is made and checked in a quarantine (a separate repository). Then the objects are
+imported, and one `update-ref` moves the branch, if it has not moved meanwhile. Last, if the branch
+is checked out anywhere, its files are updated. A process that dies in between leaves a record, from
+which the next process completes the change.
 """
 
 from collections.abc import Sequence
@@ -41,21 +41,22 @@ OnConflict = Literal["stop", "skip"]
 
 
 class LeftWorker(BaseModel):
-    """A worker whose work was not landed."""
+    """A worker whose work was not merged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     worker_id: int
     reason: Problem | Literal["failed", "stopped", "checks_failed", "no_verdict"]
-    """`conflict`, `merges` (a rebase of merge commits), `refused` (a rule for commits is broken),
-    `failed` (the worker did not succeed, and was not named), `stopped` (after a conflict),
-    `checks_failed` (with `--queue`), or `no_verdict` (the checks gave no answer).
+    """Why the work was not merged: `conflict`, `merges` (a rebase of merge commits), `refused` (it
+    breaks a rule for commits), `failed` (the worker did not succeed and was not named), `stopped`
+    (because of another worker's conflict), `checks_failed` (with `--queue`), or `no_verdict` (the
+    checks gave no answer).
     """
     message: str
     files: tuple[str, ...] = ()
     """The conflicting files, at most 1000."""
     others: tuple[int, ...] = ()
-    """Landed workers that changed the conflicting files too."""
+    """Merged workers that changed the conflicting files too."""
     passes: str | None = None
     """For `checks_failed`: the commit without the worker, on which the checks pass."""
     fails: str | None = None
@@ -70,24 +71,24 @@ class Merged(BaseModel):
     run_id: str
     form: Form
     target: str
-    """The branch."""
+    """The branch into which workers' branches were merged."""
     before: str
     after: str
     """The commit that the branch points at now; with `apply`, a commit of the applied files."""
     dry_run: bool
     """Whether nothing was changed, and `after` was only computed."""
     landed: tuple[int, ...] = ()
-    """Workers whose work was landed, in this order."""
+    """Workers whose work was merged, in this order."""
     contained: tuple[int, ...] = ()
-    """Workers whose work the target has already, or that committed nothing."""
+    """Workers whose work the branch had already, or that committed nothing."""
     left: tuple[LeftWorker, ...] = ()
     given_conflicts: int | None = None
-    """With `--order best`: how many workers conflict in the given order; otherwise null."""
+    """With `--order best`: number of workers that conflict in the given order; otherwise null."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """How the branches of a run are merged."""
+    """How the user wants the branches of a run to be merged."""
 
     form: Form = "merge"
     order: Order = "given"
@@ -95,12 +96,12 @@ class Wish:
     into: str | None = None
     """The branch to merge into. Default: the branch that is checked out."""
     named: bool = False
-    """Whether the user named the workers; otherwise only those that succeeded are merged."""
+    """Whether the user named the workers; otherwise only workers that succeeded are merged."""
     dry_run: bool = False
     test: CommitTest | None = None
-    """Tests commits before they land. Default: nothing is tested."""
+    """Runs checks on a commit before it is accepted. Default: nothing is checked."""
     tested_by: str = ""
-    """Identity of the test: stored verdicts of other tests are not used."""
+    """Text that identifies the checks, so that stored results of other checks are not used."""
 
 
 def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
@@ -185,7 +186,7 @@ def _unknown(branch: Branch) -> LeftWorker:
 
 
 class _Plan:
-    """The decision about every branch, made in a quarantine."""
+    """Decides about every branch, by merging in a quarantine."""
 
     def __init__(
         self, repository: Repository, git: Git, run: RunBranches, wish: Wish, target: Target
@@ -204,7 +205,7 @@ class _Plan:
         self._given_conflicts: int | None = None
 
     def result(self) -> Merged:
-        """Decide about every branch."""
+        """Merge all branches in the quarantine, and return the result."""
         after = self._target.commit
         for branch in self._ordered():
             try:
@@ -222,7 +223,7 @@ class _Plan:
         return self._merged(after)
 
     def hand_in(self, place: Path, commit: str) -> None:
-        """Import a commit into the repository, where no ref points at it yet."""
+        """Import a commit into the repository; no ref points at it yet."""
         known = [self._target.commit, *(one.commit for one in self._run.branches)]
         try:
             import_commits(self._repository, self._git, place / "git", commit, known)
@@ -230,7 +231,7 @@ class _Plan:
             raise disk_full(error.stderr) or error from error
 
     def queued(self, place: Path) -> Merged:
-        """Test prefixes of the chain, and decide by the results."""
+        """Test the merged commits of several branches together, and decide by the results."""
         test, identity = self._wish.test, self._wish.tested_by
         assert test is not None  # noqa: S101
 
@@ -282,7 +283,7 @@ class _Plan:
             return None
 
     def _weights(self, branches: Sequence[Branch]) -> dict[Branch, tuple[int, ...]]:
-        """Return for each branch how many others it conflicts with, and its number of files."""
+        """Return, for each branch, with how many others it conflicts, and its number of files."""
         pairs = [*combinations(branches, 2)]
         commits = [(one.commit, other.commit) for one, other in pairs]
         merges = merge_pairs(self._git, commits, timeout=_PAIRS_TIMEOUT)
@@ -312,7 +313,7 @@ class _Plan:
         )
 
     def _stopped(self) -> Merged:
-        """Return the result if nothing is landed because of one branch."""
+        """Return the result if one branch prevents the whole merge."""
         cause = self._left[-1]
         told = {*self._contained, *(one.worker_id for one in self._left)}
         said = f"nothing was merged because of worker {cause.worker_id}"

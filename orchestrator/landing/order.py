@@ -1,4 +1,4 @@
-"""Find an order of branches in which as many as possible can be merged."""
+"""Find an order in which as many branches as possible can be merged."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from orchestrator.landing.branches import Branch
 
 SEARCH_TIME = 10.0
-"""Seconds for the search of an order."""
+"""Maximum number of seconds for the search of an order."""
 MOST_EXACT = 6
-"""Maximum number of branches for which all sets are tried."""
+"""Maximum number of branches with which all orders are tried."""
 
 Add = Callable[[str, Branch], str | None]
-"""Return the commit with a branch on top of a commit, or None if there is a conflict."""
+"""Function that returns the commit with a branch added to a commit; None if they conflict."""
 Weight = Callable[[Branch], tuple[int, ...]]
-"""Return how many conflicts a branch has with others; lighter branches are added first."""
+"""Function that returns with how many branches a branch conflicts; those with fewer conflicts are
+added first.
+"""
 
 
 def best_order(start: str, branches: Sequence[Branch], add: Add, weight: Weight) -> list[Branch]:
@@ -35,7 +37,7 @@ def best_order(start: str, branches: Sequence[Branch], add: Add, weight: Weight)
 
 
 class _Search:
-    """Search for the largest set of branches that can be merged."""
+    """Searches for the largest set of branches that can be merged together."""
 
     def __init__(self, add: Add, deadline: float) -> None:
         self._add = add
@@ -44,14 +46,14 @@ class _Search:
         self.best: list[Branch] = []
 
     def run(self, commit: str, branches: Sequence[Branch]) -> None:
-        """Search, exactly if there are few branches."""
+        """Search through all sets if there are few branches, or else greedily."""
         if len(branches) <= MOST_EXACT:
             self.explore(commit, [], branches)
         else:
             self.explore_greedily(commit, branches)
 
     def explore(self, commit: str, merged: list[Branch], rest: Sequence[Branch]) -> None:
-        """Add each of the remaining branches in turn, and continue with the others."""
+        """Add each remaining branch in turn, and search on from there with the others."""
         if len(merged) > len(self.best):
             self.best = merged
         for branch in rest:
@@ -68,7 +70,7 @@ class _Search:
                 self.explore(added, [*merged, branch], others)
 
     def explore_greedily(self, commit: str, rest: Sequence[Branch]) -> None:
-        """Add each branch that can be added to those before it."""
+        """Add each branch that does not conflict with those added before it."""
         for branch in rest:
             added = self._add(commit, branch)
             if added is not None:

@@ -1,8 +1,9 @@
-"""Test prefixes of a chain of branches, and find the longest that passes.
+"""Test several branches together, and find the branches that make the checks fail.
 
-The whole chain is tested first. If it fails, the first failing prefix is found by bisection: its
-last branch is left out, with its proof, and the rest is tested again without it. A test that fails
-is repeated; a test without an answer, as after a failure of the engine, blames no branch.
+All branches are merged one after the other, and the last commit is tested. If it fails, bisection
+finds the first commit that fails: the branch that was added there is left out, with both commits as
+proof, and the rest is tested without it. A failing test is repeated. A test without an answer, as
+when the engine fails, blames no branch.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,35 +15,35 @@ from orchestrator.landing.branches import Branch
 from orchestrator.landing.chain import CannotAddError
 
 Answer = Literal["pass", "fail", "none"]
-"""Result of a test; `none` if the engine or the machine failed, or the test was cancelled."""
+"""Result of a test: `pass`, `fail`, or `none` if the engine failed or the test was cancelled."""
 _TWICE = 2
 _ATTEMPTS = 3
-"""Maximum number of searches whose result a repeated test contradicts."""
+"""Maximum number of searches that are begun again, because a repeated test gave another result."""
 
 
 class BaseFailsError(OrchestratorError):
-    """The checks fail on the target branch itself: no branch is to blame, and nothing lands."""
+    """The checks fail on the target branch itself, so no other branch is to blame."""
 
     exit_code = 2
 
 
 CommitTest = Callable[[str], Answer]
-"""Runs the checks on a commit."""
+"""Function that runs the checks on a commit."""
 
 
 class Verdicts(Protocol):
-    """Verdicts of earlier tests, by the trees of commits."""
+    """Results of earlier tests, by the content (tree) of the tested commits."""
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored verdict on a commit, or on the pair of commits of a proof."""
+        """Return the stored result for a commit, or for the pair of commits of a proof."""
 
     def put(self, answer: Answer | None, *commits: str) -> None:
-        """Remember a verdict, or forget it."""
+        """Store a result; None removes the stored result."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Two commits which show that a branch makes the checks fail."""
+    """Two commits that show that a branch makes the checks fail."""
 
     passes: str
     """The commit without the branch, on which the checks pass."""
@@ -52,20 +53,20 @@ class Proof:
 
 @dataclass
 class Outcome:
-    """The result of a queue."""
+    """The result of testing the branches of one merge."""
 
     commit: str
-    """The last commit that passed."""
+    """The last commit that passed the checks."""
     landed: list[Branch] = field(default_factory=list)
     contained: list[Branch] = field(default_factory=list)
     conflicts: list[tuple[Branch, CannotAddError]] = field(default_factory=list)
     culprits: list[tuple[Branch, Proof]] = field(default_factory=list)
     undecided: list[Branch] = field(default_factory=list)
-    """Branches without an answer."""
+    """Branches for which the checks gave no answer."""
 
 
 class Queue:
-    """Tests the branches of one merge together, and decides which of them land."""
+    """Tests the branches of one merge together, and decides which of them are merged."""
 
     def __init__(
         self, add: Callable[[str, Branch], str], test: CommitTest, verdicts: Verdicts
@@ -76,7 +77,7 @@ class Queue:
         self._verdicts = verdicts
 
     def run(self, start: str, branches: Sequence[Branch]) -> Outcome:
-        """Test the branches on top of a commit.
+        """Merge and test the branches on top of a commit.
 
         Raises:
             BaseFailsError: The checks fail on the commit itself.
@@ -104,7 +105,7 @@ class Queue:
         return outcome
 
     def _answer(self, commit: str) -> Answer:
-        """Test a commit until it passes once, fails twice, or gives no answer twice."""
+        """Test a commit until it passed once, failed twice, or gave no answer twice."""
         known = self._verdicts.get(commit)
         answers: list[Answer] = []
         while known is None:
@@ -116,7 +117,10 @@ class Queue:
         return known
 
     def _prefixes(self, outcome: Outcome, rest: Sequence[Branch]) -> list[tuple[Branch, str]]:
-        """Add branches to the last good commit; note those that conflict or have nothing to add."""
+        """Add branches to the last good commit, and return them with the resulting commits.
+
+        Branches that conflict or have nothing to add are recorded in `outcome`.
+        """
         commit, found = outcome.commit, []
         outcome.conflicts, outcome.contained = [], []
         for branch in rest:
@@ -133,7 +137,10 @@ class Queue:
         return found
 
     def _first_failing(self, prefixes: Sequence[tuple[Branch, str]]) -> int | None:
-        """Return the index of the first failing prefix; their number if all pass; None: unknown."""
+        """Return the index of the first failing commit; the number of all if none fails.
+
+        None means that a test gave no answer.
+        """
         low, high = -1, len(prefixes)
         probe = high - 1
         while high - low > 1:
@@ -145,7 +152,7 @@ class Queue:
         return high
 
     def _is_proved(self, good: str, prefixes: Sequence[tuple[Branch, str]], place: int) -> bool:
-        """Repeat both tests of a proof; forget their verdicts if a result differs."""
+        """Repeat both tests of a proof, and return whether they give the same results."""
         commits = (prefixes[place - 1][1] if place else good, prefixes[place][1])
         if self._verdicts.get(*commits) is None:
             if (self._test(commits[0]), self._test(commits[1])) != ("pass", "fail"):
@@ -158,7 +165,7 @@ class Queue:
     def _note(
         self, outcome: Outcome, prefixes: list[tuple[Branch, str]], found: int, rest: list[Branch]
     ) -> None:
-        """Note the branches before a failing prefix as landed, and its last one as the cause."""
+        """Record the branches before a failing commit as merged, and its branch as the cause."""
         passed = prefixes[:found]
         outcome.landed += [branch for branch, _ in passed]
         outcome.commit = passed[-1][1] if passed else outcome.commit

@@ -1,7 +1,7 @@
-"""What was landed: a commit for each landing, which `--undo` reads, and the landing under way.
+"""Records of merges: one for each merge, which `--undo` reads, and one for a merge in progress.
 
-The record of a landing is a commit under `refs/orchestrator/landed/RUN`, with the landed commit,
-the commit before it and the previous record as its parents: so git keeps all of them.
+The record of a merge is a commit under `refs/orchestrator/landed/RUN`. Its parents are the merged
+commit, the commit before the merge, and the previous record, so that git keeps all of them.
 """
 
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ _BODY = "%B"
 
 
 class Landed(BaseModel):
-    """A landing: the branch, and its commits before and after."""
+    """A completed merge: the branch, and its commits before and after."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,20 +33,20 @@ class Landed(BaseModel):
     after: str
     workers: tuple[int, ...]
     previous: str | None = None
-    """Record of the previous landing of the same run."""
+    """Record of the previous merge of the same run."""
 
     @property
     def ref(self) -> str:
-        """The ref of the run's latest landing."""
+        """Return the ref of the run's latest merge."""
         return f"{LANDED}{self.run_id}"
 
     def is_undone_from(self, commit: str) -> bool:
-        """Return whether the landing can be taken back while the branch is at a commit."""
+        """Return whether the merge can be undone while the branch points at a commit."""
         return commit == (self.after if self.moves else self.before)
 
     @property
     def moves(self) -> bool:
-        """Whether the branch moved; `apply` only changes files."""
+        """Return whether the merge moves the branch; with `apply`, only files change."""
         return self.form != "apply"
 
 
@@ -62,12 +62,12 @@ class UnderWay(BaseModel):
 
     @property
     def old(self) -> str:
-        """The commit that the files were at."""
+        """Return the commit from which the files are updated."""
         return self.landed.before if self.kind == "land" else self.landed.after
 
     @property
     def new(self) -> str:
-        """The commit that the files are brought to."""
+        """Return the commit to which the files are updated."""
         return self.landed.after if self.kind == "land" else self.landed.before
 
 
@@ -90,10 +90,10 @@ def forget_under_way(repository: Repository) -> None:
 
 
 def write_record(repository: Repository, landed: Landed) -> Landed:
-    """Record a landing, before the branch moves. The caller holds the repository lock.
+    """Record a merge before the branch moves. The caller holds the repository lock.
 
     Returns:
-        The landing with its previous one.
+        The merge, with a link to the previous record.
     """
     held = commit_of(repository, landed.ref)
     landed = landed.model_copy(update={"previous": held})
@@ -122,7 +122,7 @@ def _move(repository: Repository, ref: str, new: str | None, old: str | None) ->
 
 
 def read_record(repository: Repository, name: str) -> Landed | None:
-    """Return the landing that a record describes; None if it is not one of ours."""
+    """Return the merge that a record describes; None if the commit is no such record."""
     try:
         said = repository.git.listing(
             "log", "-1", f"--format={_BODY}", "--end-of-options", name, limit=_MOST
@@ -133,12 +133,12 @@ def read_record(repository: Repository, name: str) -> Landed | None:
 
 
 def landings(repository: Repository, branch: str, run_id: str | None) -> list[Landed]:
-    """Return the latest landing of each run on a branch, newest first.
+    """Return the latest merge of each run into a branch, newest first.
 
     Args:
         repository: The repository.
         branch: The branch.
-        run_id: Only the landing of this run.
+        run_id: Only the merge of this run.
     """
     form = ("for-each-ref", "--sort=-committerdate", "--format=%(refname)")
     wanted = LANDED if run_id is None else f"{LANDED}{run_id}"

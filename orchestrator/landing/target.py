@@ -1,4 +1,4 @@
-"""The user's branch that others are merged into, and whether it can be changed now."""
+"""The user's branch that others are merged into, and the checks that it can be changed now."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from orchestrator.landing.branches import commit_of
 
 _HEADS = "refs/heads/"
 _MOST = 10_000
-"""Maximum size in bytes of a file of a git directory that names a branch."""
+"""Maximum size in bytes of files in a git directory that name a branch."""
 _UNDER_WAY = {
     "MERGE_HEAD": "a merge",
     "rebase-merge": "a rebase",
@@ -21,32 +21,35 @@ _UNDER_WAY = {
     "REVERT_HEAD": "a revert",
     "sequencer": "a cherry-pick or revert of several commits",
 }
-"""Files and directories of a git directory, and the operations that create them."""
+"""Files and directories that git operations create in a git directory, with the name of the
+operation.
+"""
 _NAMES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
-"""Files that name the branch to which an operation such as a rebase will return."""
+"""Files in a git directory that name the branch to which an operation, such as a rebase, returns.
+"""
 
 
 class NotFitError(RepositoryError):
-    """The target branch or its checkout cannot be changed now; nothing was changed."""
+    """The branch or its checkout cannot be changed now; nothing was changed."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A branch of the user."""
+    """The user's branch into which workers' branches are merged."""
 
     branch: str
     commit: str
     checkout: Worktree | None
-    """The worktree in which the branch is checked out, if any."""
+    """The worktree in which the branch is checked out; None if it is not checked out."""
 
     @property
     def ref(self) -> str:
-        """The ref of the branch."""
+        """Return the full name of the branch."""
         return f"{_HEADS}{self.branch}"
 
 
 def find_target(repository: Repository, into: str | None) -> Target:
-    """Return the branch named `into`, by default the branch that is checked out.
+    """Return the branch named `into`, or else the branch that is checked out.
 
     Raises:
         ConfigError: There is no such branch, or it belongs to a worker.
@@ -76,7 +79,7 @@ def _checked_out(repository: Repository) -> str | None:
 
 
 def _checkout(repository: Repository, branch: str) -> Worktree | None:
-    """Return the worktree in which a branch is checked out."""
+    """Return the worktree in which a branch is checked out; None if it is not checked out."""
     found = [
         Worktree(path, branch, git_dir)
         for path, git_dir in _worktrees(repository)
@@ -92,7 +95,7 @@ def _checkout(repository: Repository, branch: str) -> Worktree | None:
 
 
 def _worktrees(repository: Repository) -> Iterator[tuple[Path, Path]]:
-    """Yield path and git directory of every worktree of the repository."""
+    """Yield the path and the git directory of every worktree of the repository."""
     yield repository.top, repository.git_dir
     listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
     paths = [Path(os.fsdecode(one[9:])) for one in listed if one.startswith(b"worktree ")]
@@ -117,7 +120,7 @@ def _read(path: Path) -> str | None:
 
 
 def check_fit(repository: Repository, target: Target) -> None:
-    """Check that the target still points at its commit, and that no operation of git is under way.
+    """Check that the branch points at the same commit, and that no git operation is in progress.
 
     Raises:
         NotFitError: The branch or its checkout cannot be changed now.

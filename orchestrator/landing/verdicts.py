@@ -1,4 +1,4 @@
-"""Verdicts of checks on trees, kept so that a merge that is repeated runs no check twice."""
+"""Stored results of checks on commits, so that a repeated merge runs no check twice."""
 
 import hashlib
 import json
@@ -10,14 +10,14 @@ from orchestrator.git.command import Git
 from orchestrator.landing.queue import Answer
 
 _MOST = 1000
-"""Maximum number of verdicts that are kept."""
+"""Maximum number of results that are stored."""
 
 
 class StoredVerdicts:
-    """Verdicts in a file, of one set of checks, image and limits."""
+    """Results of one set of checks, with one image and one set of limits, stored in a file."""
 
     def __init__(self, path: Path, git: Git, identity: str) -> None:
-        """Read the file.
+        """Read the stored results.
 
         Args:
             path: The file.
@@ -30,11 +30,11 @@ class StoredVerdicts:
         self._known = _read(path)
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored verdict on a commit, or on the pair of commits of a proof."""
+        """Return the stored result for a commit, or for the pair of commits of a proof."""
         return self._known.get(self._key(commits))
 
     def put(self, answer: Answer | None, *commits: str) -> None:
-        """Remember a verdict, or forget it."""
+        """Store a result; None removes the stored result."""
         key = self._key(commits)
         self._known.pop(key, None)
         if answer is not None:

@@ -1,1 +1,1 @@
-"""Check, start, resume, repeat or detach a run."""
+"""Check, start, resume, repeat or detach a run; run checks and commands in containers."""

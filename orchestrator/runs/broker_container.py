@@ -26,7 +26,7 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.owner import worker_user
 
 BROKER_ROLE = "broker"
-"""Role of the broker's container and of the container that owns its network."""
+"""Role, in the containers' labels, of the broker and of the container that owns its network."""
 _NETWORK_ROLE = "broker-network"
 _FOLDER = "broker"
 _GRANTS = "/run/broker"
@@ -37,7 +37,7 @@ _KEPT_LOG = 1024**2
 
 
 def needs_broker(run: RunContext) -> bool:
-    """Return whether any worker of a run has its keys in a broker."""
+    """Return whether any worker of a run gets its API keys through a broker."""
     return any(one.config.isolation.keys == "broker" for _, one in run.checked.request.by_task())
 
 
@@ -56,7 +56,7 @@ def _urls(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Iterator[str]:
 
 
 def start_broker(run: RunContext, workers: tuple[WorkerSpec, ...], egress: Egress) -> RunBroker:
-    """Start the broker of a run and wait for it, or continue with a broker that runs.
+    """Start the broker of a run, or continue with the broker that another process started.
 
     Raises:
         OrchestratorError: The broker does not start.
@@ -103,7 +103,7 @@ def _network(run: RunContext, state: Path, workers: int) -> tuple[str, IPv4Netwo
 
 
 def _running(run: RunContext) -> Container | None:
-    """Return the broker that another process started, and remove it if it has ended."""
+    """Return the broker that another process started; remove it if it has ended."""
     found = run.engine.leftovers(run.labels(role=BROKER_ROLE)) if run.resumed else []
     for left in found:
         container = run.engine.adopt(left.id) if left.kind == "container" else None

@@ -1,6 +1,6 @@
-"""Fill the shared caches: a run of one worker that only executes the project's own `setup`.
+"""Fill the shared caches by a run of one worker that only executes the project's own `setup`.
 
-Nothing else publishes a cache, and no agent runs here: the caches only contain what the project's
+Only such a run fills caches, and no agent runs in it. So the caches contain only what the project's
 own commands downloaded.
 """
 
@@ -25,7 +25,7 @@ from orchestrator.workspace.caches import WHEELS, environment, remove_generation
 
 
 def warming_config(config: ParallelConfig) -> ParallelConfig:
-    """Return the configuration of a run that fills the caches of another configuration.
+    """Return the settings of a run that fills the caches which other settings name.
 
     Raises:
         ConfigError: No caches are configured, or there is no `setup` command.
@@ -63,7 +63,7 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
 
 
 def _isolation(config: ParallelConfig) -> Isolation:
-    """Return an isolation in which the `setup` commands have a network, and the task has none."""
+    """Return isolation settings that give the `setup` commands a network, and the task none."""
     ours = config.isolation
     access = Access("open", () if ours.network in GATEWAYS else ours.allow)
     if config.setup_network in GATEWAYS:
@@ -89,7 +89,7 @@ def _task(config: ParallelConfig) -> str:
 
 
 class Warming:
-    """A run that fills the caches, and leaves nothing else behind when it succeeds."""
+    """A run that fills the caches, and leaves nothing else if it succeeds."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Warming:
         return self._runner.run_id
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the run; the caches stay as they were.
+        """Stop the run without changing the caches.
 
         Args:
             kill: Whether to kill the container without a grace period.

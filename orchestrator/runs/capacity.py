@@ -1,4 +1,4 @@
-"""Check that a repository has room for another run: number of worktrees, and disk space."""
+"""Check that a repository may have more worktrees, and that the disk has room for them."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,7 +11,8 @@ from orchestrator.runs.naming import place_of_worktrees
 from orchestrator.workflow.planning import job_count
 
 ROOM = 256 * 1024**2
-"""Bytes that a run needs for records, logs and other files before any worker has written data."""
+"""Number of bytes that a run needs for records, logs and other files before any worker writes data.
+"""
 _BLOCK = 4096
 _SUBMODULE = b"-"
 _MIB = 1024**2
@@ -21,7 +22,7 @@ _SINCE = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
     """Reject a run that would exceed the allowed number of worktrees.
 
-    Workers that wait for a slot have no worktree yet and do not count.
+    Workers that have not started have no worktree yet and do not count.
 
     Raises:
         ConfigError: The limit would be exceeded; the message lists worktrees that could be removed.
@@ -75,12 +76,12 @@ def _rounded(seconds: float) -> str:
 def check_disk(
     repository: Repository, config: ParallelConfig, *, overlay: bool, copied: int = 0
 ) -> None:
-    """Reject a run if the disk has no room for its worktrees; later writes are not predicted.
+    """Reject a run whose worktrees do not fit on the disk; what workers write is not predicted.
 
     Args:
         repository: The repository.
         config: The run's configuration.
-        overlay: Whether workers need no copy of their worktree.
+        overlay: Whether workers use an overlay, and so need no copy of their worktree.
         copied: Bytes of untracked files copied into each worktree.
 
     Raises:
@@ -107,7 +108,7 @@ def check_disk(
 
 
 def checkout_size(repository: Repository, commit: str) -> int | None:
-    """Return the disk space of a commit's files; None if git would have to fetch some of them."""
+    """Return the size of a commit's files on disk; None if git would have to download some."""
     total = 0
     try:
         for entry in repository.git.tree(commit, "-l"):
@@ -121,7 +122,7 @@ def checkout_size(repository: Repository, commit: str) -> int | None:
 
 
 def _history(repository: Repository, config: ParallelConfig) -> int:
-    """Return the largest possible size of the copied base objects, which all workers share."""
+    """Return the maximum size of the base's git objects, which all workers share."""
     if config.isolation.history == "shallow":
         return 0
     entries = (line.split(": ") for line in repository.git.text("count-objects", "-v").split("\n"))

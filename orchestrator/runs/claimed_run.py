@@ -1,4 +1,4 @@
-"""A run whose lease this process holds."""
+"""A run that this process carries out: it holds the lease, a lock file of the run."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from orchestrator.state.run_record import RunRecord
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run whose lease this process holds."""
+    """The record, directory and workers of a run whose lease (lock file) this process holds."""
 
     record: RunRecord
     directory: RunDirectory

@@ -1,4 +1,4 @@
-"""Run checks on a commit, each in a fresh container, as a run of its own."""
+"""Run the project's checks on a commit in fresh containers, as a run of its own."""
 
 import json
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ _BLAMELESS = frozenset(
         Reason.HARVEST_REFUSED,
     }
 )  # fmt: skip
-"""Reasons that say nothing about the tested commit."""
+"""Reasons of a failed run that say nothing about the tested commit."""
 
 
 class ContainerTest:
-    """Tests commits in containers that have no variables, secrets or ports of the user."""
+    """Runs checks on commits in containers that have no variables, secrets or ports of the user."""
 
     def __init__(
         self, config: ParallelConfig, checks: Sequence[str], root: Path, engine: ContainerEngine
@@ -59,7 +59,7 @@ class ContainerTest:
         """Ids of the runs so far."""
 
     def identity(self, image: str) -> str:
-        """Return text that is equal if the same checks run in the same way.
+        """Return a text that is equal for two tests that run the same checks in the same way.
 
         Args:
             image: Id of the image.
@@ -69,7 +69,7 @@ class ContainerTest:
         return json.dumps([image, settings], sort_keys=True, default=str)
 
     def __call__(self, commit: str) -> Answer:
-        """Run the checks on a commit."""
+        """Run the checks on a commit, and return the result."""
         config = self._config.model_copy(update={"base": commit})
         runner = ParallelRunner(config, self._root, emit=self._note, engine=self._engine)
         try:
@@ -86,7 +86,7 @@ class ContainerTest:
 
 
 def answer_of(result: RunResult) -> Answer:
-    """Return the answer that the results of all checks give together."""
+    """Return the single answer that the results of all checks amount to."""
     if any(one.reason in _BLAMELESS for one in result.results):
         return "none"
     passed = all(one.status is Status.SUCCESS for one in result.results)

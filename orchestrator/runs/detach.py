@@ -1,4 +1,4 @@
-"""Continue a run in a background process that outlives this one."""
+"""Continue a run in a background process that outlives this process."""
 
 import os
 import subprocess
@@ -8,14 +8,14 @@ from pathlib import Path
 from orchestrator.state.run_directory import RunDirectory
 
 LEASE = "ORCHESTRATOR_LEASE_FD"
-"""Environment variable with the descriptor number of the inherited lease."""
+"""Variable with the number of the file descriptor of the lease, for the background process."""
 LOG = "background.log"
 
 
 def go_on_in_background(directory: RunDirectory, *, top: Path) -> int:
-    """Start a process in its own session that carries out a reserved run.
+    """Start a background process that carries out a run whose workers are already reserved.
 
-    The child inherits the lease, so that the run's lease is held without interruption.
+    The new process inherits the lease (a lock), so that no other process can take over the run.
 
     Args:
         directory: The run's directory, its lease held.
@@ -42,6 +42,6 @@ def go_on_in_background(directory: RunDirectory, *, top: Path) -> int:
 
 
 def handed_down() -> int | None:
-    """Return the lease's descriptor from the parent process; a second call returns None."""
+    """Return the lease's file descriptor from the parent process; a second call returns None."""
     lease = os.environ.pop(LEASE, None)
     return int(lease) if lease and lease.isdecimal() else None

@@ -1,4 +1,4 @@
-"""The plan of a run, as reported by `--dry-run`."""
+"""The plan of a run, as `--dry-run` prints it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from orchestrator.worker_spec import WorkerSpec
 
 
 class RunPlan(BaseModel):
-    """The workers and settings with which a run would start."""
+    """The workers and settings with which a run would start now."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class RunPlan(BaseModel):
     history: str
     ports: dict[str, int]
     services: dict[str, str]
-    """Service name to image."""
+    """Image of each service, by the service's name."""
     caches: tuple[str, ...]
     setup: tuple[str, ...]
     teardown: tuple[str, ...]
@@ -37,6 +37,6 @@ class RunPlan(BaseModel):
     keys: str = "env"
     """Where API keys of models are: `env` or `broker`."""
     env: tuple[str, ...]
-    """Names of the variables in the containers, inherited variables included."""
+    """Names of all variables in the containers, including those inherited from the user."""
     secrets: tuple[str, ...]
     notices: tuple[str, ...]

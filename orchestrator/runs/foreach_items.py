@@ -1,4 +1,4 @@
-"""Sources of the items of a `foreach`: files of the base commit, or the output of a command."""
+"""Determine the items of a `foreach`: from files of the base commit, or from a command's output."""
 
 import os
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.workflow.parsing.foreach import Expand, expander
 
 LONGEST_LIST = 4 * 1024**2
-"""Largest file or output from which items are read, in bytes."""
+"""Maximum size in bytes of a file or an output from which items are read."""
 _FILES = frozenset({b"100644", b"100755"})
 _STOPPED = "interrupted"
 Watch = Callable[[str], AbstractContextManager[Emit]]
-"""Called with a command; returns a context that shows the command's run and receives its events."""
+"""Function that takes a command and returns a context that shows the command's progress."""
 
 
 def _unwatched(command: str) -> AbstractContextManager[Emit]:  # noqa: ARG001
@@ -35,7 +35,7 @@ def _unwatched(command: str) -> AbstractContextManager[Emit]:  # noqa: ARG001
 
 
 class Expansion:
-    """Finds the items of a workflow's tasks; `cancel` may be called from another thread."""
+    """Determines the items of a workflow's `foreach` tasks. Another thread may call `cancel`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Expansion:
         Args:
             config: The run's configuration: its base, and image and limits for commands.
             root: Any directory in the repository.
-            watch: Shows the run of a command.
+            watch: Shows the progress of a command.
             engine: The container engine. Default: Docker.
             runs: Whether to run commands; otherwise tasks with a command are not expanded.
         """
@@ -65,7 +65,7 @@ class Expansion:
         self._stopped = False
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the running command, and start no further command.
+        """Stop the command that is running, and start no further one.
 
         Args:
             kill: Whether to kill the worker without a grace period.
@@ -76,7 +76,7 @@ class Expansion:
             runner.cancel(kill=kill)
 
     def expand(self) -> Expand:
-        """Return the function that returns the items of a task.
+        """Return a function that returns the items of a task.
 
         Raises:
             OrchestratorError: The base commit does not exist.
@@ -95,7 +95,7 @@ class Expansion:
         )
 
     def _printed(self, command: str) -> str:
-        """Run a command in a temporary worker, and return its output.
+        """Run a command in a container of a temporary worker, and return its output.
 
         Raises:
             ConfigError: The command failed, was stopped, or printed too much.
@@ -133,7 +133,7 @@ class Expansion:
 
 
 def _only(config: ParallelConfig, command: str) -> ParallelConfig:
-    """Return the run's configuration with a command as its only task."""
+    """Return the run's settings with a command as the only task."""
     return config.model_copy(
         update={
             "tasks": (command,),
@@ -149,7 +149,7 @@ def _only(config: ParallelConfig, command: str) -> ParallelConfig:
 
 
 def _listed(repository: Repository, base: str) -> dict[str, tuple[str, int]]:
-    """Return the object id and size of each file of a commit."""
+    """Return object id and size of each file in a commit, by path."""
     found = {}
     listing = repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base)
     for entry in filter(None, listing.split(b"\0")):

@@ -1,4 +1,4 @@
-"""Check that the machine has the CPUs and memory that a run requests."""
+"""Check that the machine has the CPUs and the memory that a run asks for."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +32,7 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
 
 
 def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
-    """Return whether the user set the memory; a preset or default fits any machine."""
+    """Return whether the user set the memory; only then is too much memory an error."""
     preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
     return "memory" in config.limits.model_fields_set and memory != preset
 
@@ -40,7 +40,7 @@ def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
 def crowding(
     config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
 ) -> str | None:
-    """Return a notice if all workers together may use more than the machine has.
+    """Return a notice if all workers together may use more CPUs or memory than the machine has.
 
     `demands` are the resources of each worker, if they differ.
     """
@@ -67,7 +67,7 @@ def crowding(
 def roominess(
     config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
 ) -> str | None:
-    """Return a notice about the number that `--workers auto` chose; None for an explicit number.
+    """Return a notice about the number of workers that `--workers auto` chose; None otherwise.
 
     `demands` are the resources of each worker, if they differ.
     """

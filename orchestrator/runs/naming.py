@@ -1,4 +1,4 @@
-"""Choose the numbers of a run's workers, and their names from templates.
+"""Choose the numbers of a run's workers, and the names of their worktrees and branches.
 
 Conflicts with existing worktrees and branches are found here, before anything is created.
 """
@@ -32,18 +32,18 @@ _NAME_MAX = 255
 _LONGEST_PATH = 1024
 _GIT_DIRECTORY = ("HEAD", "objects", "refs")
 _SPECIAL = re.compile(r"[A-Z_]+|[0-9a-f]{40}|[0-9a-f]{64}")
-"""Names that git does not take for a branch: `FETCH_HEAD`, the id of a commit."""
+"""Names that git does not accept for a branch, such as `FETCH_HEAD` or the id of a commit."""
 _HINT = "choose another `worktree_dir` or `branch`; with `{n}` in it, the next free number is used"
 
 
 @dataclass(frozen=True)
 class _Conflict:
-    """A conflict of one worker's names with something that exists."""
+    """A name that a worker would get, and the existing thing that prevents it."""
 
     number: int
     message: str
     movable: bool
-    """Whether another worker number would avoid the conflict."""
+    """Whether the conflict would not exist for a worker with another number."""
 
 
 def name_workers(
@@ -52,7 +52,7 @@ def name_workers(
     base: str,
     plan: Callable[[int], tuple[WorkerSpec, ...]],
 ) -> tuple[WorkerSpec, ...]:
-    """Plan the workers of a run, with the lowest numbers whose branches and worktrees are free.
+    """Plan the workers of a run with the lowest numbers whose branches and worktrees do not exist.
 
     Args:
         repository: The repository.
@@ -81,14 +81,14 @@ def name_workers(
 def note_names(
     repository: Repository, workers: Sequence[WorkerSpec], config: ParallelConfig
 ) -> None:
-    """Record the names of workers before they are used. The caller holds the lock."""
+    """Record the names of workers before they are used. The caller holds the repository lock."""
     patterns = [] if config.worktree_dir == WORKTREE_DIR else [_pattern(repository, config)]
     branches = [spec.branch_name for spec in workers if spec.branch_name is not None]
     repository.note_names(patterns, branches)
 
 
 def place_of_worktrees(repository: Repository, config: ParallelConfig) -> Path:
-    """Return the existing directory in which the worktrees' directories will be created."""
+    """Return the existing directory below which the worktrees will be created."""
     return _existing(_absolute(repository, fixed_part(config.worktree_dir)))
 
 
@@ -101,7 +101,7 @@ def _pattern(repository: Repository, config: ParallelConfig) -> str:
 
 
 def _absolute(repository: Repository, directory: str) -> Path:
-    """Return an absolute path with `~` and `..` resolved, but not symbolic links."""
+    """Return an absolute path, with `~` and `..` resolved but not symbolic links."""
     try:
         path = repository.top / Path(directory).expanduser()
     except RuntimeError as error:
@@ -114,7 +114,7 @@ def _existing(path: Path) -> Path:
 
 
 class _Names:
-    """The name templates of a run, and the existing names that they must not conflict with."""
+    """The name templates of a run, and the existing names with which they may conflict."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Names:
             self._look()
 
     def named(self, spec: WorkerSpec) -> WorkerSpec:
-        """Return the worker with its names."""
+        """Return a worker's specification with its worktree and branch names."""
         number, task_id = spec.worker_id, spec.name
         update: dict[str, str] = {}
         if self._worktree_dir != WORKTREE_DIR:
@@ -147,7 +147,7 @@ class _Names:
         return spec.model_copy(update=update)
 
     def conflicts(self, workers: Sequence[WorkerSpec]) -> Iterator[_Conflict]:
-        """Yield the conflicts of the workers' names."""
+        """Yield the conflicts between the workers' names and existing names."""
         seen: dict[str, int] = {}
         for spec in workers:
             for name in (spec.branch_name, spec.worktree_dir):
@@ -164,7 +164,7 @@ class _Names:
                 yield from self._of_directory(spec)
 
     def _check_top(self) -> None:
-        """Check that worktrees in the repository are in directories without tracked files.
+        """Check that worktrees in the repository do not lie beside tracked files.
 
         Raises:
             ConfigError: The base commit has files in such a directory.
@@ -192,7 +192,7 @@ class _Names:
         self._refs = frozenset([*refs, *unborn, *(worker.ref for worker in self._claimed)])
 
     def _placed(self, directory: str) -> str:
-        """Return a worktree's path: relative to the top, or absolute if outside the repository.
+        """Return a worktree's path, relative to the repository's top, or absolute if outside of it.
 
         Raises:
             ConfigError: The path is not possible.
@@ -252,7 +252,7 @@ class _Names:
             yield _Conflict(number, message, movable=False)
 
     def _problem(self, path: Path) -> str | None:
-        """Return why a worktree can never be at a path, or None."""
+        """Return why no worktree can ever be at a path; None if one can."""
         top = self._repository.top
         inside = path.is_relative_to(top)
         # A case-insensitive file system finds `.GIT`, too. Templates can contain neither.
@@ -268,7 +268,7 @@ class _Names:
 
 
 def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
-    """Return why no worktree can be created below a directory, or None."""
+    """Return why no worktree can be created below a directory; None if one can."""
     if directory.is_symlink() and not may_be_link:
         return f"{directory} is a symbolic link"
     if os.path.lexists(directory / ".git"):

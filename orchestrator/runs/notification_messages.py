@@ -1,4 +1,4 @@
-"""Choose the events of a run that are sent as notifications, and create the messages."""
+"""Choose the events of a run of which the user is notified, and create the messages."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,12 +8,15 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 100
-"""Maximum number of workers listed in the message of a run's end; `counts` includes all of them."""
+"""Maximum number of workers that the message at a run's end lists; its field `counts` includes all
+of them.
+"""
 _LONGEST = 500
-"""Maximum number of characters of a worker's message."""
+"""Maximum number of characters of a worker's own message in a notification."""
 _FAILURES = frozenset({Status.FAILED, Status.TIMEOUT})
 _NOT_OF_ITS_OWN = frozenset({Reason.CANCELLED, Reason.DEPENDENCY})
-"""Reasons of workers that failed because of another; only the message of the run's end lists them.
+"""Reasons of workers that failed because of another worker; only the message at the run's end lists
+them.
 """
 
 Message = Mapping[str, object]

@@ -1,4 +1,4 @@
-"""Send notifications about a run to the user's program or web address.
+"""Send notifications about a run to the user's own program or URL.
 
 No other module does so: notifications are sent only to the target that the user configured.
 """
@@ -14,16 +14,18 @@ from contextlib import suppress
 from http.client import HTTPException
 
 _TIMEOUT = 10.0
-"""Timeout of one notification, in seconds."""
+"""Maximum number of seconds that sending one notification may take."""
 _LAST = 5.0
-"""Seconds that the end of a run waits for pending notifications."""
+"""Maximum number of seconds that the end of a run waits for notifications which are still to be
+sent.
+"""
 _MOST = 100
-"""Maximum number of pending notifications; when there are more, the oldest is dropped."""
+"""Maximum number of notifications in the queue; if it is full, the oldest one is dropped."""
 Message = Mapping[str, object]
 
 
 class Notifier:
-    """Sends notifications from a separate thread, so that the run never waits."""
+    """Sends notifications from a separate thread, so that the run never waits for them."""
 
     def __init__(self, target: str, *, failed: Callable[[str], None]) -> None:
         """Start the thread.
@@ -55,7 +57,7 @@ class Notifier:
                 return
 
     def close(self) -> None:
-        """Flush pending notifications, for a few seconds at most; report if some are left."""
+        """Send the remaining notifications, for a few seconds at most; report if some are left."""
         self._put(None)
         self._thread.join(_LAST)
         self._closed = True

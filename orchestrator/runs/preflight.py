@@ -1,7 +1,7 @@
 """Check everything that can be checked before a run creates anything.
 
-Every room checks its own part of the settings; here the checks are only listed and their problems
-collected, so that the user learns all of them at once.
+Every package checks the settings that it uses. This module only calls these checks and collects
+their problems, so that the user learns of all of them at once.
 """
 
 import os
@@ -48,7 +48,7 @@ from orchestrator.workspace.untracked import choose_copies, secret_lines
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """The caller's unchecked request for a run."""
+    """A caller's request for a run, before any check."""
 
     config: ParallelConfig
     root: Path
@@ -64,7 +64,7 @@ class RunRequest:
 
 
 def check_request(request: RunRequest) -> CheckedRequest:
-    """Check a request without an engine.
+    """Check everything about a request that needs no container engine.
 
     Raises:
         OrchestratorError: The run could not start. The error lists every problem.
@@ -74,7 +74,7 @@ def check_request(request: RunRequest) -> CheckedRequest:
 
 
 def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
-    """Check a request against the repository, the engine and the machine.
+    """Check a request, with the repository, the container engine and the machine.
 
     Raises:
         OrchestratorError: The run could not start. The error lists every problem.
@@ -90,7 +90,10 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
 def _with_known_runtime(
     request: RunRequest, engine: ContainerEngine, problems: Problems
 ) -> RunRequest:
-    """Check that the engine has the runtime; else drop it, so that no later check reports it."""
+    """Check that the engine has the requested runtime; if not, drop it from the request.
+
+    So no later check reports the missing runtime again.
+    """
     isolation = request.config.isolation
     if isolation.runtime is None:
         return request
@@ -101,11 +104,11 @@ def _with_known_runtime(
 
 
 _Settings = list[tuple[str | None, list[Task], CheckedSettings]]
-"""Settings with the first task that has them, and with all tasks that have them."""
+"""Settings of workers, each with the first task that has them and with all tasks that have them."""
 
 
 def _check_settings(request: RunRequest, problems: Problems) -> _Settings:
-    """Check the settings of the run, or of each task of a workflow."""
+    """Check the settings of the run, or, in a workflow, of each task."""
     config, workflow = request.config, request.workflow
     every: list[tuple[ParallelConfig, list[Task]]] = [(config, [])]
     if workflow is not None:
@@ -133,7 +136,7 @@ def _check_worker(
     tasks: Sequence[Task],
     problems: Problems,
 ) -> CheckedSettings | None:
-    """Check the settings of a worker; return None if its agent program is unknown."""
+    """Check the settings of one or more workers; return None if their agent program is unknown."""
     attempt = problems.attempt
     if tasks:
         attempt(check_contradictions, config)
@@ -176,7 +179,7 @@ def _check_worker(
 def _check_engine(
     engine: ContainerEngine, every: _Settings, problems: Problems
 ) -> list[Attempt[EngineFeatures]]:
-    """Check that the engine has the images of the workers, and its machine the resources."""
+    """Check that the engine has the images of workers, and that the machine is large enough."""
     found = []
     for task, _, settings in every:
         config, of_task = settings.config, problems.of_task(task)
@@ -201,7 +204,7 @@ def _check_engine(
 
 
 def _checked(request: RunRequest, every: _Settings, problems: Problems) -> CheckedRequest:
-    """Check what all workers share, and put the checked request together.
+    """Check what all workers share, and combine everything into the checked request.
 
     Raises:
         OrchestratorError: There are problems.
@@ -233,7 +236,7 @@ def _checked(request: RunRequest, every: _Settings, problems: Problems) -> Check
 
 
 def _run_settings(config: ParallelConfig, tasks: Mapping[str, CheckedSettings]) -> CheckedSettings:
-    """Return a workflow run's settings; the tasks inherit variables individually."""
+    """Return the settings of a workflow's run; its tasks inherit variables individually."""
     every = list(tasks.values())
     inherited_env = {name: text for one in every for name, text in one.inherited_env.items()}
     return replace(every[0], config=config, inherited_env=inherited_env)
@@ -245,7 +248,7 @@ def _redactor(
     secrets: Secrets,
     copied: Mapping[str, str],
 ) -> Redactor:
-    """Return a redactor of every secret that a run knows."""
+    """Return a redactor that knows the secrets of all workers of a run."""
     environments = [{**copied, **inherited_env}]
     tokens: dict[str, bytes] = {}
     for config in configs:

@@ -1,4 +1,4 @@
-"""Collect what prevents a run, so that the user learns every problem at once."""
+"""Collect all problems that prevent a run, so that the user learns of them at once."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
@@ -13,12 +13,12 @@ from orchestrator.errors import (
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 50
-"""Maximum number of problems that a message lists."""
+"""Maximum number of problems that one error message lists."""
 _GRAVEST: tuple[type[OrchestratorError], ...] = (EngineError, AuthenticationError)
 
 
 class Attempt(Generic[T]):
-    """The result of a check, unless the check found a problem."""
+    """The return value of a check, unless the check found a problem."""
 
     def __init__(self, *values: T) -> None:
         self._values = values
@@ -30,12 +30,12 @@ class Attempt(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Return the result of a check that found no problem."""
+        """Return the check's return value; only for a check that found no problem."""
         return self._values[0]
 
 
 class Problems:
-    """Runs checks and collects the errors that they raise."""
+    """Calls checks, and collects the errors that they raise."""
 
     def __init__(self) -> None:
         """Start without problems."""
@@ -43,13 +43,13 @@ class Problems:
         self._task: str | None = None
 
     def of_task(self, task: str | None) -> "Problems":
-        """Return a view of the same collection that names a task in the problems it adds."""
+        """Return a view of this collection that adds the task's name to each further problem."""
         view = Problems()
         view._found, view._task = self._found, task
         return view
 
     def attempt(self, check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Attempt[T]:
-        """Run a check and collect the error that it raises, if any."""
+        """Call a check; return its value, or collect the error that it raises."""
         try:
             return Attempt(check(*args, **kwargs))
         except OrchestratorError as error:
@@ -57,7 +57,7 @@ class Problems:
             return Attempt()
 
     def add(self, error: OrchestratorError) -> None:
-        """Collect an error. Tasks share most settings: only the first with a problem is named."""
+        """Collect an error. If several tasks have the same error, only the first task is named."""
         self._found.setdefault((error.message, error.hint), (self._task, error))
 
     @property
@@ -66,7 +66,7 @@ class Problems:
         return [error for _, error in self._found.values()]
 
     def raise_all(self) -> None:
-        """Raise what was collected; several problems become one error, with a line for each.
+        """Raise the collected errors, if any; several errors become one with a line for each.
 
         Raises:
             OrchestratorError: The only problem, or the list of all. The list is an `EngineError` if

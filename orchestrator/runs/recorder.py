@@ -1,4 +1,4 @@
-"""Record the events of a run and pass them on."""
+"""Record a run's events on disk, and pass them on to the caller and to notifications."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from orchestrator.text.sanitize import one_line
 
 
 def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) -> None:
-    """Emit the events for the start or the continuation of a run."""
+    """Emit the first events of a run that starts or continues."""
     recorder(
         RunStarted(
             run_id=record.run_id,
@@ -27,7 +27,7 @@ def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) ->
 
 
 class Recorder:
-    """Redacts each event, records it, and passes it to the caller and to notifications."""
+    """Removes secrets from each event, records it, and passes it to caller and notifications."""
 
     def __init__(
         self, claimed: ClaimedRun, emit: Emit, redactor: Redactor, *, notify: str | None = None
@@ -57,7 +57,7 @@ class Recorder:
             self._notifier.tell(message)
 
     def _tell(self, event: Event) -> None:
-        """Call the caller's callback; if it raises, stop calling it and continue the run."""
+        """Call the caller's callback. If the callback raises an exception, never call it again."""
         if self._broken:
             return
         try:
@@ -69,7 +69,7 @@ class Recorder:
             self._directory.log_event(Notice(message=self._redactor.text(message)))
 
     def close(self) -> None:
-        """Flush pending notifications, for a few seconds at most."""
+        """Send the notifications that are left, for a few seconds at most."""
         if self._notifier is not None:
             self._notifier.close()
 

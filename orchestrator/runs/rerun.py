@@ -9,14 +9,14 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
 
 _SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY"}
-"""Settings whose values are not recorded, with the variables from which they are read."""
+"""Settings whose values are not recorded, each with the variable from which it is read."""
 _REDACTED = "[redacted:"
 
 
 def same_again(
     record: RunRecord, worker_id: int, environ: Mapping[str, str], *, base: str
 ) -> ParallelConfig:
-    """Return the configuration of one worker alone: same task, model, base and settings.
+    """Return the settings to repeat one worker alone, with the same task, model, base and settings.
 
     Args:
         record: The record of the earlier run.
@@ -25,7 +25,7 @@ def same_again(
         base: The commit that the worker started from.
 
     Raises:
-        ConfigError: A value is missing.
+        ConfigError: A variable with a value that was not recorded is missing.
     """
     spec = next(spec for spec in record.workers if spec.worker_id == worker_id)
     _check_task(record, spec)
@@ -58,7 +58,7 @@ def same_again(
 
 
 def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
-    """Return the worker's own configuration."""
+    """Return the settings that the worker had itself."""
     if record.workflow is None or spec.name is None:
         return record.config
     task = record.workflow[spec.name]

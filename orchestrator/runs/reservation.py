@@ -1,4 +1,4 @@
-"""Reserve a run's worker numbers and write its plan."""
+"""Reserve the numbers of a run's workers, and record the run's plan."""
 
 import os
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ _COMMANDS = ("setup", "teardown", "checks")
 
 
 def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
-    """Create the run's directory, record and branches; the lease is held from here on.
+    """Create the run's directory, record and branches, and lock the run for this process.
 
     Raises:
         OrchestratorError: The numbers could not be reserved; nothing was created.
@@ -74,7 +74,7 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
 
 
 def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> None:
-    """Reject names with secrets: the record is redacted, so cleanup would not find the worktrees.
+    """Reject names that contain a secret: recorded names are redacted, so cleanup would fail.
 
     Raises:
         ConfigError: A name contains a secret.
@@ -106,7 +106,7 @@ def _keep_private(request: CheckedRequest, record: RunRecord) -> None:
 
 
 def undo(repository: Repository, claimed: ClaimedRun) -> None:
-    """Remove everything that `reserve` created, before anything of the run has started."""
+    """Remove everything that `reserve` created, before anything else of the run has started."""
     record = claimed.record
     for worker in record.workers:
         repository.drop_branch(worker.branch, at=record.base)
@@ -117,7 +117,7 @@ def undo(repository: Repository, claimed: ClaimedRun) -> None:
 
 
 def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:
-    """Return the names of settings that are not recorded."""
+    """Return the names of the settings whose values are not recorded."""
     config = request.settings.config
     shown = [request.redactor.model(worker) for worker in workers]
     stages = request.redactor.model(config.project)
@@ -147,7 +147,7 @@ def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[
 
 
 def base_commit(repository: Repository, config: ParallelConfig) -> str:
-    """Return the run's base commit; if requested, a snapshot of the checkout's changes.
+    """Return the run's base commit; with `include_uncommitted`, a snapshot of the checkout.
 
     Raises:
         OrchestratorError: There is no such commit, or the checkout could not be read.

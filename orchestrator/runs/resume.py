@@ -1,4 +1,4 @@
-"""Continue a run whose process is gone; no task runs twice, and no finished work is lost."""
+"""Continue a run whose process has died, so that no task runs twice and no work is lost."""
 
 import os
 from contextlib import suppress
@@ -27,7 +27,7 @@ from orchestrator.worker.attempts import attempt
 
 
 class ResumedRun:
-    """A run that another process started."""
+    """A run that another process started and that this process continues."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ResumedRun:
         return self._directory.run_id
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop every worker; its work is committed and its result has the reason `cancelled`.
+        """Stop every worker, commit the work, and record the reason `cancelled`.
 
         Args:
             kill: Whether to kill the workers without a grace period.
@@ -106,7 +106,7 @@ class ResumedRun:
     def _request(
         self, config: ParallelConfig, record: RunRecord, inputs: Inputs | None
     ) -> RunRequest:
-        """Return the run's request, including the private values that are not recorded."""
+        """Return the run's recorded request, with the private values that are kept in memory."""
         if inputs is None:
             return RunRequest(
                 config=config,
@@ -127,7 +127,7 @@ class ResumedRun:
         )
 
     def _conclude(self, claimed: ClaimedRun, engine: ContainerEngine) -> RunResult:
-        """Complete a run whose last worker already had its result."""
+        """Write the result of a run whose workers all have results, and release the run."""
         with RunHistory(claimed.directory, claimed.record) as history:
             result = history.result()
         recorder = Recorder(claimed, self._emit, Redactor())
@@ -158,7 +158,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
 
 
 def _claim_again(repository: Repository, directory: RunDirectory, record: RunRecord) -> None:
-    """Create the branches that the dead process had not created yet.
+    """Create the branches that the dead process had planned but not created.
 
     Raises:
         ConfigError: Another run now uses the numbers.

@@ -1,4 +1,4 @@
-"""Run workers: check everything, then start them in a limited number of slots."""
+"""Run workers: check everything first, then start as many workers at a time as are allowed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +43,7 @@ from orchestrator.workflow.planning import (
 
 
 class ParallelRunner:
-    """Runs many workers at once, each in its own worktree and container."""
+    """Runs many workers, each in its own worktree and container."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class ParallelRunner:
         return self._run_id
 
     def plan(self) -> RunPlan:
-        """Return what a run would do now. Creates nothing.
+        """Return the plan of the run with the current settings. Nothing is created.
 
         Raises:
-            OrchestratorError: The run could not start with any engine and machine.
+            OrchestratorError: The run could not start, whatever the engine and machine.
         """
         config = self._config
         isolation = config.isolation
@@ -168,7 +168,7 @@ class ParallelRunner:
         return self.execute().results
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop every worker; its work is committed and its result has the reason `cancelled`.
+        """Stop every worker, commit the work, and record the reason `cancelled`.
 
         Args:
             kill: Whether to kill the workers without a grace period.
@@ -193,10 +193,10 @@ class ParallelRunner:
                 return run_workers(run, claimed.record.workers, attempt)
 
     def reserve(self) -> RunDirectory:
-        """Reserve worker numbers and write the plan, for another process to carry out.
+        """Reserve the workers' numbers and record the plan, so that another process can run it.
 
         Returns:
-            The run's directory, its lease held.
+            The run's directory, which this process has locked.
 
         Raises:
             OrchestratorError: The run could not start; nothing was created.
@@ -226,7 +226,7 @@ class ParallelRunner:
         )
 
     def _remove_old(self, engine: ContainerEngine) -> list[str]:
-        """Remove old merged and clean workers if `retention` is set; return notices."""
+        """Remove old merged workers if the setting `retention` asks for it; return notices."""
         if self._config.retention is None:
             return []
         wanted = Wanted(merged=True, older_than=parse_age(self._config.retention))

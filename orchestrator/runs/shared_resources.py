@@ -1,4 +1,4 @@
-"""Resources that a run's workers share: created before the first, removed after the last."""
+"""Create the resources that a run's workers share, and remove them after the last worker."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -42,20 +42,25 @@ from orchestrator.workspace.shared_checkout import KEPT_UNUSED, Checkouts, prune
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
 _TAKING_OVER = 60.0
-"""Seconds to find containers of another process before the switch kills them."""
+"""Maximum number of seconds to find another process's containers before the dead man's switch kills
+them.
+"""
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
-"""Roles of containers that continue while no process carries out the run."""
+"""Roles of containers that keep running while no process carries out the run."""
 _OF_NETWORKS = frozenset({"guard", "gateway"})
-"""Roles of containers that serve the network of another container of the same worker."""
+"""Roles of containers that provide the network of another container of the same worker."""
 HOST_ROLE = "host"
-"""Role of the container that blocks the host for a run's network."""
+"""Role, in a container's label, of the container that blocks the host for a run's network."""
 
 
 @contextmanager
 def release_shared(
     engine: ContainerEngine, claimed: ClaimedRun, recorder: Recorder
 ) -> Iterator[None]:
-    """Remove what a run shares at its end, unless it is to be resumed, and release its lease."""
+    """Remove what a run's workers share when the block ends, unless the run must be resumed.
+
+    In either case the run's lease (its lock) is released.
+    """
     try:
         yield
     finally:
@@ -78,7 +83,7 @@ def _clean_up(engine: ContainerEngine, claimed: ClaimedRun, recorder: Recorder) 
 
 
 def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
-    """Remove a run's objects from the engine; yield the errors."""
+    """Remove a run's containers and networks from the engine; yield the errors."""
     try:
         leftovers = engine.leftovers({MANAGED: "true", RUN: run_id})
     except OrchestratorError as error:
@@ -90,10 +95,10 @@ def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
 def prepare_shared(
     checked: CheckedRun, claimed: ClaimedRun, emit: Emit, cancel: Cancel, *, resumed: bool
 ) -> RunContext:
-    """Create the resources that all workers need, such as the base's objects and the network.
+    """Create what all workers need, such as the network and a copy of the base's git objects.
 
     Raises:
-        OrchestratorError: They could not be created.
+        OrchestratorError: The resources could not be created.
         OSError: The disk is full.
     """
     request, record, directory = checked.request, claimed.record, claimed.directory
@@ -148,7 +153,7 @@ def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
 
 
 def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContext:
-    """Create the network of a run, or find the network that another process created."""
+    """Return the run's context with its network, which is created unless another process did so."""
     if not any(one.egress for _, one in run.checked.request.by_task()):
         return run
     name = f"orchestrator-{run.directory.run_id}"
@@ -164,7 +169,7 @@ def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContex
 
 
 def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -> RunContext:
-    """Block the host for the run's network, or add a notice if that is not possible.
+    """Block the host for the run's network; if that is impossible, add a notice to the context.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
@@ -186,7 +191,7 @@ def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -
 
 
 def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
-    """Create the run's switch, and inform it of containers that another process started."""
+    """Create the run's dead man's switch, and report another process's containers to it."""
     switch = make_switch(checked.engine, directory.path)
     for spec in running:
         checkpoints = Checkpoints(directory.worker(spec.worker_id))
@@ -204,7 +209,7 @@ def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[Work
 
 
 def remove_helpers(engine: ContainerEngine, run_id: str) -> None:
-    """Remove a dead process's helper containers, but not workers, services and their guards.
+    """Remove helper containers of a dead process, except those that workers or services still need.
 
     Raises:
         EngineError: A container could not be removed.

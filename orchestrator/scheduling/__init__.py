@@ -1,1 +1,1 @@
-"""Decide which worker starts next: order, free resources, rate limits, budget."""
+"""Decide which worker starts next, by order, free resources, rate limits and budget."""

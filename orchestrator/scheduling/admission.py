@@ -1,4 +1,4 @@
-"""Decide whether the machine has room for another worker."""
+"""Decide whether the machine has enough free CPUs, memory and disk for another worker."""
 
 import shutil
 from collections.abc import Callable, Collection
@@ -10,15 +10,15 @@ from orchestrator.engine.protocol import EngineFeatures
 _MEMINFO = Path("/proc/meminfo")
 _LEAST_MEMORY = 256 * 1024**2
 _LEAST_SHARE = 20
-"""One twentieth of the memory stays free for other programs."""
+"""Divisor of the machine's memory: one twentieth of it must stay free for other programs."""
 _LEAST_DISK = 256 * 1024**2
 
 Readings = Callable[[], tuple[int | None, int]]
-"""Returns the free bytes of memory (None if unknown) and of disk."""
+"""Function that returns the free memory (None if unknown) and the free disk space in bytes."""
 
 
 def readings(place: Path) -> Readings:
-    """Return a function that measures this machine.
+    """Return a function that measures the free memory and disk space of this machine.
 
     Args:
         place: A directory on the disk that workers write to.
@@ -35,9 +35,10 @@ def _available() -> int | None:
 
 
 class Admission:
-    """Admits a worker if the resources reserved for it are free.
+    """Decides whether another worker may start beside the running ones.
 
-    In addition, no worker starts beside others while the machine is short of memory or disk.
+    The resources that are reserved for it must be free. In addition, no worker starts while the
+    machine is short of memory or disk.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Admission:
         self._told: set[str] = set()
 
     def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
-        """Return whether a worker may start beside others; without others it always may.
+        """Return whether a worker may start now. If no other worker is running, it always may.
 
         Args:
             who: The worker's or task's name, for the message.

@@ -1,4 +1,4 @@
-"""Total budget of a run, and each worker's share. Pure functions and data."""
+"""Divide the total budget of a run among its workers. Pure functions and data."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,27 +8,27 @@ from orchestrator.results import WorkerResult
 from orchestrator.worker.budget_share import BudgetShare
 
 _LEAST_BUDGET: Final = 0.0001
-"""Smallest budget in USD with which a worker is started."""
+"""Minimum share of the budget, in USD, with which a worker is started."""
 _LEAST_TOKENS: Final = 1
 
 
 @dataclass
 class BudgetPool:
-    """A sum that is given out in shares; spent and reserved amounts together never exceed it."""
+    """An amount divided into shares; spent and reserved amounts together never exceed it."""
 
     total: float
     least: float
-    """Smallest share that is given out."""
+    """Minimum share that a worker can get."""
     spent: float = 0.0
     reserved: float = 0.0
 
     @property
     def left(self) -> float:
-        """The amount that is neither spent nor reserved."""
+        """Return the amount that is neither spent nor reserved."""
         return max(0.0, self.total - self.spent - self.reserved)
 
     def share(self, waiting: int, *, most: float | None = None) -> float | None:
-        """Reserve a share; return None when too little is left.
+        """Reserve a share for a worker; return None if too little is left.
 
         Args:
             waiting: Number of workers without a share, including the one that asks.
@@ -42,14 +42,14 @@ class BudgetPool:
         return given
 
     def returned(self, share: float, spent: float) -> None:
-        """Return a share to the pool, recording what was spent of it."""
+        """Take a worker's share back, and subtract what the worker has spent."""
         self.reserved = max(0.0, self.reserved - share)
         self.spent += spent
 
 
 @dataclass(frozen=True)
 class _Given:
-    """Amounts reserved for one worker; None without a total."""
+    """Amounts that are reserved for one worker; None if there is no total."""
 
     budget: float | None = None
     tokens: float | None = None
@@ -66,13 +66,13 @@ class Budget:
         self._given: dict[int, _Given] = {}
 
     def has(self, number: int) -> bool:
-        """Return whether a worker has a share."""
+        """Return whether a worker has a reserved share."""
         return number in self._given
 
     def allot(
         self, number: int, config: ParallelConfig, waiting: int, *, runs: bool = False
     ) -> BudgetShare | None:
-        """Return the share of a worker, for all its attempts; None when too little is left.
+        """Return a worker's share, which is for all its attempts; None if too little is left.
 
         Args:
             number: The worker. Further calls return the same share.
@@ -97,7 +97,7 @@ class Budget:
         )
 
     def settle(self, result: WorkerResult) -> None:
-        """Return a worker's unspent share; without a reported cost, all of it counts as spent."""
+        """Take back what a worker did not spend; if its cost is unknown, nothing is left."""
         given = self._given.pop(result.worker_id, _Given())
         # Shares of workers of an earlier process are unknown, but the amounts they spent are known.
         has_run = result.started_at is not None or result.attempts > 1

@@ -1,7 +1,7 @@
-"""Apply a task's settings and the results of its dependencies to its worker.
+"""Prepare a worker from the results of the tasks that its task depends on.
 
-Everything here is computed from the results of dependencies, which are on disk. So a process that
-resumes the run computes the same.
+Everything here is derived from results on disk, so that a process which resumes the run gets the
+same.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from orchestrator.workflow.reduce_prompt import render_prompt
 from orchestrator.workspace.shared_files import Input
 
 Results = Mapping[str, WorkerResult]
-"""Results of finished tasks, by task id."""
+"""Results of finished tasks, by the id of the task."""
 
 
 def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext:
-    """Return the worker with the base commit and prompt that its dependencies' results determine.
+    """Return the worker with the base commit and the prompt that follow from other tasks' results.
 
     Raises:
         MergeConflict: The commits of its dependencies cannot be merged.
@@ -43,7 +43,7 @@ def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext
 
 @dataclass(frozen=True)
 class _Flow:
-    """A task of a workflow and the results of the tasks that it depends on."""
+    """A workflow's task, and the results of the tasks that it depends on."""
 
     run: RunContext
     workflow: Workflow
@@ -51,29 +51,29 @@ class _Flow:
     results: Results
 
     def inputs(self) -> list[Input]:
-        """Return the results that the task reduces."""
+        """Return the results of other tasks that the task gets as files."""
         return [
             Input(name=name, result=self.results[name], base=self._base_of(name))
             for name in self.task.inputs
         ]
 
     def _base_of(self, name: str) -> str:
-        """Return the commit that a task's changes are counted from."""
+        """Return the commit with which the changes of a task are compared."""
         directories = {one.task: _run_of(self.run, one) for one in self.task.earlier}
         directory = directories.get(name, self.run.directory)
         # A run that continues another has the same base commit.
         return directory.base_of(self.results[name].worker_id) or self.run.base
 
     def tips(self) -> list[Tip]:
-        """Return the commits that the task starts from, in the order of its dependencies."""
+        """Return the commits that the task starts from, merged in the order of its dependencies."""
         found = self._sources().items()
         return [Tip(name, one.commit) for name, one in found if one.commit is not None]
 
     def _sources(self) -> Results:
-        """Return the results whose commits the task starts from.
+        """Return the results from whose commits the task starts.
 
-        A dependency that was not needed, was skipped or failed has no commit: its own dependencies
-        take its place. A dependency with a merge conflict contributes nothing.
+        If a dependency was not needed, was skipped or failed, its own dependencies take its place.
+        A dependency with a merge conflict contributes nothing.
         """
         tasks = self.workflow.by_id
         elsewhere = {one.task: one for other in tasks.values() for one in other.earlier}
@@ -95,7 +95,7 @@ class _Flow:
 
 
 def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
-    """Provide a task that reduces others with their results, as files and in its prompt."""
+    """Provide a task with the results of others, as files and as part of its prompt."""
     spec, run, inputs = worker.spec, worker.run, flow.inputs()
     if not inputs:
         return spec
@@ -109,7 +109,7 @@ def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
 
 
 def _earlier(run: RunContext, one: Earlier) -> WorkerResult:
-    """Return the result of a task of an earlier run."""
+    """Return the result of a task that an earlier run completed."""
     result = _run_of(run, one).result(one.worker_id)
     if result is None:
         raise ConfigError(
@@ -123,7 +123,7 @@ def _run_of(run: RunContext, one: Earlier) -> RunDirectory:
 
 
 def _on_own_base(worker: WorkerContext, flow: _Flow) -> WorkerContext:
-    """Return a worker on the merged commits of the tasks that its task depends on."""
+    """Return a worker that starts from the merged commits of its task's dependencies."""
     run, number = worker.run, worker.number
     base = run.directory.base_of(number)
     if base is None:
@@ -147,7 +147,7 @@ def _before(task: Task) -> tuple[str, ...]:
 
 
 def _move_branch(worker: WorkerContext, base: str) -> None:
-    """Move the branch of a worker that has not started to the worker's own base."""
+    """Move the branch of a worker that has not started to the commit it will start from."""
     repository, at = worker.run.repository, worker.run.base
     with repository.lock():
         if repository.resolve(worker.branch_ref) == at:

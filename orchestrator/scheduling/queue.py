@@ -1,4 +1,4 @@
-"""Choose the workers that may start next, in their order or that of the workflow."""
+"""Choose the workers that may start next, by number or by a workflow's dependencies."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ from orchestrator.workflow.planning import demand_of
 
 @dataclass(frozen=True)
 class Skipped:
-    """A worker that will never run."""
+    """A worker that will never run, and the reason."""
 
     spec: WorkerSpec
     reason: Reason | None
-    """Reason for the result; None if the skip is no failure."""
+    """Reason in the worker's result; None if the worker was not needed, which is no failure."""
     message: str
 
 
 class Queue(Protocol):
-    """Knows which workers have ended, and chooses among those that wait."""
+    """Chooses the next workers among those that wait."""
 
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
-        """Return the waiting workers that will never run."""
+        """Return waiting workers that will never run."""
 
     def next(
         self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
     ) -> list[WorkerSpec]:
-        """Return the waiting workers that start now, at most `free` of them."""
+        """Return the waiting workers that should start now, at most `free` of them."""
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
         """Record a worker's final result."""
 
 
 def make_queue(run: RunContext) -> Queue:
-    """Return the queue of a run."""
+    """Return a queue for the workers of a run."""
     admission = Admission(
         run.features,
         readings(run.directory.path),
@@ -62,7 +62,7 @@ def make_queue(run: RunContext) -> Queue:
 
 
 class _Line:
-    """Workers start in the order of their numbers."""
+    """A queue of independent workers, which start in the order of their numbers."""
 
     def __init__(self, admission: Admission, each: Demand) -> None:
         self._admission = admission
@@ -83,11 +83,11 @@ class _Line:
         return found
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
-        """Ignore the result, since no worker depends on another."""
+        """Do nothing with the result, because no worker depends on another."""
 
 
 class _Ordered:
-    """Workers start in the order that a workflow's dependencies allow."""
+    """A queue of a workflow's workers, which start as their dependencies allow."""
 
     def __init__(self, workflow: Workflow, fits: Fits) -> None:
         self._order = Order(workflow, fits)

@@ -1,6 +1,6 @@
-"""Decide when a worker may start under the rate limits of model APIs, for all workers of a run.
+"""Decide when a worker may start under the rate limits of model APIs. Pure functions and data.
 
-Pure: the caller passes the current time, from a monotonic clock.
+The caller passes the current time, from a monotonic clock.
 """
 
 import math
@@ -13,26 +13,27 @@ from orchestrator.events import Emit, ProviderPaused, SlotsChanged, ignore
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 
 FIRST_PAUSE: Final = 5.0
-"""Length of a pause in seconds, if the provider does not report when it accepts requests again.
-Each pause that did not help is followed by one of twice its length.
+"""Seconds for which a provider is paused after refusing requests, if it reports no time. Each pause
+that did not help is followed by one that is twice as long.
 """
 LONGEST_PAUSE: Final = 300.0
-"""Longest guessed pause, in seconds."""
+"""Maximum length of a pause whose length was guessed, in seconds."""
 REPEATED: Final = 600.0
-"""Another pause within this many seconds after a pause means that too many workers run at the same
-time.
+"""Number of seconds: another refusal so soon after a pause means that too many workers run at the
+same time.
 """
 SUCCESSES: Final = 2
-"""Successful workers needed before one more may run at the same time."""
+"""Number of successful workers after which the limit of simultaneous workers grows by one."""
 QUIET: Final = 60.0
-"""Seconds without a pause after which one more worker may run at the same time."""
+"""Number of seconds without a refusal after which the limit of simultaneous workers grows by one.
+"""
 _MARGIN: Final = 1.0
-"""Seconds added to the time that a provider reports, since its clock may differ."""
+"""Seconds that are added to the time reported by a provider, because its clock may differ."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A started worker; the caller reports later how it ended."""
+    """Record of a worker's start; the caller passes it back when the worker has ended."""
 
     provider: str
     at: float
@@ -40,46 +41,48 @@ class Start:
 
 @dataclass(frozen=True)
 class Pause:
-    """A period in which no worker that uses a provider is started."""
+    """A period during which no worker that uses the provider starts."""
 
     provider: str
     until: float
     known: bool
-    """Whether the provider reported the period; otherwise the period is a guess."""
+    """Whether the provider reported the length of the period; otherwise it is a guess."""
 
 
 @dataclass
 class _State:
-    """The known state of one provider."""
+    """What is known about one provider."""
 
     bucket: Bucket | None
     slots: int
-    """Workers that may run at the same time."""
+    """Number of workers that may use the provider at the same time."""
     running: int = 0
     paused_at: float = -math.inf
     paused_until: float = -math.inf
     pauses: int = 0
-    """Consecutive pauses that did not help."""
+    """Number of successive pauses that did not help."""
     successes: int = 0
     changed_at: float = -math.inf
 
 
 @dataclass
 class RateLimiter:
-    """Tracks every provider of a run. Not thread-safe."""
+    """Tracks the rate limits of all providers that a run's workers use. Not thread-safe."""
 
     providers: Mapping[str, Provider]
     slots: int
-    """Maximum number of workers of the run at the same time."""
+    """Maximum number of simultaneous workers of the run."""
     patience: float
-    """Longest pause in seconds, so that one worker's output cannot delay the others for longer."""
+    """Maximum length of a pause in seconds, so that one worker's output cannot delay others for
+    longer.
+    """
     emit: Emit = ignore
     full: bool = True
-    """Whether token buckets start full, as no worker started a moment ago."""
+    """Whether the token buckets start full, because no worker started immediately before."""
     _states: dict[str, _State] = field(default_factory=dict)
 
     def wait(self, provider: str, now: float) -> float:
-        """Return the seconds until a worker may start; infinity until another worker has ended."""
+        """Return the seconds until a worker may start; infinity if another one must end first."""
         state = self._state(provider)
         if now < state.paused_until:
             return state.paused_until - now
@@ -89,7 +92,7 @@ class RateLimiter:
         return 0.0 if state.bucket is None else state.bucket.wait(now)
 
     def started(self, provider: str, now: float, *, anew: bool = True) -> Start:
-        """Record a start.
+        """Record that a worker starts.
 
         Args:
             provider: The provider that the worker uses.
@@ -103,7 +106,7 @@ class RateLimiter:
         return Start(provider, now)
 
     def limited(self, start: Start, now: float, resets_in: float | None) -> Pause | None:
-        """Record a worker that its provider refused, and pause the provider for all workers.
+        """Record that a provider refused a worker, and pause the provider for all workers.
 
         Refusals of several workers at the same time count as one event.
 
@@ -127,7 +130,7 @@ class RateLimiter:
         return self._pause(start.provider, state, now, length, known=resets_in is not None)
 
     def ended(self, start: Start, now: float, *, succeeded: bool) -> None:
-        """Record the end of a worker that its provider did not refuse."""
+        """Record that a worker ended without being refused by its provider."""
         state = self._state(start.provider)
         state.running -= 1
         if not succeeded or start.at <= state.paused_at:
@@ -144,7 +147,7 @@ class RateLimiter:
         return self._states[name]
 
     def _note_burst(self, name: str, state: _State, now: float, running: int) -> None:
-        """Double the next guess if the last pause did not help; reduce slots if it was recent."""
+        """Double the next guessed pause if the last did not help; lower the limit if recent."""
         state.pauses += 1
         fewer = max(1, min(state.slots, running) // 2)
         if now - state.paused_until < REPEATED and fewer < state.slots:

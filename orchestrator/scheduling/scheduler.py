@@ -1,4 +1,4 @@
-"""Run workers in a limited number of slots; a free slot goes to the next worker."""
+"""Run a limited number of workers at a time; when one ends, the next one starts."""
 
 import time
 import traceback
@@ -28,7 +28,7 @@ from orchestrator.worker.retry_later import RetryLater
 from orchestrator.worker_spec import WorkerSpec
 
 Attempt = Callable[[WorkerContext], WorkerResult | RetryLater]
-"""Run a worker once, in its container."""
+"""Function that runs a worker once, in its container."""
 
 
 def run_workers(
@@ -38,7 +38,9 @@ def run_workers(
     *,
     since: datetime | None = None,
 ) -> RunResult:
-    """Run all workers; a resumed run first collects workers that have ended or are still running.
+    """Run all workers of a run, and return the run's result.
+
+    A resumed run first collects the workers that have ended or are still running.
 
     Args:
         run: The run.
@@ -70,11 +72,11 @@ def run_workers(
 
 @dataclass(frozen=True)
 class _Turn:
-    """A worker that waits for a slot."""
+    """A worker that waits until it may start."""
 
     worker: WorkerContext
     due: float = 0.0
-    """Earliest time of the start (monotonic clock)."""
+    """Earliest time of the worker's start, on the monotonic clock."""
     again: bool = False
 
     @property
@@ -84,7 +86,7 @@ class _Turn:
 
 
 class _Slots:
-    """Runs every worker in a slot, again for each retry; a waiting retry occupies no slot."""
+    """Runs every worker, and again for each retry; other workers run while a retry waits."""
 
     def __init__(self, run: RunContext, workers: Iterable[WorkerSpec], attempt: Attempt) -> None:
         self._run = run
@@ -113,7 +115,7 @@ class _Slots:
         return self._results
 
     def _take_known(self) -> None:
-        """Collect the results that exist since before a resume."""
+        """Collect the results that exist from before the run was resumed."""
         for turn in list(self._waiting) if self._run.resumed else ():
             known = self._run.directory.result(turn.worker.number)
             if known is not None:
@@ -123,7 +125,7 @@ class _Slots:
                 self._keep(turn.spec, known)
 
     def _skip(self) -> None:
-        """Record a skipped result for workers that will never run."""
+        """Record the results of workers that will never run."""
         fresh = {turn.worker.number: turn for turn in self._waiting if not turn.again}
         for skip in self._queue.skips([turn.spec for turn in fresh.values()]):
             turn = fresh[skip.spec.worker_id]
@@ -153,7 +155,7 @@ class _Slots:
         return self._gate.admit(worker, len(others), runs=at_once)
 
     def _chosen(self) -> list[_Turn]:
-        """Return the workers to start now; cancelled or continued workers need not wait."""
+        """Return the workers to start now; cancelled and continued workers need not wait."""
         numbers = self._all_that_wait_for_nobody() if self._free() else frozenset[int]()
         due = self._due(numbers)
         at_once = [turn for turn in due if turn.worker.number in numbers][: self._free()]
@@ -170,7 +172,7 @@ class _Slots:
         return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))
 
     def _all_that_wait_for_nobody(self) -> frozenset[int]:
-        """Return the numbers of waiting workers that were stopped or have started before."""
+        """Return the numbers of workers that were stopped or had started before a resume."""
         run = self._run
         if run.cancel.asked or run.resumed:
             waiting = (turn.worker for turn in self._waiting)
@@ -178,7 +180,7 @@ class _Slots:
         return run.directory.stop_requests()
 
     def _open_providers(self) -> Callable[[WorkerContext], bool]:
-        """Return a function that returns whether a worker's provider accepts another worker."""
+        """Return a function that returns whether a worker's provider accepts another worker now."""
         found: dict[tuple[str, str | None], bool] = {}
 
         def is_open(worker: WorkerContext) -> bool:
@@ -190,7 +192,7 @@ class _Slots:
         return is_open
 
     def _due(self, at_once: Collection[int]) -> list[_Turn]:
-        """Return the workers that may start, and those that need not wait; retries first."""
+        """Return the workers that may start now, retries first; `at_once` need not wait."""
         if not self._free():
             return []
         now, is_open = time.monotonic(), self._open_providers()
@@ -202,7 +204,7 @@ class _Slots:
         return sorted(due, key=lambda turn: not turn.again)
 
     def _ended(self) -> Collection[Future[WorkerResult | RetryLater]]:
-        """Wait for the end of a worker, but return in time to start another that becomes due."""
+        """Wait until a worker ends, or until another worker may become able to start."""
         if not self._running:
             self._run.cancel.wait(TICK)
             return ()
@@ -244,7 +246,7 @@ def _is_under_way(worker: WorkerContext) -> bool:
 
 
 def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerResult | RetryLater:
-    """Return the durable result of a worker in any case, or RetryLater."""
+    """Run a worker once; return its stored result, or RetryLater for another attempt."""
     run = worker.run
     if worker.cancel.asked and not worker.has_begun():
         why = f"{worker.cancel.why} before it started"
@@ -269,7 +271,7 @@ def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRes
 
 
 def _as_it_is(worker: WorkerContext) -> WorkerContext:
-    """Return the worker with its own base commit, if the base was computed meanwhile."""
+    """Return the worker with its own base commit, if that has been computed meanwhile."""
     return for_worker(worker.run, worker.spec)
 
 
@@ -290,7 +292,7 @@ def _attempt(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRe
 
 
 def _record(run: RunContext, result: WorkerResult) -> WorkerResult:
-    """Remove secrets from a result, write it, and report it."""
+    """Remove secrets from a worker's result, write the result, and report it."""
     result = run.redactor.model(result)
     try:
         run.directory.write_result(result)
@@ -328,7 +330,7 @@ def _give_back(worker: WorkerContext) -> None:
 
 
 def _left_open(worker: WorkerContext, error: OrchestratorError) -> WorkerResult:
-    """Report a worker whose end is unknown; the result is left to a resumed run."""
+    """Report that a worker's end is unknown; a resumed run will write its result."""
     run = worker.run
     run.outcome.leave_resumable()
     later = f"fix this, then run `orchestrator resume {run.directory.run_id}`"

@@ -1,4 +1,4 @@
-"""Decide whether a worker may start now, by its provider's rate limit and the run's budget."""
+"""Decide whether a worker may start now, by its provider's rate limits and the run's budget."""
 
 import time
 
@@ -33,7 +33,7 @@ class StartGate:
         return self._limiter.wait(worker.provider, time.monotonic()) <= 0
 
     def admit(self, worker: WorkerContext, others: int, *, runs: bool) -> BudgetShare | None:
-        """Start a worker and return its share of the budget; None when too little is left.
+        """Record a worker's start and return its share of the budget; None if too little is left.
 
         Args:
             worker: The worker.
@@ -51,7 +51,7 @@ class StartGate:
         return self._budget.has(worker.number)
 
     def note(self, number: int, came: WorkerResult | RetryLater) -> None:
-        """Record how an attempt ended, or that a worker never started."""
+        """Record how an attempt of a worker ended, or that the worker never started."""
         refused = (
             came.refused if isinstance(came, RetryLater) else came.reason is Reason.RATE_LIMITED
         )

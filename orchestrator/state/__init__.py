@@ -1,1 +1,1 @@
-"""State on disk: directories of runs and workers, checkpoints, history, secrets."""
+"""Files of runs and workers on disk: directories, checkpoints, history, secrets."""

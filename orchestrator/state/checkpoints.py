@@ -1,4 +1,4 @@
-"""Progress of one worker on disk, for a process that resumes the run.
+"""The progress of one worker on disk, from which another process can resume the run.
 
 In the worker's state directory, each file is written atomically before the step named last:
 
@@ -38,29 +38,31 @@ _HARVESTED = TypeAdapter(Harvested)
 
 
 class Launch(BaseModel):
-    """A container that is about to start."""
+    """A container at the moment before its start."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     container: str
     boot: str
     at: float
-    """Time of the start in seconds since boot, which changes of the wall clock do not affect."""
+    """Time of the start in seconds since the machine's boot, unaffected by changes of the wall
+    clock.
+    """
     before: DiskUse
-    """Disk use of the container's directories before the start."""
+    """Disk usage of the container's directories before the start."""
 
     @classmethod
     def now(cls, container: str, *, before: DiskUse) -> "Launch":
-        """Return the launch of a container at this moment."""
+        """Return the record of a container that starts now."""
         return cls(container=container, boot=_boot(), at=_since_boot(), before=before)
 
     def starting_now(self) -> "Launch":
-        """Return a copy with the current time, to exclude the duration of the start."""
+        """Return a copy with the current time, to leave out the time of the creation."""
         return self.model_copy(update={"at": _since_boot()})
 
     @property
     def age(self) -> float | None:
-        """Seconds since the launch; None after a reboot."""
+        """Return the seconds since the start; None after a reboot."""
         return _since_boot() - self.at if self.boot == _boot() else None
 
 
@@ -73,22 +75,22 @@ def _boot() -> str:
 
 
 class Checkpoints:
-    """Reads and writes the checkpoints of one worker."""
+    """Reads and writes the checkpoints of one worker (files that record its progress)."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     @property
     def prepared(self) -> bool:
-        """Whether worktree and store are complete."""
+        """Return whether the worker's worktree and git store are complete."""
         return (self._directory / "prepared").exists()
 
     def note_prepared(self, start: str) -> None:
-        """Record that worktree and store are complete."""
+        """Record that the worker's worktree and git store are complete."""
         write_atomically(self._directory / "prepared", start)
 
     def start(self) -> str | None:
-        """Return the commit that the worker starts from, or None if it is not prepared."""
+        """Return the commit that the worker starts from; None if its files are not complete."""
         try:
             return (self._directory / "prepared").read_text()
         except OSError:
@@ -96,25 +98,25 @@ class Checkpoints:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the worktree that the user sees was created after the worker's end."""
+        """Return whether the worktree for the user was created after the worker's end."""
         return (self._directory / "shown").exists()
 
     def note_shown(self) -> None:
-        """Record that the worktree was created after the worker's end."""
+        """Record that the worktree for the user was created after the worker's end."""
         write_atomically(self._directory / "shown", "")
 
     def launch(self) -> Launch | None:
-        """Return the recorded container of the task, or None."""
+        """Return the record of the task's container; None if it was not started."""
         return self._read("container.json", TypeAdapter(Launch))
 
     def note_launch(self, container: str, *, before: DiskUse) -> Launch:
-        """Record the task's container immediately before its start."""
+        """Record the task's container immediately before its start, and return the record."""
         launch = Launch.now(container, before=before)
         write_atomically(self._directory / "container.json", launch.model_dump_json())
         return launch
 
     def ending(self) -> Ending | None:
-        """Return how the task's container ended, or None if its end was not observed."""
+        """Return how the task's container ended; None if its end was not observed."""
         return self._read("ending.json", _ENDING)
 
     def note_ending(self, ending: Ending) -> None:
@@ -122,7 +124,7 @@ class Checkpoints:
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
 
     def noticed(self) -> tuple[Noticed, ...]:
-        """Return the findings recorded while the task ran."""
+        """Return the findings that were recorded while the task ran."""
         return self._read("noticed.json", _NOTICED) or ()
 
     def note_noticed(self, noticed: tuple[Noticed, ...]) -> None:
@@ -130,7 +132,7 @@ class Checkpoints:
         write_atomically(self._directory / "noticed.json", _NOTICED.dump_json(noticed).decode())
 
     def services(self) -> str | None:
-        """Return the container that owns the services' network, or None if they are not ready."""
+        """Return the id of the container that owns the services' network, if they are ready."""
         try:
             return (self._directory / "services").read_text()
         except OSError:
@@ -141,24 +143,24 @@ class Checkpoints:
         write_atomically(self._directory / "services", holder)
 
     def forget_services(self) -> None:
-        """Forget the services, and the setup that ran against them."""
+        """Forget that services and setup were done, so that both are repeated."""
         for name in ("setup.json", "services"):
             (self._directory / name).unlink(missing_ok=True)
 
     def stage(self, stage: Stage) -> Ending | None:
-        """Return how a stage ended, or None if its end was not observed."""
+        """Return how a stage (such as the setup) ended; None if its end was not observed."""
         return self._read(f"{stage}.json", _ENDING)
 
     def note_stage(self, stage: Stage, ending: Ending) -> None:
-        """Record how a stage ended, so that the stage is not repeated."""
+        """Record how a stage (such as the setup) ended, so that it is not repeated."""
         write_atomically(self._directory / f"{stage}.json", _ENDING.dump_json(ending).decode())
 
     def harvested(self) -> Harvested | None:
-        """Return the imported harvest, or None."""
+        """Return the result of importing the worker's commits; None if they were not imported."""
         return self._read("harvest.json", _HARVESTED)
 
     def note_harvested(self, harvested: Harvested) -> None:
-        """Record the imported harvest."""
+        """Record the result of importing the worker's commits."""
         write_atomically(self._directory / "harvest.json", _HARVESTED.dump_json(harvested).decode())
 
     def checks(self) -> list[CheckResult]:
@@ -170,11 +172,11 @@ class Checkpoints:
         write_atomically(self._directory / "checks.json", _CHECKS.dump_json(checks).decode())
 
     def given_up(self) -> WorkerResult | None:
-        """Return the result of this attempt if it will be retried, else None."""
+        """Return the result of this attempt if another one will follow; otherwise None."""
         return self._read(_GIVEN_UP, TypeAdapter(WorkerResult))
 
     def note_given_up(self, result: WorkerResult) -> None:
-        """Record a failed attempt that will be retried."""
+        """Record the result of a failed attempt that another one will follow."""
         self._directory.mkdir(exist_ok=True)
         write_atomically(self._directory / _GIVEN_UP, result.model_dump_json(indent=2))
 

@@ -1,4 +1,4 @@
-"""The end of a container, and the reason if the orchestrator stopped it."""
+"""How a worker's container ended, and why the orchestrator stopped it, if it did."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from orchestrator.results import Noticed, Reason
 
 @dataclass(frozen=True)
 class Stop:
-    """Reason for which the orchestrator stops a worker, and the measurement that led to it."""
+    """Why the orchestrator stops a worker, with the measurement that led to the decision."""
 
     reason: Reason
     measured: str
@@ -17,24 +17,25 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """Report of the engine on the end of one worker's container."""
+    """How one container of a worker ended, as the engine reported it."""
 
     started_at: datetime | None
     duration: float
     exit_status: ExitStatus | None
-    """Exit status; None when the container never ran or its end was not observed."""
+    """Exit status; None if the container never ran or its end was not observed."""
     stopped: Stop | None = None
-    """Reason for which the orchestrator stopped the container; None if it ended by itself."""
+    """Why the orchestrator stopped the container; None if the container ended by itself."""
     error: str | None = None
-    """Error of the engine or of the orchestrator; None without error."""
+    """Error of the engine or of the orchestrator; None if there was none."""
     ports: tuple[tuple[int, int], ...] = ()
     peak_memory: int | None = None
     limits_hit: tuple[str, ...] = ()
     interventions: tuple[Noticed, ...] = ()
-    """Findings during the run for which a person should have looked at the worker."""
+    """Findings during the run because of which a person should have looked at the worker."""
     stopping: float = 0.0
-    """Seconds from the first signal to the container's end; 0 if the container ended by itself."""
+    """Seconds from the first signal until the container's end; 0 if the container ended by itself.
+    """
     lost_network: str | None = None
-    """Why the container lost its network before its end; None if it did not."""
+    """Why the container lost its network before its end; None if it did not lose it."""
     log_failure: str | None = None
-    """Reason why the log on disk is incomplete; None if it is complete."""
+    """Why the log on disk is incomplete; None if it is complete."""

@@ -1,4 +1,4 @@
-"""Grants of the credential broker as files in memory, which the broker's container mounts."""
+"""Store the credential broker's grants as files in memory, which the broker's container mounts."""
 
 import os
 from contextlib import suppress
@@ -9,11 +9,11 @@ from orchestrator.state.secret_files import private_directory
 
 
 def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
-    """Return the directory with the grants, in the run's directory in memory.
+    """Return the directory for the grants, which is in memory and belongs to the broker's user.
 
     Args:
-        root: A directory in memory.
-        run_id: The run.
+        root: A directory on a file system in memory.
+        run_id: Id of the run.
         owner: User of the broker.
 
     Raises:
@@ -29,7 +29,7 @@ def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
 
 
 def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, int]) -> None:
-    """Write a grant; the broker sees the old or the new file.
+    """Write a worker's grant, so that the broker sees either the old or the new file.
 
     Raises:
         EngineError: The file could not be written.
@@ -47,6 +47,6 @@ def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, in
 
 
 def remove_grant(directory: Path, name: str) -> None:
-    """Remove a grant if it exists."""
+    """Remove a worker's grant if it exists."""
     with suppress(OSError):
         (directory / name).unlink()

@@ -1,6 +1,7 @@
-"""State of a run as recorded on disk, for any process: during the run, after it, after a crash.
+"""Read the state of a run from its files: while it runs, after its end, or after a crash.
 
-Read-only. Records that were cut short, as by a `kill -9`, or that are unknown are skipped.
+Nothing is written. Records that were cut short, as by `kill -9`, or that are of an unknown kind are
+skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,11 +50,11 @@ class RunState(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     DIED = "died"
-    """The run's process is gone, and not all of its workers have a result."""
+    """The process of the run has died, and some of its workers have no result."""
 
 
 class WorkerState(StrEnum):
-    """State of a worker, according to the run's last event about it."""
+    """State of a worker, according to the last recorded event about it."""
 
     QUEUED = "queued"
     RETRYING = "retrying"
@@ -74,7 +75,7 @@ class WorkerView:
     spec: WorkerSpec
     state: WorkerState = WorkerState.QUEUED
     container: str | None = None
-    """The engine's id of the worker's current container; None without a container."""
+    """The engine's id of the worker's present container; None if it has no container."""
     started_at: datetime | None = None
     steps: int | None = None
     cost: float | None = None
@@ -82,7 +83,7 @@ class WorkerView:
 
 
 class RunHistory:
-    """Reads the record of one run and follows its events."""
+    """Reads the files of one run, and follows its events while it is in progress."""
 
     def __init__(self, directory: RunDirectory, record: RunOutline) -> None:
         self.directory = directory
@@ -105,7 +106,7 @@ class RunHistory:
         return self.directory.run_id
 
     def read(self) -> list[Event]:
-        """Return new events and update the state; the list is empty when all events were read."""
+        """Return the events since the last call, and update the state; empty if there are none."""
         while lines := self._events.read():
             events = list(_parsed(lines))
             for event in events:
@@ -140,7 +141,7 @@ class RunHistory:
 
         Args:
             worker_id: The worker.
-            live: Whether the run is live. A result file without an event may then be from an
+            live: Whether the run is in progress. A result file without an event may then be from an
                 earlier attempt, and is ignored.
         """
         told = self.workers[worker_id].result
@@ -152,7 +153,7 @@ class RunHistory:
         return self.directory.run_result() or self._result or self._summed_up()
 
     def _summed_up(self) -> RunResult | None:
-        """Return the result of a run that ended just before it recorded the result, else None."""
+        """Return the result of a run that died just before it recorded the result, if so."""
         found = [self.worker_result(number) for number in self.workers]
         results = [result for result in found if result is not None]
         if len(results) < len(self.workers):
@@ -226,14 +227,14 @@ def _parsed(lines: bytes) -> Iterator[Event]:
 
 
 def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
-    """Return the directories of all attempts of a worker, with numbers; the latest has None."""
+    """Return number and directory of all attempts of a worker; the latest has None for a number."""
     return [*run.attempts(worker_id), (None, run.worker(worker_id))]
 
 
 def choose_run(
     runs: Sequence[RunDirectory], wanted: str | None = None, *, worker: int | None = None
 ) -> RunHistory:
-    """Open the run that the user requested.
+    """Return the history of the run that the user asks for.
 
     Args:
         runs: All runs, oldest first.
@@ -266,7 +267,7 @@ def _numbers(record: RunOutline) -> frozenset[int]:
 
 
 def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
-    """Return the run with this id, or with an id that begins like this.
+    """Return the run with this id, or with an id that starts with this text.
 
     Raises:
         ConfigError: No run matches, or several do.

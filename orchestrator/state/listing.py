@@ -1,4 +1,4 @@
-"""List the runs of a repository, with the worktrees, branches and disk space that they use."""
+"""List a repository's runs, with the worktrees, branches and disk space that they use."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,9 +17,13 @@ from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.worker_spec import WorkerSpec
 
 _SCRATCH = frozenset({"git", "upper", "copy"})
-"""Names in a worker's state directory that a cleanup removes; see `worker_directory.Store`."""
+"""Names of files in a worker's state directory that a cleanup removes; see
+`worker_directory.Store`.
+"""
 MOST_FILES = 100_000
-"""Maximum number of files counted for one worker; a listing must not take minutes."""
+"""Maximum number of files that are counted for one worker, so that a listing takes seconds and not
+minutes.
+"""
 
 
 class _Listed(BaseModel):
@@ -27,11 +31,11 @@ class _Listed(BaseModel):
 
 
 class ListedWorker(_Listed):
-    """A worker and its remaining files and refs."""
+    """A worker in the list of runs, with its files and refs that still exist."""
 
     worker_id: int
     name: str | None
-    """Id of the worker's task, in a workflow."""
+    """Id of the worker's task in a workflow."""
     task: str
     model: str
     state: WorkerState
@@ -42,22 +46,22 @@ class ListedWorker(_Listed):
     """Final status; null before the worker's end."""
     reason: Reason | None
     branch: str | None
-    """Name of the branch; null when it is gone or belongs to another run now."""
+    """Name of the branch; null if it is gone or belongs to another run now."""
     worktree_path: str | None
-    """Absolute path; null when the worktree is gone or belongs to another run now."""
+    """Absolute path of the worktree; null if it is gone or belongs to another run now."""
     kept_refs: tuple[str, ...]
-    """Refs of the worker's commits that its branch does not contain."""
+    """Refs of the worker's commits that are not on its branch."""
     container: str | None
-    """The engine's id of the worker's container, according to the run's record."""
+    """The engine's id of the worker's container, as the run recorded it."""
     started_at: datetime | None
     disk: int
-    """Bytes in the worktree and in the worker's state directory."""
+    """Size in bytes of the worktree and the worker's state directory."""
     disk_complete: bool
-    """Whether all files were counted."""
+    """Whether `disk` includes all files; not if there are too many to count."""
 
 
 class ListedRun(_Listed):
-    """A run and its workers."""
+    """A run in the list of runs, with its workers."""
 
     run_id: str
     state: RunState
@@ -77,7 +81,7 @@ class Listing(_Listed):
 
 
 def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
-    """List the runs that are live or have more than their record left, or `everything`."""
+    """List the runs that are live or left more than a record; with `everything`, all runs."""
     records = {
         run: record for run in all_runs(repository.state_dir) if (record := read_outline(run))
     }
@@ -96,11 +100,11 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
 
 
 Entry = tuple[RunDirectory, RunOutline, WorkerSpec]
-"""A worker, with its run's directory and record."""
+"""A worker with the directory and the record of its run."""
 
 
 def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:
-    """Return the worker that each number refers to.
+    """Return, for each worker number, the worker that the number refers to.
 
     A number refers to the worker of the newest run that used it. With names from templates, several
     runs' workers may exist under one number; it then refers to the newest whose worktree or branch
@@ -136,7 +140,7 @@ def is_left(record: RunOutline, spec: WorkerSpec, refs: frozenset[str]) -> bool:
 
 
 class _Place:
-    """Remaining worktrees, branches and refs of one run."""
+    """The worktrees, branches and refs of one run that still exist."""
 
     def __init__(
         self,
@@ -153,17 +157,17 @@ class _Place:
         self.kept_refs: list[tuple[int, str]] = []
 
     def worktrees(self) -> dict[int, Path]:
-        """Return the existing worktrees by worker number."""
+        """Return the existing worktrees of the run, by worker number."""
         paths = {spec.worker_id: self.record.top / spec.directory for spec in self._mine}
         return {n: path for n, path in paths.items() if path.is_dir() and not path.is_symlink()}
 
     def branches(self) -> dict[int, str]:
-        """Return the existing branches by worker number."""
+        """Return the existing branches of the run, by worker number."""
         names = {spec.worker_id: spec.branch for spec in self._mine}
         return {n: name for n, name in names.items() if f"refs/heads/{name}" in self._branches}
 
     def holds_something(self) -> bool:
-        """Return whether the run is live, or has remaining files or refs beside its record."""
+        """Return whether the run is in progress, or has any files or refs beside its record."""
         if self.worktrees() or self.branches() or self.run.is_live():
             return True
         states = (self.run.worker(spec.worker_id) for spec in self.record.workers)
@@ -206,7 +210,7 @@ def _used(run: RunDirectory, number: int, worktree: Path | None) -> DiskUse:
 
 @dataclass(frozen=True)
 class _Held:
-    """Files and refs of a worker that remain in the repository."""
+    """The files and refs of a worker that still exist."""
 
     branch: str | None
     worktree: Path | None

@@ -1,4 +1,4 @@
-"""Measure the workers of a run from another process: resource usage and changed files."""
+"""Measure resource usage and changed files of a run's workers from another process."""
 
 import stat
 import threading
@@ -18,22 +18,26 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 
 INTERVAL = 1.0
-"""Seconds between two measurements."""
+"""Seconds between two measurements of the workers."""
 MOST_FILES = 20_000
-"""Maximum number of files counted for each worker and measurement."""
+"""Maximum number of files that are counted for each worker in one measurement."""
 _MOST_ENTRIES = 10 * MOST_FILES
-"""Maximum number of files and directories visited for each worker and measurement."""
+"""Maximum number of files and directories that are looked at for each worker in one measurement."""
 _REST = 2.0
-"""The pause is at least this many times the duration of the file scan, up to `_LONGEST`."""
+"""Minimum pause between two scans of files, as a multiple of a scan's duration, up to `_LONGEST`.
+"""
 _LONGEST = 5.0
-"""Longest pause, and longest scan of one worker's files, in seconds."""
+"""Maximum pause between two scans, and maximum duration of a scan of one worker's files, in
+seconds.
+"""
 _MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class UsageMonitor:
-    """Emits the usage of running workers once a second, from a separate thread.
+    """Measures the running workers once a second in a separate thread, and emits the usage.
 
-    A slow engine or a large tree must not delay the display of the run.
+    With a separate thread, a slow engine or a large directory does not delay the display of the
+    run.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class UsageMonitor:
         Args:
             history: The run; the caller keeps reading its events.
             emit: Receives the measurements.
-            connect: Connects to the engine, which may fail.
+            connect: Connects to the engine; may raise an error.
         """
         self._history = history
         self._emit = emit
@@ -73,7 +77,7 @@ class UsageMonitor:
             self._engine.close()
 
     def look(self) -> float:
-        """Measure all running workers once; return the seconds spent on scanning files."""
+        """Measure all running workers once; return the seconds that the scans of files took."""
         workers = [w for w in self._history.workers.values() if w.state in _MEASURED]
         usage = self._usage() if workers else {}
         begun = time.monotonic()
@@ -118,7 +122,7 @@ class UsageMonitor:
 
 
 def changed_files(store: Store, worktree: Path) -> int | None:
-    """Return the number of files that a worker created, changed or removed, or None if unknown.
+    """Return how many files a worker created, changed or removed; None if unknown.
 
     Ignored files count too. The number is approximate to be cheap: a file rewritten with the same
     content counts, and a removed or renamed folder counts as one.
@@ -142,7 +146,7 @@ def changed_files(store: Store, worktree: Path) -> int | None:
 
 
 def _files(root: Path) -> dict[str, int]:
-    """Return the files of a tree with their modification times, without `.git` at the top."""
+    """Return the modification time of each file in a directory tree, without `.git` at the top."""
     found: dict[str, int] = {}
     walk = Walk(root, most=_MOST_ENTRIES, until=time.monotonic() + _LONGEST)
     for path, info in walk:

@@ -1,7 +1,8 @@
-"""Keep a run's secret inputs in memory, for the process that resumes the run.
+"""Keep the secret inputs of a run in memory, for a process that resumes the run.
 
-The record of a run has no values of the caller's variables, and its tasks are redacted. The
-complete inputs are stored beside the workers' secrets on a tmpfs, and removed with the run.
+The record of a run on disk has no values of the user's variables, and secrets in tasks are
+redacted. The complete inputs are stored in memory (on a tmpfs) like the workers' secrets, and
+removed with the run.
 """
 
 import os
@@ -19,7 +20,7 @@ _FILE = "inputs.json"
 
 
 class Inputs(BaseModel):
-    """All inputs of a run, values of variables included."""
+    """All inputs of a run, with the values of variables."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64"
@@ -34,13 +35,13 @@ class Inputs(BaseModel):
 
     @property
     def environ(self) -> dict[str, str]:
-        """The caller's variables that the run needs."""
+        """Return the user's variables that the run needs, with their values."""
         secrets = {name: os.fsdecode(value) for name, value in self.secrets.items()}
         return {**self.inherited_env, **secrets}
 
 
 def keep_inputs(run_id: str, inputs: Inputs, environ: Mapping[str, str]) -> bool:
-    """Store the inputs for as long as the run is live; return whether that was possible."""
+    """Store the inputs in memory while the run is in progress; return whether that was possible."""
     try:
         root = secret_files.memory_root(environ)
         secret_files.write_private(root, run_id, _FILE, inputs.model_dump_json().encode())
@@ -51,7 +52,7 @@ def keep_inputs(run_id: str, inputs: Inputs, environ: Mapping[str, str]) -> bool
 
 
 def read_inputs(run_id: str, environ: Mapping[str, str]) -> Inputs | None:
-    """Return the stored inputs, or None after a reboot."""
+    """Return the stored inputs of a run; None after a reboot."""
     content = secret_files.read_private(run_id, _FILE, environ)
     try:
         return None if content is None else Inputs.model_validate_json(content)

@@ -1,4 +1,4 @@
-"""The files of a run on disk, for other processes and for people.
+"""The files of a run on disk, for other processes and for users.
 
 orchestrator/runs/<run-id>/           in the repository's git common directory
     lease                             locked for as long as the run's process lives
@@ -35,27 +35,30 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.results import RunResult, WorkerResult
 
 STATUS = "status.md"
-"""File of a run with a table of all workers and their states."""
+"""Name of the file with a table of all workers of a run and their states."""
 _KILL = "kill"
 _ATTEMPT = ".attempt-"
 _ATTEMPTS = 10
 _ORPHANS = 60.0
-"""Seconds to wait for git processes of a killed orchestrator, which still hold its lease."""
+"""Seconds to wait for git processes of a killed orchestrator that still hold the run's lease
+(lock).
+"""
 _GLANCE = 0.02
-"""Seconds between two attempts to lock a lease; a check of a lease takes far less."""
+"""Seconds between two attempts to lock a lease; a check whether a lease is locked takes far less.
+"""
 _SECOND = len("20260101-000000")
 MOST_OF_RUN = 64 * 1024**2
-"""Largest result file of a run that is read, in bytes."""
+"""Maximum size in bytes of a run's result file that is read."""
 MOST_OF_WORKER = 8 * 1024**2
-"""Largest result file of a worker that is read whole, in bytes."""
+"""Maximum size in bytes of a worker's result file that is read as a whole."""
 _BEGINNING = 64 * 1024
-"""Bytes that contain the first fields of any result."""
+"""Number of bytes at a file's start that contain the first fields of any result."""
 _LIST = '"files_modified":'
-"""The key after the first seven fields of a worker's result."""
+"""Text of the key that follows the first seven fields of a worker's result."""
 
 
 class RunDirectory:
-    """The directory of one run."""
+    """The directory with the files of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,15 +67,15 @@ class RunDirectory:
         self._events = threading.Lock()
 
     def worker(self, worker_id: int) -> Path:
-        """State directory of one worker."""
+        """Return the state directory of a worker."""
         return self.path / f"worker-{worker_id}"
 
     def attempt(self, worker_id: int, number: int) -> Path:
-        """Name of a worker's state directory after a failed attempt."""
+        """Return the name that a worker's state directory gets after a failed attempt."""
         return self.path / f"{self.worker(worker_id).name}{_ATTEMPT}{number}"
 
     def attempts(self, worker_id: int) -> list[tuple[int, Path]]:
-        """Return a worker's failed attempts with their directories, first attempt first."""
+        """Return number and directory of each failed attempt of a worker, first attempt first."""
         name = self.worker(worker_id).name
         paths = self.path.glob(f"{name}{_ATTEMPT}*")
         found = ((path.name.rpartition("-")[2], path) for path in paths)
@@ -80,15 +83,15 @@ class RunDirectory:
 
     @property
     def objects(self) -> Path:
-        """Object directory of the run's base commit."""
+        """Return the object directory for the run's base commit."""
         return self.path / "objects"
 
     def objects_of(self, base: str) -> Path:
-        """Object directory of another base commit, which some workers start from."""
+        """Return the object directory for another base commit, from which some workers start."""
         return self.path / "bases" / base
 
     def base_of(self, worker_id: int) -> str | None:
-        """Return the commit that a worker starts from; None if unknown or the run's base."""
+        """Return the commit that a worker starts from; None if it is the run's base or unknown."""
         try:
             return (self.path / f"base-{worker_id}").read_text()
         except OSError:
@@ -99,12 +102,12 @@ class RunDirectory:
         write_atomically(self.path / f"base-{worker_id}", commit)
 
     def drop_objects(self) -> None:
-        """Remove object directories, which only running workers need."""
+        """Remove the object directories, which only running workers need."""
         shutil.rmtree(self.objects, ignore_errors=True)
         shutil.rmtree(self.path / "bases", ignore_errors=True)
 
     def create(self, plan: str) -> None:
-        """Create the directory, lock the lease, write the plan, which is JSON."""
+        """Create the directory, lock the run's lease, and write the plan, which is JSON text."""
         self.path.mkdir(parents=True)
         self.path.chmod(0o700)
         self._lease = (self.path / "lease").open("w")
@@ -114,7 +117,7 @@ class RunDirectory:
         write_atomically(self.path / "run.json", plan)
 
     def take_over(self, inherited: int | None = None) -> bool:
-        """Lock the lease of a run whose process is dead; return False if another process has it.
+        """Lock the lease of a run whose process has died; return False if it is locked.
 
         Args:
             inherited: A descriptor of the locked lease, inherited from the parent process.
@@ -140,7 +143,7 @@ class RunDirectory:
 
     @property
     def lease_descriptor(self) -> int:
-        """Descriptor of the lease, for a child process that continues the run."""
+        """Return the lease's file descriptor, for a child process that continues the run."""
         if self._lease is None:
             raise ValueError("this process does not hold the lease")
         return self._lease.fileno()
@@ -154,14 +157,14 @@ class RunDirectory:
 
     @property
     def process(self) -> int | None:
-        """Id of the process that carries out the run, or did; None if unknown."""
+        """Return the id of the process that carries out the run, or did; None if unknown."""
         try:
             return int((self.path / "lease").read_text(errors="replace")[:20])
         except (OSError, ValueError):
             return None
 
     def is_live(self) -> bool:
-        """Return whether the process lives: the kernel drops the lock of a dead process."""
+        """Return whether the run's process lives: the kernel unlocks a dead process's lease."""
         try:
             lease = (self.path / "lease").open("r+")
         except OSError:
@@ -177,7 +180,7 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Hold the lease of a run that is not live; yield False for a live run."""
+        """Lock the lease of a run that is not in progress; yield False if it is in progress."""
         with ExitStack() as stack:
             try:
                 lease = stack.enter_context((self.path / "lease").open("r+"))
@@ -189,7 +192,7 @@ class RunDirectory:
             yield held
 
     def _locked(self, lease: IO[str]) -> bool:
-        """Lock a lease; wait if the other holder will release the lease soon."""
+        """Lock a lease file; wait a moment in case that its present owner releases it."""
         deadline = time.monotonic() + _ORPHANS
         while not _locked(lease):
             if _lives(self.process) or time.monotonic() > deadline:
@@ -197,43 +200,43 @@ class RunDirectory:
         return True
 
     def release(self) -> None:
-        """Release the lease at the end of the run."""
+        """Unlock the run's lease, at the end of the run."""
         if self._lease is not None:
             self._lease.close()
             self._lease = None
 
     def ask_to_stop(self, worker_id: int, *, kill: bool) -> None:
-        """Ask the run's process to end a worker; with `kill`, without a grace period."""
+        """Ask the run's process to stop a worker; with `kill`, without a grace period."""
         write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
 
     def stop_requests(self) -> frozenset[int]:
-        """Return the workers that another process asked to stop."""
+        """Return the numbers of the workers that another process asked to stop."""
         names = (n.removeprefix("stop-") for n in entry_names(self.path) if n.startswith("stop-"))
         return frozenset(int(number) for number in names if number.isdecimal())
 
     def stop_asked(self, worker_id: int) -> bool:
-        """Return whether there is a request to end a worker."""
+        """Return whether another process asked to stop a worker."""
         return (self.path / f"stop-{worker_id}").exists()
 
     def kill_asked(self, worker_id: int) -> bool:
-        """Return whether there is a request to kill a worker."""
+        """Return whether another process asked to stop a worker without a grace period."""
         try:
             return (self.path / f"stop-{worker_id}").read_text() == _KILL
         except OSError:
             return False
 
     def write_result(self, result: WorkerResult) -> None:
-        """Write a worker's result durably."""
+        """Write a worker's result to disk, so that it survives a crash."""
         path = self.worker(result.worker_id) / "result.json"
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, result.model_dump_json(indent=2))
 
     def write_run_result(self, result: RunResult) -> None:
-        """Write the run's result durably."""
+        """Write the run's result to disk, so that it survives a crash."""
         write_atomically(self.path / "result.json", result.model_dump_json(indent=2))
 
     def run_result(self) -> RunResult | None:
-        """Return the run's result, or None if there is none."""
+        """Return the run's result; None if there is none yet."""
         try:
             content = read_at_most(self.path / "result.json", MOST_OF_RUN)
             return None if content is None else RunResult.model_validate_json(content)
@@ -241,19 +244,19 @@ class RunDirectory:
             return None
 
     def shallow(self) -> frozenset[str] | None:
-        """Return the commits where the base's history is cut off; None until recorded."""
+        """Return the commits at which the base's history is cut off; None if not recorded yet."""
         try:
             return frozenset((self.path / "shallow").read_text().split())
         except OSError:
             return None
 
     def write_shallow(self, commits: frozenset[str]) -> None:
-        """Record the commits where the base's history is cut off."""
+        """Record the commits at which the base's history is cut off."""
         text = "".join(f"{commit}\n" for commit in sorted(commits))
         write_atomically(self.path / "shallow", text)
 
     def result(self, worker_id: int) -> WorkerResult | None:
-        """Return a worker's result, or None if it has none."""
+        """Return a worker's result; None if it has none yet."""
         try:
             path = self.worker(worker_id) / "result.json"
             content = read_at_most(path, MOST_OF_WORKER)
@@ -262,7 +265,7 @@ class RunDirectory:
             return None
 
     def log_event(self, event: Event) -> None:
-        """Append an event to the event log; output and measurements are left out."""
+        """Append an event to the run's file of events, except for output and measurements."""
         if isinstance(event, (WorkerOutput, WorkerMeasured)):
             return
         line = json.dumps(event.model_dump(mode="json")) + "\n"
@@ -273,7 +276,7 @@ class RunDirectory:
 
 
 def read_at_most(path: Path, most: int) -> bytes | None:
-    """Return the content of a file, or None if it has more than `most` bytes.
+    """Return a file's content; None if the file has more than `most` bytes.
 
     Raises:
         OSError: The file does not exist or is not a regular file.
@@ -284,7 +287,7 @@ def read_at_most(path: Path, most: int) -> bytes | None:
 
 
 def _begun(path: Path) -> WorkerResult:
-    """Return the first fields of a very large result, which an older version wrote.
+    """Return the first fields of a very large result that an older version wrote.
 
     Raises:
         OSError: The file does not exist.
@@ -334,7 +337,7 @@ def _lives(process: int | None) -> bool:
 
 
 def _locked(lease: IO[str]) -> bool:
-    """Lock a lease, with retries: other processes lock it briefly to see if the run is live."""
+    """Lock a lease file, and retry: other processes lock it briefly to see if the run is live."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)

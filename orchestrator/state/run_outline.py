@@ -1,7 +1,7 @@
-"""The part of a run's record that lists of runs need.
+"""The part of a run's record that is enough to list runs.
 
-Importing and validating the settings of a run takes several times as long as the rest of such a
-list.
+The rest of the record has the run's settings. Importing and validating them would make a list of
+runs several times slower.
 """
 
 from datetime import datetime
@@ -16,7 +16,7 @@ RECORD = "run.json"
 
 
 class RunOutline(BaseModel):
-    """A run's workers and where they started."""
+    """The workers of a run, and the directory and commit from which the run was started."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -29,7 +29,7 @@ class RunOutline(BaseModel):
 
 
 def read_outline(run: RunDirectory) -> RunOutline | None:
-    """Read the outline of a run; return None if it is missing or has an unknown format."""
+    """Read the outline of a run; return None if its record is missing or has an unknown format."""
     try:
         return RunOutline.model_validate_json((run.path / RECORD).read_bytes())
     except (OSError, ValidationError):
@@ -37,6 +37,6 @@ def read_outline(run: RunDirectory) -> RunOutline | None:
 
 
 def live_numbers(state_dir: Path) -> frozenset[int]:
-    """Return the worker numbers of live runs, even if their branches are gone."""
+    """Return the worker numbers of runs in progress, even of workers whose branches are gone."""
     outlines = (read_outline(run) for run in all_runs(state_dir) if run.is_live())
     return frozenset(spec.worker_id for outline in outlines if outline for spec in outline.workers)

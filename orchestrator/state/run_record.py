@@ -1,4 +1,4 @@
-"""The record of a run, `run.json`: its plan, without the values of variables."""
+"""The record of a run, in the file `run.json`: its plan, without values of variables."""
 
 import re
 import secrets
@@ -14,27 +14,27 @@ from orchestrator.state.run_outline import RECORD, RunOutline
 from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
-"""Fields of a service that are not recorded."""
+"""Fields of a service whose values are not recorded."""
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
 class RunRecord(RunOutline):
-    """The plan of a run, as needed by other processes."""
+    """The plan of a run, with all that other processes need."""
 
     config: ParallelConfig
     private: tuple[str, ...] = ()
-    """Values that are not recorded: variables, `api_base`, `notify`, `tasks`, `setup`, `teardown`,
-    `checks`.
+    """Names of values that are not recorded: variables, `api_base`, `notify`, `tasks`, `setup`,
+    `teardown`, `checks`.
     """
     workflow: Workflow | None = None
-    """The workflow of the run; each worker's name is the id of its task."""
+    """The workflow of the run, if any; each worker is named after its task."""
     programs: dict[str, ParallelConfig] = Field(default={})
-    """Settings of tasks that use another agent program."""
+    """Settings of tasks that use another agent program, by the program's name."""
     warms: bool = False
-    """Whether the run creates the shared caches for other runs."""
+    """Whether the run fills the shared caches for other runs."""
 
     def public_json(self) -> str:
-        """Return the record as JSON without the values of variables, which may be secrets."""
+        """Return the record as JSON text, without values of variables, which may be secrets."""
         without = {
             "config": _private_fields(self.config),
             "programs": {name: _private_fields(config) for name, config in self.programs.items()},
@@ -44,7 +44,7 @@ class RunRecord(RunOutline):
 
 
 def _private_fields(config: ParallelConfig) -> dict[str, Any]:
-    """Return the fields of the settings that are not recorded."""
+    """Return the parts of the settings whose values are not recorded."""
     return {
         "project": {"services": dict.fromkeys(config.project.services, _SERVICE)},
         "isolation": {"env": True},
@@ -54,7 +54,7 @@ def _private_fields(config: ParallelConfig) -> dict[str, Any]:
 
 
 def _private_fields_of_tasks(workflow: Workflow | None) -> dict[str, Any]:
-    """Return the fields of a workflow that are not recorded."""
+    """Return the parts of a workflow whose values are not recorded."""
     tasks = {
         place: {"settings": {"services": dict.fromkeys(task.settings.services, _SERVICE)}}
         for place, task in enumerate(workflow.tasks if workflow else ())
@@ -64,7 +64,7 @@ def _private_fields_of_tasks(workflow: Workflow | None) -> dict[str, Any]:
 
 
 def new_run_id() -> str:
-    """Return a unique run id that sorts by time."""
+    """Return a unique run id; ids sort by the time of their creation."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -74,7 +74,7 @@ def is_run_id(text: str) -> bool:
 
 
 def read_record(run: RunDirectory) -> RunRecord | None:
-    """Read the plan of a run; return None if it is missing or has an unknown format."""
+    """Read a run's record; return None if the record is missing or has an unknown format."""
     try:
         return RunRecord.model_validate_json((run.path / RECORD).read_bytes())
     except (OSError, ValidationError):
@@ -82,10 +82,10 @@ def read_record(run: RunDirectory) -> RunRecord | None:
 
 
 def require_record(run: RunDirectory) -> RunRecord:
-    """Read the plan of a run.
+    """Read a run's record, which must exist.
 
     Raises:
-        ConfigError: The plan is missing or has an unknown format.
+        ConfigError: The record is missing or has an unknown format.
     """
     record = read_record(run)
     if record is None:

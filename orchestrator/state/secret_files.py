@@ -1,7 +1,7 @@
-"""Secrets as files in memory: read from the caller, written for one worker, removed after it.
+"""Store workers' secrets as files in memory, and remove them when the worker has ended.
 
-A value is never in an argument, a variable, a label or a record: only on a tmpfs of the host, in a
-directory that one worker's container mounts as `/run/secrets`.
+A secret's value is never in an argument, variable, label or record. It is only on a tmpfs of the
+host (a file system in memory), in a directory that one worker's container mounts as `/run/secrets`.
 """
 
 import os
@@ -18,11 +18,11 @@ from orchestrator.errors import ConfigError, EngineError
 from orchestrator.text.redact import SHORTEST
 
 TARGET = "/run/secrets"
-"""Directory in the worker's container with a file for each secret."""
+"""Directory in a worker's container with one file for each secret."""
 VARIABLE = "ORCHESTRATOR_SECRETS"
-"""Variable that holds `TARGET` in the worker's container."""
+"""Environment variable with the path `TARGET` in a worker's container."""
 MAX_BYTES = 16 * 1024
-"""Largest secret, in bytes."""
+"""Maximum size of a secret, in bytes."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
 _MOUNTS = Path("/proc/mounts")
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
@@ -33,19 +33,19 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """The secrets of a run's workers."""
+    """The secrets that a run's workers get."""
 
     values: Mapping[str, bytes]
     root: Path | None
-    """A directory in memory; None if there are no secrets."""
+    """A directory in memory; None if the run has no secrets."""
 
     @contextmanager
     def laid_out(
         self, run_id: str, worker_id: int, owner: tuple[int, int], *, again: bool = False
     ) -> Iterator[Path | None]:
-        """Write the secrets for one worker, and remove them at the end of the block in any case.
+        """Write the secrets for one worker, and remove them when the block ends.
 
-        With `again`, a process that is dead now already wrote the files.
+        With `again`, a process that has died already wrote the files.
 
         Raises:
             EngineError: The files could not be written.
@@ -65,7 +65,7 @@ class Secrets:
 
 
 def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
-    """Read the secrets that `NAME` (the caller's variable) and `NAME=@FILE` refer to.
+    """Read the secrets that the user named: `NAME` (a variable) or `NAME=@FILE`.
 
     Raises:
         ConfigError: Some secrets are missing, too short or too long (the message names all of
@@ -121,7 +121,7 @@ def _checked(name: str, value: bytes) -> bytes:
 
 
 def memory_root(environ: Mapping[str, str]) -> Path:
-    """Return a directory in memory that this user can write to.
+    """Return a directory in memory (on a tmpfs) to which this user can write.
 
     Raises:
         ConfigError: The machine has no such directory; secrets are never written to a disk.
@@ -141,7 +141,7 @@ def _candidates(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _is_in_memory(directory: Path) -> bool:
-    """Return whether a directory is in memory, according to the kernel's list of mounts."""
+    """Return whether a directory is on a file system in memory."""
     if not directory.is_dir():
         return False
     place = directory.resolve()
@@ -164,7 +164,7 @@ def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int])
 
 
 def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
-    """Write a file that only the caller can read into the run's directory in memory.
+    """Write a file to the run's directory in memory; only the caller's user can read it.
 
     Raises:
         EngineError: The file could not be written.
@@ -196,7 +196,7 @@ def private_directory(root: Path, run_id: str) -> Path:
 
 
 def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | None:
-    """Return a file of `write_private`, or None if it is gone."""
+    """Return the content of a file that `write_private` wrote; None if the file is gone."""
     for root in _candidates(environ):
         directory = _run_directory(root, run_id)
         if _is_ours(directory):
@@ -237,7 +237,7 @@ def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int,
 
 
 def forget(run_id: str, environ: Mapping[str, str]) -> None:
-    """Remove what a dead run left in memory."""
+    """Remove the secrets and private files that a dead run left in memory."""
     for root in _candidates(environ):
         directory = _run_directory(root, run_id)
         if _is_ours(directory):

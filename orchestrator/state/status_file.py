@@ -1,4 +1,4 @@
-"""Maintain `status.md` of a run: a table of all workers and their states, for people and agents."""
+"""Maintain the file `status.md` of a run: a table of all workers and their states."""
 
 import threading
 from contextlib import suppress
@@ -11,7 +11,7 @@ from orchestrator.workflow.status_table import StatusBoard
 
 
 class StatusFile:
-    """Receives events from many threads, and writes the table when it has changed."""
+    """Writes the status table when an event has changed it. Accepts events from many threads."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -19,7 +19,7 @@ class StatusFile:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Record an event."""
+        """Update the table for an event."""
         with self._lock:
             if isinstance(event, RunStarted):
                 record = read_record(self._directory)

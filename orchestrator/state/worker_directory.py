@@ -1,4 +1,4 @@
-"""Paths of the files of one worker in the state directory."""
+"""Paths of one worker's files in its state directory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,51 +6,51 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """The directory with a worker's files."""
+    """The state directory of one worker, and the paths in it."""
 
     root: Path
 
     @property
     def git(self) -> Path:
-        """The worker's git directory."""
+        """Return the worker's own git directory."""
         return self.root / "git"
 
     @property
     def pointer(self) -> Path:
-        """The file that the worker sees as `.git`."""
+        """Return the file that the worker sees as `.git` in its worktree."""
         return self.root / "pointer"
 
     @property
     def upper(self) -> Path:
-        """The worker's written files (mode overlay)."""
+        """Return the directory with the files that the worker wrote, if it uses an overlay."""
         return self.root / "upper"
 
     @property
     def overlay(self) -> Path:
-        """The overlay's work directory (mode overlay)."""
+        """Return the overlay's internal work directory."""
         return self.root / "overlay"
 
     @property
     def copy(self) -> Path:
-        """The worker's own checkout (mode bind)."""
+        """Return the worker's own checkout, if overlays cannot be used."""
         return self.root / "copy"
 
     @property
     def harvest(self) -> Path:
-        """The git directory that the host created for the harvest."""
+        """Return the git directory, made by the host, in which the worker's commits are packed."""
         return self.root / "harvest"
 
     @property
     def out(self) -> Path:
-        """The directory that the harvest writes its results to."""
+        """Return the directory into which the worker's commits are packed."""
         return self.root / "out"
 
     @property
     def plain(self) -> Path:
-        """Temporary git directory in which the host commits ordinary files."""
+        """Return the temporary git directory in which the host commits ordinary files by itself."""
         return self.root / "plain"
 
     @property
     def quarantine(self) -> Path:
-        """Temporary git directory in which the harvest's output is checked."""
+        """Return the temporary git directory in which the worker's packed commits are checked."""
         return self.root / "quarantine"

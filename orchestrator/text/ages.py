@@ -10,11 +10,11 @@ _UNITS = {
     "d": timedelta(days=1),
 }
 AGE = "[0-9]{1,5}[smhd]"
-"""Regular expression of an age."""
+"""Regular expression that matches an age."""
 
 
 def parse_age(text: str) -> timedelta:
-    """Parse an age.
+    """Convert an age such as `90s` or `2d` to a time span.
 
     Raises:
         ValueError: The text is not an age.

@@ -8,9 +8,9 @@ import posixpath
 import re
 
 WORKTREE_DIR = ".architect-parallel-{n}"
-"""Default of `worktree_dir`."""
+"""Default of the setting `worktree_dir`."""
 BRANCH = "architect/parallel-{n}"
-"""Default of `branch`."""
+"""Default of the setting `branch`."""
 LONGEST_ID = 100
 """Maximum number of characters of a task's id."""
 _FIELD = re.compile(r"\{(n|id)\}")
@@ -20,7 +20,7 @@ _FORBIDDEN_IN_BRANCHES = re.compile(r"""[\x00-\x20\x7f-\x9f*?\[\]\\~^:;"'`$<>|&#
 
 
 def render(template: str, *, number: int, task_id: str | None) -> str:
-    """Return the name for one worker.
+    """Return the name for one worker, with the template's fields replaced.
 
     Args:
         template: The template.
@@ -32,27 +32,27 @@ def render(template: str, *, number: int, task_id: str | None) -> str:
 
 
 def pattern(template: str) -> str:
-    """Return the template with `*` in place of its fields."""
+    """Return the template with `*` in place of its fields, as a file name pattern."""
     return _FIELD.sub("*", template)
 
 
 def has_number(template: str) -> bool:
-    """Return whether the template contains the number of the worker."""
+    """Return whether the template contains the worker's number, `{n}`."""
     return "{n}" in template
 
 
 def leads_outside(template: str) -> bool:
-    """Return whether worktrees would lie outside of the repository."""
+    """Return whether worktrees named by the template would be outside of the repository."""
     return template.startswith(("/", "~/", "../"))
 
 
 def fixed_part(template: str) -> str:
-    """Return the directory that contains all worktrees, such as `.worktrees`; may be empty."""
+    """Return the part of a template before its fields that is a directory; may be empty."""
     return posixpath.dirname(_FIELD.split(template, maxsplit=1)[0])
 
 
 def check_worktree_dir(template: str) -> str:
-    """Return a template for worktree paths, or raise an error if it is invalid.
+    """Return the template if it can name worktrees; otherwise raise an error.
 
     Raises:
         ValueError: The template is invalid in any repository.
@@ -74,7 +74,7 @@ def check_worktree_dir(template: str) -> str:
 
 
 def check_branch(template: str) -> str:
-    """Return a template for branch names, or raise an error if it is invalid.
+    """Return the template if it can name branches; otherwise raise an error.
 
     Raises:
         ValueError: The template is invalid in any repository.

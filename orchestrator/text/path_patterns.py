@@ -1,8 +1,8 @@
 """Match path patterns with the semantics of `.gitignore`.
 
-Used for `paths` and `touches` of tasks, `--alert-outside` and the globs of `foreach`. Matching
-takes time linear in the components of a path, for any pattern and file name. Regular expressions
-for whole patterns, as gitignore libraries use them, can take exponential time.
+Used for `paths` and `touches` of tasks, `--alert-outside`, and the globs of `foreach`. The time to
+match grows linearly with the number of components of a path, for any pattern. Libraries for
+`.gitignore` use a regular expression for a whole pattern, which can take exponential time.
 """
 
 import re
@@ -16,7 +16,9 @@ _HERE = ("", ".")
 _WILD = frozenset("*?[")
 _ESCAPABLE = "*?[]\\!# -^"
 _UNMOUNTABLE = frozenset(",:\\\x7f") | {chr(code) for code in range(32)}
-"""Characters that separate options of an overlay mount, and control characters."""
+"""Characters that separate options of an overlay mount, or are control characters, so that such a
+path cannot be mounted.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,12 @@ class Pattern:
     literal: tuple[str, ...]
     """Components as written by the user: a path with exactly these names matches too."""
     only_directories: bool
-    """Whether the pattern matches the contents of directories of that name, but no file."""
+    """Whether the pattern ends with `/`: it matches everything in directories of that name, but no
+    file of that name.
+    """
 
     def covers(self, path: str) -> bool:
-        """Return whether a file matches, or is inside a directory that matches.
+        """Return whether a file matches the pattern, or is in a directory that matches it.
 
         Args:
             path: Path relative to the repository's top, separated by `/`.
@@ -44,7 +48,7 @@ class Pattern:
         return any(depth <= last for depth in self._ends(names))
 
     def names(self, path: str) -> bool:
-        """Return whether the pattern matches the file itself, and not just a parent directory.
+        """Return whether the pattern matches the file itself, and not only a directory above it.
 
         Args:
             path: Path relative to the repository's top, separated by `/`.
@@ -55,7 +59,10 @@ class Pattern:
         return tuple(names) == self.literal or len(names) in self._ends(names)
 
     def _ends(self, names: Sequence[str]) -> Iterator[int]:
-        """Yield the lengths, in components, of the path's prefixes that match the whole pattern."""
+        """Yield the lengths of those starts of the path that match the whole pattern.
+
+        A length is a number of path components.
+        """
         reached = self._passing({0})
         for depth, name in enumerate(names, start=1):
             stay = {place for place in reached if self.parts[place : place + 1] == (ANY_DEPTH,)}
@@ -69,7 +76,7 @@ class Pattern:
                 yield depth
 
     def _passing(self, places: set[int]) -> set[int]:
-        """Add to the positions those after a `**`, since `**` may match no directory at all."""
+        """Return the positions, and those after each `**` there, which may match nothing."""
         reached = set(places)
         for place, part in enumerate(self.parts):
             if place in reached and part == ANY_DEPTH:
@@ -103,7 +110,7 @@ def parse(text: str, *, anchored: bool = False) -> Pattern:
 
 
 def _component(part: str) -> str:
-    """Convert a component of a pattern to the syntax of `fnmatch`, which has no escapes."""
+    """Convert a pattern's component to the syntax of `fnmatch`, which has no escape character."""
     converted, place = [], 0
     while place < len(part):
         character = part[place]
@@ -150,24 +157,24 @@ def _class(inner: str) -> str:
 
 
 def outside(patterns: Sequence[str], paths: Iterable[str]) -> list[str]:
-    """Return the paths that no pattern matches."""
+    """Return the paths that none of the patterns matches."""
     places = [parse(pattern) for pattern in patterns]
     return [path for path in paths if not any(place.covers(path) for place in places)]
 
 
 def matching(paths: Iterable[str], globs: Sequence[str]) -> list[str]:
-    """Return the files that match a glob, sorted; globs are relative to the repository's top."""
+    """Return the files that match one of the globs, sorted; globs start at the repository's top."""
     places = [parse(glob, anchored=True) for glob in globs]
     return sorted({path for path in paths if any(place.names(path) for place in places)})
 
 
 def is_wild(text: str) -> bool:
-    """Return whether a pattern has wildcards."""
+    """Return whether a pattern contains wildcards."""
     return not _WILD.isdisjoint(text)
 
 
 def problem(text: str) -> str | None:
-    """Return why a pattern cannot match any file of a commit; None if it can."""
+    """Return why a pattern can never match a file in a commit; None if it can."""
     parts = [part for part in text.split("/") if part not in _HERE]
     if ".." in parts:
         return "`..` leads out of the repository"
@@ -181,7 +188,7 @@ def problem(text: str) -> str | None:
 
 
 def directories(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the directories that patterns name, so that they can be mounted.
+    """Return the directories that the patterns name, for mounting them.
 
     Returns:
         Paths relative to the repository's top, sorted, without directories inside others.
@@ -214,7 +221,7 @@ def _directory(text: str) -> str:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Return whether both of two patterns may match the same file.
+    """Return whether a file may exist that matches both of two patterns.
 
     A name without wildcards is taken as relative to the repository's top.
     """
@@ -225,7 +232,7 @@ def overlap(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def _share_a_name(one: str, other: str) -> bool:
-    """Return whether some name matches both of two components."""
+    """Return whether a name may exist that matches both of two path components."""
     if not is_wild(one):
         return _matcher(other).match(one) is not None
     if not is_wild(other):
@@ -241,7 +248,7 @@ def _may_meet(
     *,
     whole: bool,
 ) -> bool:
-    """Return whether two sequences of patterns may match the same sequence.
+    """Return whether a sequence may exist that matches both of two sequences of patterns.
 
     The wildcard matches any number of elements. If not `whole`, it is enough that all of one
     sequence matches the beginning of the other.

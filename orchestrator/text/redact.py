@@ -16,17 +16,21 @@ from urllib.parse import quote, quote_plus, urlsplit
 from pydantic import BaseModel
 
 SHORTEST = 8
-"""Minimum bytes of a value: redacting shorter values would make logs unreadable."""
+"""Minimum size in bytes of a value that is redacted; redacting shorter values would make logs
+unreadable.
+"""
 _PIECE = 64
-"""Maximum size of a value in bytes to match it whole; longer values are matched in pieces."""
+"""Maximum size in bytes of a value that is searched for as a whole; longer values are searched for
+in pieces.
+"""
 _WORD = 8
 _FEW = 64
 _LONG = 2 * _WORD - 1
 _START = 3
 _BASE64_LINES = (64, 76)
-"""Line lengths of `openssl base64` and `base64`."""
+"""Lengths of the lines that `openssl base64` and `base64` print."""
 _HEX_LINE = 60
-"""Line length of `xxd -p`."""
+"""Length of the lines that `xxd -p` prints."""
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEYS?(?:_|$)|_PWD$", re.IGNORECASE
 )
@@ -34,7 +38,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def secret_variables(env: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the variables that are secret by their name, and passwords in URLs."""
+    """Return variables whose names indicate a secret, and passwords in variables with a URL."""
     found = {}
     for name, value in env.items():
         secret = value if _SECRET_NAME.search(name) else url_password(value)
@@ -90,18 +94,18 @@ class Redactor:
 
     @property
     def longest(self) -> int:
-        """Length in bytes of the longest encoding of a value; 0 without values."""
+        """Return the length in bytes of the longest encoded value; 0 if there are no values."""
         return self._longest
 
     def stream(self) -> "RedactedStream":
-        """Return an object that redacts one stream, chunk by chunk."""
+        """Return an object that redacts a stream of data chunk by chunk."""
         return RedactedStream(self)
 
     def certain(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the redacted start of the data, and the rest, which needs more data to decide.
+        """Split data into a redacted part, and a rest that may be the beginning of a value.
 
-        The rest may be the start of a value. It is shorter than the longest encoding, and usually
-        empty.
+        The rest can be decided only with more data. It is shorter than the longest encoded value,
+        and usually empty.
         """
         if not self._names:
             return data, b""
@@ -116,7 +120,7 @@ class Redactor:
         return (self.data(head) if suspect else head), data[cut:]
 
     def data(self, data: bytes) -> bytes:
-        """Return data with all values redacted."""
+        """Return the data with all values redacted."""
         if not data or not self._names:
             return data
         return self._expression.sub(lambda match: self._label(match[0]), data)
@@ -128,13 +132,13 @@ class Redactor:
         return frozenset(self._names[spelling] for spelling in self._expression.findall(data))
 
     def text(self, text: str) -> str:
-        """Return a text with all values redacted."""
+        """Return the text with all values redacted."""
         if not self._names:
             return text
         return self.data(_encode(text)).decode("utf-8", "surrogatepass")
 
     def model(self, model: _Model) -> _Model:
-        """Return a model with all values redacted in all of its texts."""
+        """Return a copy of a model in which all values are redacted in all texts."""
         if not self._names:
             return model
         fields = {name: getattr(model, name) for name in type(model).model_fields}
@@ -162,7 +166,7 @@ class Redactor:
         return bool(self._words) and not self._words.isdisjoint(whole.cast("Q"))
 
     def _undecided(self, data: bytes) -> int:
-        """Return how many bytes at the end may be the start of a value."""
+        """Return how many bytes at the end of the data may be the beginning of a value."""
         tail = data[-(self._longest - 1) :]
         for start in range(len(tail)):
             rest = tail[start : start + _START]
@@ -177,7 +181,7 @@ class Redactor:
 
 
 class RedactedStream:
-    """Redacts a stream, independent of the boundaries of its chunks."""
+    """Redacts a stream of data, wherever its chunks begin and end."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -210,7 +214,7 @@ def _spellings(value: bytes) -> set[bytes]:
 
 
 def _pieces(value: bytes) -> Iterator[bytes]:
-    """Yield the lines of a value, long lines in pieces; no piece is shorter than `SHORTEST`."""
+    """Yield the lines of a value, long lines in several pieces; none is shorter than `SHORTEST`."""
     for line in value.splitlines():
         rest = line.strip()
         while len(rest) >= _PIECE + SHORTEST:
@@ -236,7 +240,7 @@ def _spellings_of_piece(piece: bytes) -> Iterator[bytes]:
 
 
 def _base64_forms(value: bytes, before: int) -> Iterator[bytes]:
-    """Yield base64 characters of a value at offset `before` of a group of three bytes."""
+    """Yield the base64 characters of a value that starts `before` bytes after a group of three."""
     encoded = base64.b64encode(b"\0" * before + value).rstrip(b"=")
     first = (before * 8 + 5) // 6
     plain = encoded[first : (before + len(value)) * 8 // 6]

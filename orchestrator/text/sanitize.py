@@ -69,7 +69,7 @@ def lines(text: str) -> str:
 
 
 class _Visible(dict[int, str]):
-    """Table for `str.translate` of visible replacements, computed at their first use."""
+    """Table for `str.translate` that computes each character's replacement at its first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

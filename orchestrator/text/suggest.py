@@ -1,10 +1,10 @@
-"""Suggest a known name for a misspelt one."""
+"""Suggest a known name for a name that may be misspelt."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 MOST_SUGGESTIONS = 200
-"""Maximum number of suggestions for one file: each compares a name with all known names."""
+"""Maximum number of suggestions for one file, because each compares a name with all known names."""
 _MOST_KNOWN = 1000
 
 

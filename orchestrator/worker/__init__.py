@@ -1,1 +1,1 @@
-"""One worker from start to finish; read `lifecycle.py` first."""
+"""One worker from its start to its result. Read `lifecycle.py` first."""

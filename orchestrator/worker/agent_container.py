@@ -1,4 +1,4 @@
-"""Start, find or watch the agent's container of one worker."""
+"""Start the agent's container of a worker, or continue to watch one that is already running."""
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -53,10 +53,10 @@ def open_log(worker: WorkerContext) -> WorkerLog:
 def run_task(
     worker: WorkerContext, workspace: Workspace, log: WorkerLog, services: Services
 ) -> Ending:
-    """Run the task unless it has ended already, and in either case remove its container.
+    """Run the task unless it has ended already; remove its container in either case.
 
     Raises:
-        EngineUnavailableError: The engine went away; a resumed run continues from here.
+        EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.
     """
     checkpoints, cancel = worker.checkpoints, worker.cancel
     with ExitStack() as stack:
@@ -135,7 +135,7 @@ def _start(
 
 
 def _admit(worker: WorkerContext) -> str | None:
-    """Open the broker for a worker; return the token of the worker, or None without a broker.
+    """Allow the worker to call models through the broker; return its token, or None without broker.
 
     Raises:
         OrchestratorError: The broker does not start.
@@ -167,7 +167,7 @@ def _is_cancelled(worker: WorkerContext) -> bool:
 
 
 def _find(worker: WorkerContext) -> Container | None:
-    """Return the container that another process created for this attempt."""
+    """Return the container that another process created for this attempt, if there is one."""
     engine, wanted = worker.run.engine, worker.labels(role="worker")
     wanted.pop(DEADLINE, None)
     launches = (Checkpoints(path).launch() for _, path in worker.attempts())

@@ -61,19 +61,19 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.CONFLICT: False,
     Reason.CANCELLED: False,
 }
-"""Whether a worker with this reason is retried when `retries` is set."""
+"""Whether a worker with this reason is retried if the setting `retries` allows it."""
 
 
 MOST_REFUSALS = 20
-"""Maximum number of times that one worker waits for its provider."""
+"""Maximum number of times that one worker is restarted after its provider refused requests."""
 
 
 def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
     """Run the next attempt of a worker, or continue the attempt that another process began.
 
     Raises:
-        EngineUnavailableError: The engine went away; a resumed run continues from here.
-        UnfinishedError: The work could not be harvested; a resumed run tries again.
+        EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.
+        UnfinishedError: The work could not be collected; a resumed run tries again.
     """
     earlier = earlier_results(worker)
     given_up = worker.checkpoints.given_up()
@@ -98,7 +98,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
 
 
 def _shown(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
-    """Create the worktree that appears at the end of a worker's last attempt."""
+    """Create the worktree after a worker's last attempt, if its run does so at the end."""
     try:
         show_worktree(worker)
     except (OrchestratorError, OSError) as error:
@@ -109,7 +109,7 @@ def _shown(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
 def _again(
     worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> RetryLater | None:
-    """Record a failed attempt that will be retried; return None if it is the last."""
+    """Record a failed attempt that another one will follow; return None if it is the last one."""
     waits = _waits(worker, result, earlier)
     if not (waits or _is_retried(worker, result, earlier)):
         return None
@@ -134,7 +134,7 @@ def _again(
 
 
 def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
-    """Return whether a worker waits for a provider that refused it; no retry is used up."""
+    """Return whether a worker waits for its provider, which uses up none of its retries."""
     patience = worker.config.rate_limit_wait
     if result.reason is not Reason.RATE_LIMITED or not patience:
         return False
@@ -145,7 +145,7 @@ def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[Worker
 
 
 def _waited(attempts: Sequence[WorkerResult]) -> float:
-    """Return the seconds waited after refusals, from an attempt's end to the next one's start."""
+    """Return the seconds that a worker has waited because its provider refused requests."""
     waited = 0.0
     for one, after in pairwise(attempts):
         if one.reason is Reason.RATE_LIMITED and one.started_at and after.started_at:
@@ -171,7 +171,7 @@ def _is_retried(
 
 
 def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
-    """Move the state of a failed attempt away, so that the next attempt can be prepared."""
+    """Rename the state directory of a failed attempt, so that another attempt can be prepared."""
     run, root, checkpoints = worker.run, worker.directory, worker.checkpoints
     kept = run.directory.attempt(worker.number, result.attempts)
     start = checkpoints.start()
@@ -191,7 +191,7 @@ def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
 
 
 def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
-    """Move branch and worktree back to the base, unless the user changed them."""
+    """Move the branch and the worktree back to the base, unless the user has changed them."""
     spec, repository, commit = worker.spec, worker.run.repository, str(result.commit)
     base, again = worker.base, worker.run.resumed
     try:

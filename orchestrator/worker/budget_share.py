@@ -1,4 +1,4 @@
-"""Share of the budget that one worker may spend."""
+"""The share of the run's budget that one worker may spend."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from orchestrator.results import WorkerResult
 
 @dataclass(frozen=True)
 class BudgetShare:
-    """Upper limits on what a worker may spend; None: no limit."""
+    """Maximum amounts that a worker may spend; None: no limit."""
 
     budget: float | None = None
-    """Cost in USD; None for no limit."""
+    """Maximum cost in USD; None: no limit."""
     tokens: int | None = None
 
     @property
     def is_spent(self) -> bool:
-        """Whether the whole share is spent."""
+        """Return whether nothing is left of the share."""
         budget, tokens = self.budget, self.tokens
         return (budget is not None and budget <= 0) or (tokens is not None and tokens <= 0)
 
     def after(self, attempts: Sequence[WorkerResult]) -> "BudgetShare":
-        """Return the share without the cost and tokens of earlier attempts."""
+        """Return what is left of the share after the cost and tokens of earlier attempts."""
         budget, tokens = self.budget, self.tokens
         if budget is not None:
             budget -= sum(one.cost for one in attempts)

@@ -1,4 +1,4 @@
-"""Join a program for a container and the modules of this project that it imports into one text.
+"""Combine a program that runs in a container with the modules that it imports into one text.
 
 The image of a container has no copy of this package, and its Python may be another version than the
 host's. So the program is passed as source text: `python3 -c TEXT ARGUMENTS`.
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 PACKAGE = "orchestrator.worker.in_container"
 MOST_BYTES = 128 * 1024 - 1
-"""Longest argument that Linux passes to a program."""
+"""Maximum number of bytes of one argument that Linux passes to a program."""
 _IMPORT = re.compile(r"^from (orchestrator(?:\.\w+)+) import", re.MULTILINE)
 _START = """\
 import sys, types
@@ -19,12 +19,12 @@ for name, text in {texts!r}.items():
     exec(compile(text, name, "exec"), module.__dict__)
 module.main(*sys.argv[1:])
 """
-"""Source text that registers each module by its name, so that later modules can import it."""
+"""Python source that defines each module under its name, so that later modules can import it."""
 
 
 @cache
 def bundle(program: str) -> str:
-    """Return the text that defines the modules of a program and calls its `main`.
+    """Return Python source that defines the modules of a program and calls its function `main`.
 
     Args:
         program: Name of a module whose function `main` takes the arguments of the command line:
@@ -36,7 +36,7 @@ def bundle(program: str) -> str:
 
 
 def _add(module: str, texts: dict[str, str]) -> None:
-    """Add a module after the modules that it imports."""
+    """Add a module to the texts, after the modules that it imports."""
     top, *folders, name = module.split(".")
     text = files(top).joinpath(*folders, f"{name}.py").read_text(encoding="utf-8")
     for imported in _IMPORT.findall(text):

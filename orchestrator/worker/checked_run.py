@@ -1,4 +1,4 @@
-"""A checked request for a run, before anything of the run is created."""
+"""A request for a run after all checks, before anything of the run is created."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,22 +24,25 @@ from orchestrator.workspace.untracked import NO_COPIES, Copies
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedSettings:
-    """The settings of a worker, and the values derived from them."""
+    """The settings of one or more workers, and the values that were derived from them."""
 
     config: ParallelConfig
     agent: Agent
     image: str
     access: StageAccess
-    """Network access of the containers of each stage."""
+    """Network access of the workers' containers, for each stage."""
     egress: Mapping[Access, Egress]
-    """Filters of the networks that the worker's containers have; without those of network `none`.
+    """Filter rules for each kind of network access of the workers' containers; none for the network
+    `none`.
     """
     inherited_env: Mapping[str, str]
-    """The caller's variables that the agent program gets, or that the credential broker holds."""
+    """The user's variables that the agent program gets, or that the credential broker keeps for
+    itself.
+    """
 
     @property
     def worker_env(self) -> dict[str, str]:
-        """The variables that the agent program gets, without those that the broker replaces."""
+        """Return the variables that the agent program gets, without those that the broker keeps."""
         given = {**self.inherited_env, **self.config.isolation.env}
         if self.config.isolation.keys == "env":
             return given
@@ -52,7 +55,7 @@ class CheckedSettings:
         return {name: value for name, value in found.items() if name not in kept}
 
     def keys(self, model: str | None) -> Keys | None:
-        """Return what the credential broker holds for a worker; None with `--keys env`.
+        """Return the keys that the credential broker holds for a worker; None with `--keys env`.
 
         Raises:
             ConfigError: The broker cannot hold the key that the worker needs, or a token of a git
@@ -75,29 +78,31 @@ class CheckedSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRequest:
-    """A request, with everything checked that needs no engine."""
+    """A request for a run, of which everything was checked that needs no container engine."""
 
     settings: CheckedSettings
-    """The settings of the run."""
+    """The settings of the run as a whole."""
     repository: Repository
     secrets: Secrets
     redactor: Redactor
     copies: Copies = NO_COPIES
     given: str | None = None
-    """Text of the context file that all workers can read; None without a file."""
+    """Text of the user's context file, which all workers can read; None without such a file."""
     workflow: Workflow | None = None
-    """The workflow whose tasks the workers have; None without a workflow."""
+    """The workflow whose tasks the workers perform; None without a workflow."""
     programs: Mapping[str, ParallelConfig] = field(default_factory=dict)
-    """Settings of tasks that use another agent program."""
+    """Settings of tasks that use another agent program, by the program's name."""
     tasks: Mapping[str, CheckedSettings] = field(default_factory=dict)
-    """The settings of each task of the workflow, by name. Tasks with equal settings share them."""
+    """The settings of each task in the workflow, by its id. Tasks with equal settings share an
+    object.
+    """
 
     def settings_of(self, task: str | None) -> CheckedSettings:
-        """Return the settings of a task; those of the run for a worker without a named task."""
+        """Return the settings of a task; None stands for a worker without a task of a workflow."""
         return self.tasks.get(task or "", self.settings)
 
     def by_task(self) -> list[tuple[str | None, CheckedSettings]]:
-        """Return all settings that workers have, each once, with the first task that has them."""
+        """Return all distinct settings of workers, each with the first task that has them."""
         found: dict[int, tuple[str | None, CheckedSettings]] = {}
         for name, settings in self.tasks.items():
             found.setdefault(id(settings), (name, settings))
@@ -106,7 +111,7 @@ class CheckedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRun:
-    """A checked request, and the engine that can fulfil it."""
+    """A checked request, with the container engine that will run it."""
 
     request: CheckedRequest
     engine: ContainerEngine

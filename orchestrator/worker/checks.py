@@ -1,7 +1,7 @@
-"""Run the project's checks on a worker's commit: in a fresh checkout, in fresh containers.
+"""Run the project's checks on a worker's commit, in a fresh checkout and fresh containers.
 
-None of the worker's own files is present, nothing that the checks write is kept, and nothing runs
-on the host.
+None of the worker's other files are present, nothing that the checks write is kept, and no code
+runs on the host.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
 
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
-"""Ends after which checks are pointless, or after which there is no commit to check."""
+"""Statuses of a worker after which checks are pointless, or there is no commit to check."""
 
 
 def check(
     worker: WorkerContext, workspace: Workspace, tip: str, verdict: Verdict
 ) -> tuple[list[CheckResult], Verdict]:
-    """Run the checks that are not done yet, and let them decide whether the worker succeeded.
+    """Run the checks that have no result yet; return all results, and the verdict changed by them.
 
     Raises:
-        EngineUnavailableError: The engine went away; a resumed run does the rest.
+        EngineUnavailableError: The engine cannot be reached; a resumed run does the rest.
     """
     wanted = worker.config.project.checks
     if not wanted or verdict.reason in _UNCHECKED:
@@ -60,7 +60,7 @@ class _Checks:
     workspace: Workspace
 
     def all(self, done: Sequence[CheckResult]) -> list[CheckResult]:
-        """Run the checks that are not done, until the worker is cancelled."""
+        """Run the checks without a result until the worker is cancelled; return all results."""
         root = self.worker.directory / CHECKED
         remove_tree(root)  # a process that died may have left a checkout
         try:
@@ -70,7 +70,7 @@ class _Checks:
             remove_tree(root)
 
     def _ready(self, root: Path) -> tuple[Workspace, str | None]:
-        """Return a fresh checkout after its setup, and the reason if it is not usable."""
+        """Return a fresh checkout after the setup, and the reason if it cannot be used."""
         try:
             fresh = self._check_out(root)
             return fresh, self._set_up(fresh)
@@ -80,7 +80,7 @@ class _Checks:
             return self.workspace, f"the commit could not be checked out ({error})"
 
     def _check_out(self, root: Path) -> Workspace:
-        """Check out the commit, with a new git store."""
+        """Check out the worker's commit, with a new private git directory."""
         worker, run = self.worker, self.worker.run
         workspace = replace(self.workspace, confined_to=())
         root.mkdir()

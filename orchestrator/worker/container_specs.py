@@ -1,4 +1,4 @@
-"""Specifications of one worker's containers: agent, setup, teardown and checks."""
+"""Describe the containers of a worker: agent, setup, teardown and checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +29,8 @@ for command; do
   printf '[%s %s/%s] %s\\n' "$0" "$number" "$#" "$command"
   sh -c -- "$command" || exit
 done"""
-"""Shell script that runs commands in order and prints each before it starts; stdout and stderr
-share one stream to keep their order.
+"""Shell script that runs commands in order and prints each one before it starts. Stdout and stderr
+are one stream, so that their order is kept.
 """
 
 
@@ -42,7 +42,7 @@ def worker_container(
     access: Access | None = None,
     token: str | None = None,
 ) -> ContainerSpec:
-    """Return the specification of a worker's container.
+    """Return the specification of a worker's container for the agent.
 
     Args:
         worker: The worker.
@@ -99,22 +99,23 @@ def worker_container(
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """Settings and variables of a worker's container, with or without keys."""
+    """The settings and variables that one container of a worker gets, with or without API keys."""
 
     config: ParallelConfig
     inherited_env: Mapping[str, str]
     tokens: Mapping[str, str] = field(default_factory=dict)
-    """The worker's token, and the URLs of the broker, in the place of keys and base URLs."""
+    """Values of the variables for keys and base URLs: the worker's token, and URLs of the broker.
+    """
     git: tuple[tuple[str, str], ...] = ()
     """Settings of git with which it reads private repositories through the broker."""
 
     @classmethod
     def of(cls, worker: WorkerContext, link: BrokerLink | None, token: str | None) -> "Given":
-        """Return what a container gets.
+        """Return the settings and variables for a container.
 
         Args:
             worker: The worker.
-            link: The way to the credential broker; None without one.
+            link: The connection to the credential broker; None without a broker.
             token: The worker's token; None without a broker, and for commands before and after the
                 agent.
         """
@@ -138,7 +139,7 @@ class Given:
 
 
 def _agent_command(worker: WorkerContext, config: ParallelConfig) -> AgentCommand:
-    """Return the command of the agent program, bounded by what the worker may spend."""
+    """Return the command of the agent program, with limits according to the worker's budget."""
     share = worker.budget
     settings = AgentSettings.of(config, budget=share.budget, tokens=share.tokens)
     return worker.agent.command(worker.spec, settings)
@@ -146,20 +147,20 @@ def _agent_command(worker: WorkerContext, config: ParallelConfig) -> AgentComman
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A container of a worker that runs other commands than the agent."""
+    """Commands that run in a container of their own, such as the setup or a check."""
 
     stage: Stage
     name: str
-    """Name of the job, which becomes part of the names of its log and its container."""
+    """Name of the job; the names of its log and its container contain it."""
     commands: tuple[str, ...]
-    """Commands to run in order, until one fails."""
+    """Shell commands, which run in order until one of them fails."""
     timeout: float | None
-    """Seconds for all commands together."""
+    """Maximum number of seconds for all commands together; None: no limit."""
     access: Access
     title: str | None = None
-    """Name of the check, for people."""
+    """Name of the check in messages, if the job is a check."""
     closed: bool = False
-    """Whether the commands are untrusted: they get none of the user's variables."""
+    """Whether the commands are untrusted, so that they get none of the user's variables."""
 
 
 def job_container(
@@ -197,7 +198,7 @@ def job_container(
 
 
 def job_limits(worker: WorkerContext, workspace: Workspace, job: Job) -> ContainerLimits:
-    """Return the limits of a job."""
+    """Return the time, budget and resource limits of a job's container."""
     config = worker.config
     return ContainerLimits(
         worker_id=worker.number,
@@ -217,7 +218,7 @@ def job_limits(worker: WorkerContext, workspace: Workspace, job: Job) -> Contain
 def _common_env(
     worker: WorkerContext, workspace: Workspace, secrets: Path | None, *, offline: bool
 ) -> dict[str, str]:
-    """Return the variables that every container of a worker has."""
+    """Return the variables that all containers of a worker have in common."""
     return {
         **_environment(),
         # Each writable directory of a confined worker is a mount, at which git would stop

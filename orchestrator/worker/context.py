@@ -1,4 +1,4 @@
-"""Contexts of a run and of its workers, and the labels of their objects in the engine.
+"""The data that describe a run and its workers while the run is in progress.
 
 `RunContext` contains what all workers of a run share: `run.config` and `run.base` are those of the
 run. `WorkerContext` contains what differs: `worker.config` and `worker.base`. Both are immutable.
@@ -53,19 +53,19 @@ class RunContext:
     """The commit that the run starts from."""
     began: datetime
     objects: Path
-    """Object directory with the objects that the base reaches."""
+    """Git object directory with the objects that the base commit reaches."""
     shallow: frozenset[str]
-    """Commits of `objects` whose parents are missing."""
+    """Commits in the directory `objects` whose parents are missing."""
     submodules: tuple[Submodule, ...] = ()
-    """The submodules of the base that are on this machine."""
+    """Submodules of the base commit that are present on this machine."""
     content: Content = NO_CONTENT
-    """The git-lfs content of the base that is on this machine."""
+    """Git-lfs content of the base commit that is present on this machine."""
     caches: Caches = NO_CACHES
     notices: tuple[str, ...] = ()
     """Messages for the user about the shared resources."""
     mode: Mode
     network: str
-    """Id of the network of containers that have one; `none` if no container has a network."""
+    """Id of the network for containers that may have one; `none` if no container may."""
     emit: Emit
     cancel: Cancel
     outcome: RunOutcome
@@ -73,106 +73,107 @@ class RunContext:
     ports: PortBlocks
     shared: Shared
     checkouts: Checkouts | None = None
-    """The checkouts that workers share; None if each has a worktree from the start."""
+    """The checkouts that workers share; None if each worker has its own worktree from the start."""
     switch: Switch = NO_SWITCH
-    """Kills containers at their deadline if this process is gone."""
+    """The dead man's switch, which kills containers at their deadlines if this process is gone."""
     broker: RunBroker | None = None
     """The run's credential broker; None if no worker uses one."""
     resumed: bool = False
-    """Whether another process started the run, and may have left containers and files."""
+    """Whether another process started the run and may have left containers and files."""
 
     @property
     def request(self) -> CheckedRequest:
-        """The checked request of the run."""
+        """Return the checked request from which the run was started."""
         return self.checked.request
 
     @property
     def config(self) -> ParallelConfig:
-        """The configuration of the run."""
+        """Return the settings of the run."""
         return self.checked.request.settings.config
 
     @property
     def repository(self) -> Repository:
-        """The user's repository."""
+        """Return the user's git repository."""
         return self.checked.request.repository
 
     @property
     def redactor(self) -> Redactor:
-        """Removes the values of secrets from text."""
+        """Return the object that removes the values of secrets from texts."""
         return self.checked.request.redactor
 
     @property
     def engine(self) -> ContainerEngine:
-        """The container engine."""
+        """Return the container engine."""
         return self.checked.engine
 
     @property
     def features(self) -> EngineFeatures:
-        """The features of the engine and its machine."""
+        """Return the features of the engine and of its machine."""
         return self.checked.features
 
     def labels(self, *, role: str) -> dict[str, str]:
-        """Return the labels of an engine object, enough for another process to take it over."""
+        """Return labels for a container or network, by which another process finds it."""
         return run_labels(self.repository, self.directory, role=role)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerContext:
-    """Data of one worker."""
+    """Data of one worker, and of the run that it belongs to."""
 
     run: RunContext
     spec: WorkerSpec
     settings: CheckedSettings
     """The settings of the worker's task."""
     base: str
-    """The commit that the worker starts from; differs from the run's if its task depends on others.
+    """The commit that the worker starts from. It is not the run's base if the task depends on other
+    tasks.
     """
     objects: Path
-    """Object directory with the objects that the worker's base reaches."""
+    """Git object directory with the objects that the worker's base commit reaches."""
     content: Content
-    """The git-lfs content of the worker's base."""
+    """Git-lfs content of the worker's base commit."""
     directory: Path
     """The worker's state directory."""
     checkpoints: Checkpoints
     cancel: WorkerCancel
     budget: BudgetShare = field(default_factory=BudgetShare)
-    """Budget of this attempt."""
+    """The maximum amounts that this attempt may spend."""
     times: StepTimes = field(default_factory=StepTimes)
-    """Measures the steps of this attempt."""
+    """Stopwatch for the steps of this attempt."""
 
     @property
     def config(self) -> ParallelConfig:
-        """The configuration of the worker."""
+        """Return the settings of the worker."""
         return self.settings.config
 
     @property
     def agent(self) -> Agent:
-        """The agent program of the worker."""
+        """Return the adapter of the worker's agent program."""
         return self.settings.agent
 
     @property
     def number(self) -> int:
-        """The worker's number."""
+        """Return the worker's number."""
         return self.spec.worker_id
 
     @property
     def cpus(self) -> float:
-        """Number of CPUs of the worker."""
+        """Return the number of CPUs that the worker may use."""
         return cpus_of(self.config, cpus=self.run.features.cpus)
 
     @property
     def provider(self) -> str:
-        """The name of the provider whose models the worker uses."""
+        """Return the name of the provider of the worker's model."""
         return provider_of(self.agent.name, self.spec.model, self.run.config.providers)
 
     @property
     def ports(self) -> WorkerPorts:
-        """The ports of the worker on the host."""
+        """Return the ports of this machine that are reserved for the worker."""
         return self.run.ports.of(self.number, self.config.isolation.ports)
 
     @property
     def keys(self) -> Keys | None:
-        """The keys that the broker holds for the worker; None if the worker gets its keys itself.
+        """Return the API keys that the broker holds for the worker; None without a broker.
 
         Raises:
             ConfigError: The broker cannot hold the key that the worker needs.
@@ -181,7 +182,7 @@ class WorkerContext:
 
     @property
     def broker_link(self) -> BrokerLink | None:
-        """The place of the worker in the broker's network; None without a broker."""
+        """Return the worker's connection to the credential broker; None without a broker."""
         broker, task = self.run.broker, self.settings.access.task
         if broker is None or self.config.isolation.keys == "env":
             return None
@@ -191,12 +192,12 @@ class WorkerContext:
 
     @property
     def ledger(self) -> str:
-        """The name of the broker's ledger of this attempt."""
+        """Return the name of the file in which the broker records the spending of this attempt."""
         return f"{self.number}-{len(self.attempts()) + 1}"
 
     @property
     def network_log(self) -> NetworkLog:
-        """The log of the worker's connections through its gateways."""
+        """Return the log of the connections that the worker makes through its gateways."""
         return NetworkLog(
             directory=self.directory,
             worker_id=self.number,
@@ -206,12 +207,12 @@ class WorkerContext:
 
     @property
     def branch_ref(self) -> str:
-        """The full name of the worker's branch."""
+        """Return the full name of the worker's branch."""
         return f"refs/heads/{self.spec.branch}"
 
     @property
     def name(self) -> str:
-        """Prefix of the names of the worker's containers."""
+        """Return the prefix of the names of the worker's containers."""
         return f"orchestrator-{self.run.directory.run_id}-{self.number}"
 
     def attempts(self) -> list[tuple[int, Path]]:
@@ -219,12 +220,12 @@ class WorkerContext:
         return self.run.directory.attempts(self.number)
 
     def has_begun(self) -> bool:
-        """Return whether the worker has a container to stop, or work to harvest or keep."""
+        """Return whether the worker has a container to stop, or work that must be kept."""
         given_up = self.checkpoints.given_up() is not None
         return self.checkpoints.prepared or given_up or bool(self.attempts())
 
     def labels(self, *, role: str) -> dict[str, str]:
-        """Return the labels of an engine object, enough for another process to take it over."""
+        """Return labels for a container of the worker, by which another process finds it."""
         found = {**self.run.labels(role=role), label.WORKER: str(self.number)}
         if self.config.timeout is not None and role == "worker":
             deadline = datetime.now(UTC) + timedelta(seconds=self.config.timeout)
@@ -233,7 +234,7 @@ class WorkerContext:
 
 
 def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
-    """Return the context of a worker, with its own base if that is already known."""
+    """Return the data of a worker, with its own base commit if that is already known."""
     base = run.directory.base_of(spec.worker_id)
     directory = run.directory.worker(spec.worker_id)
     return WorkerContext(

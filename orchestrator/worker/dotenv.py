@@ -1,6 +1,7 @@
-"""Write a worker's ports and services into an untracked file of its worktree, such as `.env`.
+"""Write a worker's ports and service addresses into an untracked file such as `.env`.
 
-Existing lines, from the user's copied file or from `setup`, stay above the orchestrator's lines.
+Existing lines stay above the orchestrator's lines. They come from a file of the user that was
+copied, or from the setup commands.
 """
 
 import errno
@@ -27,7 +28,7 @@ _IN_THE_WAY = frozenset({errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTDIR}
 
 
 def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
-    """Reject a tracked file: the written lines would be committed.
+    """Reject a file that git tracks, because the written lines would be committed.
 
     Raises:
         ConfigError: The base commit contains the file.
@@ -80,7 +81,7 @@ def _lines(variables: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Quote a value so that shells and dotenv libraries read the same text."""
+    """Quote a value so that shells and libraries for `.env` files read the same text."""
     if _PLAIN.fullmatch(value):
         return value
     if "'" not in value:
@@ -89,7 +90,7 @@ def _quoted(value: str) -> str:
 
 
 class _File:
-    """A file of a worker's tree. The worker may have created links, so none is followed."""
+    """A file in a worker's tree. No link is followed, because the worker may have created it."""
 
     def __init__(self, workspace: Workspace, path: str) -> None:
         self._written = workspace.writable()[0]
@@ -99,7 +100,7 @@ class _File:
         self._owner = workspace.user
 
     def read(self) -> str:
-        """Return the text that the worker sees; empty if there is no regular file."""
+        """Return the text that the worker sees in the file; empty if there is no regular file."""
         for tree in self._trees:
             with suppress(FileNotFoundError):
                 return self._read(tree)
@@ -131,7 +132,7 @@ class _File:
             os.close(folder)
 
     def _open(self, tree: Path, *, make: bool) -> int:
-        """Open the directory of the file."""
+        """Open the directory that contains the file, and return its descriptor."""
         descriptor = os.open(tree, _FOLDER)
         for part in self._folders:
             try:

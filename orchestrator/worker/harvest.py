@@ -1,4 +1,4 @@
-"""Harvest a worker: pack its changes, verify them, update its branch."""
+"""Harvest a worker: pack its changes, verify them, and move its branch to them."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -32,10 +32,10 @@ from orchestrator.workspace.submodules import keep_patches
 def harvest_worker(
     worker: WorkerContext, workspace: Workspace, verdict: Verdict
 ) -> tuple[Harvested, Verdict]:
-    """Commit the worker's files on its branch, even if the worker failed.
+    """Commit the worker's files to its branch, even if the worker failed.
 
     Raises:
-        UnfinishedError: The machine failed, not the work: a resumed run tries again.
+        UnfinishedError: The disk or the engine failed; a resumed run tries again.
     """
     worker.run.emit(WorkerHarvesting(worker_id=worker.number))
     request = _request(worker, workspace)
@@ -60,7 +60,7 @@ def harvest_worker(
 
 
 def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
-    """Add to the verdict that a part of the work was refused, and its path."""
+    """Return the verdict with a message that part of the work was refused, and where it is kept."""
     said = f"{harvested.refused}; all files of the worker are kept in {workspace.store.root}"
     if verdict.status is not Status.SUCCESS:
         return verdict.with_note(said)
@@ -70,7 +70,7 @@ def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) ->
 
 
 def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) -> Harvested:
-    """Update the worktree that the user sees to the accepted commit."""
+    """Update the worktree for the user to the accepted commit; return the result with notes."""
     run = worker.run
     if workspace.is_shared:
         return harvested
@@ -85,7 +85,7 @@ def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) ->
 
 
 def discard_scratch(request: HarvestRequest, harvested: Harvested) -> None:
-    """Remove temporary files of a finished harvest, and written files that the branch has too.
+    """Remove temporary files after a harvest, and files of the worker that its branch also has.
 
     A special file removed from an overlay leaves a device of root's in the overlay's work
     directory. An ordinary user cannot remove the device, but mounting the overlay again clears it.
@@ -123,13 +123,14 @@ def _with_leaks(worker: WorkerContext, harvested: Harvested) -> Harvested:
 
 
 def harvest(request: HarvestRequest) -> Harvested:
-    """Pack in a container without network, check on the host, move the branch.
+    """Pack the worker's files in a container without network, check them, and move the branch.
 
     If a rule is broken, the acceptable part is imported, and `refused` says why the rest was not.
     In any case the caller owns the worktree again.
 
     Raises:
-        OrchestratorError: Nothing was accepted; the written files are still in the state directory.
+        OrchestratorError: Nothing was accepted; the worker's files are still in its state
+            directory.
     """
     workspace, known = request.workspace, request.checkpoints.harvested()
     reclaim_worktree = partial(
@@ -168,12 +169,12 @@ def harvest(request: HarvestRequest) -> Harvested:
 
 
 def _keep(request: HarvestRequest) -> Kept:
-    """Import the commits that the worker's branch does not reach."""
+    """Import the worker's commits that are not on its branch."""
     return import_kept(request.handed_over, prefix=request.kept_prefix, redactor=request.redactor)
 
 
 def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedError) -> Harvested:
-    """Import the acceptable part: the last good commit, and the files on top of it."""
+    """Import the acceptable part of refused work: the last good commit, plus the files."""
     workspace = request.workspace
     good = _last_good(request) or workspace.start
     workspace.hand_over()
@@ -189,7 +190,7 @@ def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedErr
 
 
 def _last_good(request: HarvestRequest) -> str | None:
-    """Import and return the last acceptable commit before the refused one, or None."""
+    """Import the last acceptable commit before the refused one; return it, or None if none."""
     store = request.workspace.store
     try:
         tip = read_tip(store.out)
@@ -206,7 +207,7 @@ def _notes(kept: Kept) -> tuple[str, ...]:
 
 
 def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) -> Harvested:
-    """Check the pack, import it and move the branch."""
+    """Check the packed commits, import them, and move the branch."""
     store = request.workspace.store
     patches = keep_patches(store.root, store.out)
     imported = import_harvest(request.handed_over)
@@ -223,7 +224,7 @@ def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) 
 
 
 def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
-    """Remove secrets from the messages, which contain names of the worker's files and refs."""
+    """Remove secrets from the result's messages, which contain names of files and refs."""
     redactor = request.redactor
     refused = harvested.refused and redactor.text(harvested.refused)
     notes = tuple(redactor.text(note) for note in harvested.notes)
@@ -231,20 +232,20 @@ def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
 
 
 def _land(request: HarvestRequest, harvested: Harvested) -> None:
-    """Record the result, then move the branch to the accepted commit."""
+    """Record the result of the harvest, then move the branch to the accepted commit."""
     request.checkpoints.note_harvested(_redacted(request, harvested))
     if harvested.tip != request.workspace.start:
         _move_branch(request, harvested.tip)
 
 
 def _land_again(request: HarvestRequest, harvested: Harvested) -> None:
-    """Move the branch unless the process that recorded the result did so before it died."""
+    """Move the branch as a dead process recorded, unless it did so before its death."""
     if request.repository.resolve(f"refs/heads/{request.spec.branch}") != harvested.tip:
         _move_branch(request, harvested.tip)
 
 
 def _move_branch(request: HarvestRequest, tip: str) -> None:
-    """Move the branch, unless the user has moved it since the worker started."""
+    """Move the worker's branch, unless the user has moved it since the worker started."""
     with request.repository.lock():
         request.repository.move_branch(request.spec.branch, new=tip, old=request.workspace.start)
 

@@ -1,4 +1,4 @@
-"""The inputs of one worker's harvest, also available after its run died."""
+"""What the harvest of a worker (collecting its commits) needs to know, even after its run died."""
 
 from dataclasses import dataclass
 
@@ -19,29 +19,29 @@ from orchestrator.workspace.mounts import Workspace
 
 _MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 _MOMENT = 128 * 1024**2
-"""Bytes that a fast writer can write after it exceeded its limit, before it is stopped."""
+"""Number of bytes that a fast program can write between exceeding its limit and being stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestRequest:
-    """The inputs of one worker's harvest."""
+    """What the harvest of a worker (collecting its commits) needs to know."""
 
     repository: Repository
     engine: ContainerEngine
     switch: Switch
-    """Kills the harvest's container if this process is gone."""
+    """The dead man's switch, which kills the harvest's container if this process is gone."""
     directory: RunDirectory
     spec: WorkerSpec
     workspace: Workspace
     base: str
     """The commit that the worker started from."""
     shallow: frozenset[str]
-    """Commits of the base's history whose parents are missing."""
+    """Commits in the history of the base whose parents are missing."""
     limits: Limits
     cpus: float
     redactor: Redactor
     resumed: bool
-    """Whether another process may have started the harvest."""
+    """Whether another process may have begun to collect the worker's commits."""
 
     @property
     def run_id(self) -> str:
@@ -50,38 +50,38 @@ class HarvestRequest:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """Checkpoints of the worker and its harvest."""
+        """Return the recorded progress of the worker."""
         return Checkpoints(self.workspace.store.root)
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of the harvest's container."""
+        """Return the labels of the container that packs the worker's commits."""
         ours = run_labels(self.repository, self.directory, role="harvest")
         return {**ours, label.WORKER: str(self.spec.worker_id)}
 
     @property
     def message(self) -> str:
-        """The message of the commit with the worker's uncommitted files."""
+        """Return the message for a commit of the worker's uncommitted files."""
         task = one_line(self.redactor.text(self.spec.task), limit=500)
         return _MESSAGE.format(worker=self.spec.worker_id, task=task)
 
     @property
     def kept_prefix(self) -> str:
-        """Prefix of the refs that keep other commits of this attempt."""
+        """Return the prefix of the refs that keep this attempt's commits outside of the branch."""
         worker_id = self.spec.worker_id
         attempt = len(self.directory.attempts(worker_id)) + 1
         return kept_prefix(self.run_id, worker_id, attempt=attempt)
 
     @property
     def room(self) -> int:
-        """Largest size of a worker's changes in bytes: of its files, and of its LFS content."""
+        """Return the maximum size in bytes of a worker's changed files and new LFS content."""
         # A worker is stopped shortly after it exceeds its limit; what it wrote until then is
         # allowed.
         return 2 * self.limits.disk + _MOMENT
 
     @property
     def origin(self) -> Origin:
-        """The objects that the worker's commits may consist of."""
+        """Return the objects that the worker was given and that its commits may use."""
         return Origin(
             base=self.base,
             start=self.workspace.start,
@@ -92,7 +92,7 @@ class HarvestRequest:
 
     @property
     def handed_over(self) -> HandedOver:
-        """The output of the harvest's container, before it is checked."""
+        """Return the files in which the worker's commits are handed over, unchecked."""
         store = self.workspace.store
         return HandedOver(
             repository=self.repository,

@@ -1,4 +1,4 @@
-"""One job of a worker: commands in a container of their own, as setup, teardown and checks."""
+"""Run commands of a worker in a container of their own, such as setup, teardown or a check."""
 
 import re
 from collections.abc import Callable
@@ -27,18 +27,18 @@ from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
 
 _PIECE = 64 * 1024
-"""Maximum number of bytes of a log that are read at once."""
+"""Maximum number of bytes of a log file that are read at once."""
 _SHOWN = 100
-"""Maximum number of characters of a command in a message."""
+"""Maximum number of characters of a command that a message shows."""
 
 
 def setup_job(settings: CheckedSettings) -> Job:
-    """Return the job that prepares a worktree."""
+    """Return the job that runs the setup commands."""
     return _stage_job(settings, "setup", settings.config.project.setup, settings.access.setup)
 
 
 def teardown_job(settings: CheckedSettings) -> Job:
-    """Return the job that runs after the agent."""
+    """Return the job that runs the teardown commands."""
     commands = settings.config.project.teardown
     return _stage_job(settings, "teardown", commands, settings.access.teardown)
 
@@ -61,18 +61,18 @@ def _stage_job(
 
 @dataclass(frozen=True)
 class Work:
-    """One job of one worker."""
+    """Runs one job of a worker."""
 
     worker: WorkerContext
     workspace: Workspace
     job: Job
     cancel: CancelButton
     services: Services | None = None
-    """The services that the job can reach; None without services."""
+    """The services that the job can reach; None if there are none."""
 
     @property
     def log(self) -> Path:
-        """File with all output of the job."""
+        """Return the file with the whole output of the job."""
         return stage_log(self.worker.directory, self.job.name)
 
     def done(self, note: Callable[[Ending], None] | None = None) -> Ending:
@@ -82,7 +82,7 @@ class Work:
             note: Called with the ending before the container is removed.
 
         Raises:
-            EngineUnavailableError: The engine went away; leftovers are removed later.
+            EngineUnavailableError: The engine cannot be reached; leftovers are removed later.
             OSError: The disk is full.
         """
         with self._open_log() as log:
@@ -139,7 +139,7 @@ class Work:
         return ending
 
     def problem(self, ending: Ending) -> str | None:
-        """Return a message with a failed command, its end and its last line; None for success."""
+        """Return a message about the failed command, with its last output; None for success."""
         how = _how(ending)
         if how is None:
             return None
@@ -151,7 +151,7 @@ class Work:
 
 
 def _how(ending: Ending) -> str | None:
-    """Return how the job ended, as part of a message; None for success."""
+    """Return how the job failed, as part of a message; None for success."""
     if ending.error is not None:
         return f"ended unobserved ({ending.error})"
     if ending.stopped is not None:
@@ -168,7 +168,7 @@ def _how(ending: Ending) -> str | None:
 
 
 def _turn(log: Path, name: str, count: int) -> int:
-    """Return the number of the last command in a log, by the lines that announce the commands."""
+    """Return the number of the last command in a log, by the lines that announce commands."""
     mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(name.encode()), count))
     turn = 0
     with suppress(OSError), log.open("rb") as file:

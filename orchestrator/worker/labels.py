@@ -6,7 +6,7 @@ from orchestrator.state.run_directory import RunDirectory
 
 
 def run_labels(repository: Repository, directory: RunDirectory, *, role: str) -> dict[str, str]:
-    """Return the labels of an object in the engine that belongs to a run."""
+    """Return the labels of a container or network that belongs to a run."""
     return {
         label.MANAGED: "true",
         label.RUN: directory.run_id,

@@ -1,4 +1,4 @@
-"""One worker from start to finish. Start reading the package here."""
+"""One worker from its start to its result. Read this module first."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -28,15 +28,15 @@ from orchestrator.workspace.caches import publish
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
 _SHOWN = 5
-"""Maximum number of files that a message names."""
+"""Maximum number of files that one message names."""
 
 
 def run_worker(worker: WorkerContext) -> WorkerResult:
-    """Do the work of one worker, or the rest of it, and return its result in any case.
+    """Do the work of one worker, or what is left of it, and return its result in any case.
 
     Raises:
-        EngineUnavailableError: The engine went away; a resumed run continues from here.
-        UnfinishedError: The work could not be harvested; a resumed run tries again.
+        EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.
+        UnfinishedError: The work could not be collected; a resumed run tries again.
     """
     checkpoints, times = worker.checkpoints, worker.times
     times.restart()
@@ -89,7 +89,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
 
 
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:
-    """Publish the caches of a run that warms them, if the worker succeeded."""
+    """Make the caches of a worker that succeeded available to later runs, if its run fills them."""
     run = worker.run
     if not run.caches.warms or verdict.status is not Status.SUCCESS:
         return verdict
@@ -109,7 +109,7 @@ def _read_outcome(worker: WorkerContext, ending: Ending) -> AgentOutcome | None:
 
 
 def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
-    """Lower a success that was derived from an incomplete log."""
+    """Return `partial` in place of a success that was read from an incomplete log."""
     if ending.log_failure is None:
         return verdict
     note = f"the log is incomplete ({ending.log_failure})"
@@ -119,7 +119,7 @@ def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
 
 
 def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
-    """Compare the commit with its base; the work is already imported: an error is only a note."""
+    """Compare the worker's commit with its base; an error is only a note, as the work is safe."""
     if harvested.tip == worker.base:
         return NO_CHANGES, ()
     try:
@@ -130,7 +130,7 @@ def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tupl
 
 
 def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: str) -> Verdict:
-    """Lower a success whose changes are not all in the allowed paths."""
+    """Return `partial` in place of a success if files outside of the allowed paths were changed."""
     paths = worker.config.triggers.paths
     if not paths or tip == worker.base or verdict.status is not Status.SUCCESS:
         return verdict
@@ -155,7 +155,7 @@ def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: st
 
 
 def _strayed(worker: WorkerContext, changed: Changes, tip: str) -> tuple[list[str], int]:
-    """Return the first few paths that are not allowed, and the number of the others."""
+    """Return the first changed paths that are not allowed, and the number of further ones."""
     all_of_them: Iterable[str] = changed.files
     if not changed.total or not changed.is_whole:
         all_of_them = changed_paths(worker.run.repository, base=worker.base, tip=tip)

@@ -1,4 +1,4 @@
-"""Replace an agent's own figures by what the credential broker measured, and explain failures."""
+"""Use the credential broker's measurements in place of the agent's claims, and explain failures."""
 
 from dataclasses import replace
 
@@ -18,11 +18,11 @@ _OF_AGENT = frozenset(
         Reason.RATE_LIMITED,
     }
 )
-"""Reasons that an agent gives when the broker refuses its calls or is gone."""
+"""Reasons that an agent reports when the broker refuses its calls or has ended."""
 
 
 def measured(worker: WorkerContext) -> Spent | None:
-    """Return what the broker measured for an attempt of a worker; None without a broker."""
+    """Return what the broker measured for an attempt; None without a broker."""
     broker = worker.run.broker
     if broker is None or worker.config.isolation.keys == "env":
         return None
@@ -30,14 +30,14 @@ def measured(worker: WorkerContext) -> Spent | None:
 
 
 def with_measured(outcome: AgentOutcome | None, spent: Spent | None) -> AgentOutcome | None:
-    """Return an outcome with the measured cost and tokens."""
+    """Return the agent's outcome with cost and tokens as the broker measured them."""
     if outcome is None or spent is None:
         return outcome
     return replace(outcome, cost=spent.known_cost, tokens=spent.tokens)
 
 
 def explained(worker: WorkerContext, verdict: Verdict, spent: Spent | None) -> Verdict:
-    """Return a verdict that names the broker if the agent failed because of it."""
+    """Return the verdict with a message about the broker if the agent failed because of it."""
     broker = worker.run.broker
     if spent is None or broker is None or verdict.reason not in _OF_AGENT:
         return verdict

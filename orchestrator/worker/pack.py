@@ -1,4 +1,4 @@
-"""First step of a harvest: a container without network commits and packs the worker's files."""
+"""Commit and pack a worker's files in a container without network: the first step of a harvest."""
 
 import threading
 import time
@@ -21,21 +21,21 @@ from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPAC
 from orchestrator.workspace.mounts import Workspace
 
 HARVEST_TIMEOUT = 300.0
-"""Timeout for committing and packing a worker's files, in seconds."""
+"""Maximum number of seconds for committing and packing a worker's files."""
 DEATH = 30.0
-"""Seconds within which a container must end after the end of its output."""
+"""Maximum number of seconds between the end of a container's output and its own end."""
 MEASURE = 0.5
-"""Seconds between two measurements of the harvest's files."""
+"""Seconds between two measurements of the files that are being packed."""
 _MOST_FILES = 1_000_000
 _KILLED = 137
-"""Exit code of a killed container; if the orchestrator killed it, `refusals` has the reason."""
+"""Exit code of a killed container. If the orchestrator killed it, `refusals` says why."""
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
 _HARVEST_TMP = 64 * 1024**2
 
 
 def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
-    """Pack in a container, and return the ended container for `dismiss`.
+    """Commit and pack a worker's files in a container, and return the container, which has ended.
 
     Args:
         request: The harvest.
@@ -56,7 +56,7 @@ def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
 
 
 def dismiss(container: Container | None) -> None:
-    """Remove the container, if there is one; after a failure it is removed at the run's end."""
+    """Remove a packing container, if there is one. If this fails, the end of the run removes it."""
     if container is None:
         return
     with suppress(OrchestratorError):
@@ -82,11 +82,10 @@ def _packed(request: HarvestRequest, onto: str | None) -> Container:
 
 
 def _last_words(container: Container, workspace: Workspace, *, room: int) -> bytes:
-    """Wait for the end of the harvest, and return the end of its output.
+    """Wait until packing has ended, and return the end of the container's output.
 
     Raises:
-        HarvestRefusedError: The harvest took too long, or wrote more than `room` bytes, and was
-            killed.
+        HarvestRefusedError: Packing took too long, or wrote more than `room` bytes, and was killed.
     """
     ended = threading.Event()
     refusals: list[str] = []
@@ -111,7 +110,7 @@ def _watch(
     ended: threading.Event,
     refusals: list[str],
 ) -> None:
-    """Kill a harvest that takes too long or writes too much, and record the reason."""
+    """Kill the packing container if it takes too long or writes too much, and record the reason."""
     deadline = time.monotonic() + HARVEST_TIMEOUT
     while not ended.wait(min(MEASURE, max(0.0, deadline - time.monotonic()))):
         if time.monotonic() >= deadline:

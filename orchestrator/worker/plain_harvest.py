@@ -1,10 +1,9 @@
-"""Harvest a few ordinary files without a container.
+"""Commit a few ordinary files of a worker without a container, which is faster.
 
-Starting a container takes longer than all other steps of such a harvest together. The host copies
-the bytes of regular files into a commit; no program interprets them, and git reads nothing else
-that the worker wrote. The resulting pack is checked like that of a container. Everything that a
-worker did beyond that (a commit, a link, a deletion, a name that git treats specially, a converted
-or ignored file) is left to the container.
+The host copies the bytes of regular files into a commit. No program interprets them, and git reads
+nothing else that the worker wrote. The resulting pack is checked like one from a container.
+Anything else that a worker did is left to a container: a commit, a link, a deletion, a name that
+git treats specially, or a converted or ignored file.
 """
 
 from contextlib import suppress
@@ -19,9 +18,9 @@ from orchestrator.workspace.store_state import is_store_as_created
 
 
 def pack_plainly(request: HarvestRequest) -> bool:
-    """Commit and pack the worker's files, if they are few and ordinary; return whether it was done.
+    """Commit and pack a worker's files if they are few and ordinary; return whether that was done.
 
-    A process that died may have left a container that is still packing, so a resumed run does not.
+    In a resumed run, nothing is done, because a container of the dead process may still be packing.
     """
     workspace = request.workspace
     plain = None if request.resumed else _plain_files(workspace)
@@ -51,7 +50,7 @@ def pack_plainly(request: HarvestRequest) -> bool:
 
 
 def _plain_files(workspace: Workspace) -> PlainFiles | None:
-    """Return all that the worker wrote, or None if that is more than a few ordinary files."""
+    """Return the files that the worker wrote; None unless they are few and ordinary."""
     if workspace.mode == "bind" or workspace.read_only or workspace.confined_to:
         return None
     if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):
@@ -60,7 +59,7 @@ def _plain_files(workspace: Workspace) -> PlainFiles | None:
 
 
 def _is_reserved(path: str, reserved: tuple[str, ...]) -> bool:
-    """Return whether a path is below a name at the top that is reserved for worktrees."""
+    """Return whether a path is below a top-level name that is reserved for worktrees."""
     top = path.partition("/")[0]
     prefixes = tuple(name[:-1] for name in reserved if name.endswith("*"))
     return top in reserved or path.startswith(prefixes)

@@ -1,4 +1,4 @@
-"""Create a worker's files, or open those that another process created."""
+"""Create a worker's files on the host, or open files that another process created."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def ready_objects(
     *,
     history: Literal["full", "shallow"],
 ) -> frozenset[str]:
-    """Pack the base's objects, unless done; return the commits whose parents are missing.
+    """Pack the git objects of the base commit, unless done; return commits with missing parents.
 
     Raises:
         OrchestratorError: The objects could not be packed.
@@ -62,14 +62,14 @@ def ready_objects(
 def ready_more(
     repository: Repository, directory: RunDirectory, base: str, *, since: str, by: int
 ) -> Path:
-    """Create an object directory for one worker's own base, unless that was done.
+    """Create the object directory for a worker's own base commit, unless that was done.
 
     Args:
         repository: The repository.
         directory: The run's directory, with the objects of the run's base.
         base: The worker's base, a descendant of the run's.
         since: The run's base.
-        by: Number of the worker: several may create the same directory at the same time.
+        by: Number of the worker, because several workers may create the directory at the same time.
 
     Raises:
         OrchestratorError: The objects could not be packed.
@@ -93,10 +93,10 @@ def ready_more(
 
 
 def ready_workspace(worker: WorkerContext) -> Workspace:
-    """Return the complete files of a worker.
+    """Create a worker's files, or what is missing of them, and return them.
 
     Raises:
-        OrchestratorError: They could not be created.
+        OrchestratorError: The files could not be created.
         OSError: The disk is full.
     """
     run, workspace = worker.run, _ready(worker)
@@ -173,7 +173,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
 
 
 def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
-    """Create the worktree, or open that of an earlier attempt; the worker owns its files."""
+    """Create the worktree or open that of an earlier attempt; its files belong to the worker."""
     repository, spec = worker.run.repository, worker.spec
     owner = tree_owner(worker.run.mode, spec)
     with repository.lock():
@@ -194,19 +194,19 @@ def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
 
 
 def tree_owner(mode: Mode, spec: WorkerSpec) -> tuple[int, int] | None:
-    """Return the owner that a worker's worktree has during the run; None for the caller."""
+    """Return the user and group of a worker's worktree during the run; None for the caller's."""
     user = worker_user(spec.worker_id)
     # The owner of a file in the lower layer is also the owner of its changed copy.
     return user if mode == "overlay" and user[0] != os.getuid() else None
 
 
 def user_of(spec: WorkerSpec, mode: Mode, *, shared: bool) -> tuple[int, int]:
-    """Return the user of a worker's processes, who also owns the lower layer of its overlay."""
+    """Return the user and group with which a worker's processes run."""
     return shared_user() if shared and mode == "overlay" else worker_user(spec.worker_id)
 
 
 def ensure_tree(worker: WorkerContext, workspace: Workspace) -> Worktree:
-    """Return the worktree or shared checkout of a worker, created again if the user deleted it.
+    """Return a worker's worktree or shared checkout; create it again if the user deleted it.
 
     Raises:
         RepositoryError: The path of the worktree is no longer a worktree.
@@ -236,7 +236,7 @@ def reopen(
     objects: Path,
     checkouts: Checkouts | None,
 ) -> Workspace:
-    """Open the files of a worker that another process created.
+    """Open the files that another process created for a worker.
 
     `objects` is an object directory with the objects that `base` reaches, the commit that the
     worker's first attempt starts from; `checkouts` are those of a run without worktrees.
@@ -261,15 +261,15 @@ def reopen(
 def checkouts_of(
     repository: Repository, directory: RunDirectory, config: ParallelConfig
 ) -> Checkouts | None:
-    """Return the shared checkouts of a run; None if each worker has a worktree from the start."""
+    """Return the checkouts that workers share; None if each has a worktree from the start."""
     return None if config.worktrees == "start" else Checkouts(repository, directory)
 
 
 def show_worktree(worker: WorkerContext) -> None:
-    """Create the worktree of a worker that has ended, if its run shows worktrees at the end.
+    """Create the worktree of a worker that has ended, if worktrees appear at the end.
 
     Raises:
-        OrchestratorError: It could not be created; the work is on the branch.
+        OrchestratorError: The worktree could not be created; the work is on the branch.
         OSError: The disk is full.
     """
     run, checkpoints = worker.run, worker.checkpoints

@@ -1,4 +1,4 @@
-"""The results of workers: no other module creates or changes one.
+"""Create the results of workers. No other module creates or changes a result.
 
 finished        the container ended, and its work was harvested
 failed          the worker never started, or its end was not observed
@@ -31,11 +31,11 @@ _NO_OUTCOME = AgentOutcome(status=Status.FAILED)
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """Everything that is known of a worker at its end."""
+    """Everything that is known about a worker when it ends."""
 
     ending: Ending
     outcome: AgentOutcome | None
-    """The agent's report; None if there is none."""
+    """The agent's own report; None if there is none."""
     verdict: Verdict
     spent: Spent | None = None
     """What the credential broker measured; None without a broker."""
@@ -48,7 +48,7 @@ class Finish:
 
 
 def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
-    """Return the result of a worker whose container ended and whose work was harvested."""
+    """Return the result of a worker that ran and whose commits were collected."""
     spec, ending, verdict = worker.spec, finish.ending, finish.verdict
     outcome, changes = finish.outcome or _NO_OUTCOME, finish.changes
     cost, tokens = outcome.cost, outcome.tokens
@@ -96,7 +96,7 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
 
 
 def _worktree_path(worker: WorkerContext) -> str:
-    """Return the path of the worker's worktree, which may not exist yet; empty if it never will."""
+    """Return the path of the worker's worktree; empty if the worker will never have a worktree."""
     run = worker.run
     return "" if run.config.worktrees == "none" else str(run.repository.top / worker.spec.directory)
 
@@ -104,7 +104,7 @@ def _worktree_path(worker: WorkerContext) -> str:
 def failed(
     worker: WorkerContext, reason: Reason | None, message: str, *, status: Status = Status.FAILED
 ) -> WorkerResult:
-    """Return the result of a worker that never started, or whose end was not observed.
+    """Return the result of a worker that did not start, or whose end was not observed.
 
     The result contains the worker's base commit, and the commit of its branch.
     """
@@ -131,7 +131,7 @@ def failed(
 
 
 def skipped(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:
-    """Return the result of a worker that will never run: success if `reason` is None."""
+    """Return the result of a worker that will never run; a success if `reason` is None."""
     status = Status.SUCCESS if reason is None else Status.FAILED
     return failed(worker, reason, message, status=status)
 
@@ -151,7 +151,7 @@ def cancelled(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
 def abandoned(
     spec: WorkerSpec, *, path: Path, directory: Path, commit: str | None, changes: Changes | None
 ) -> WorkerResult:
-    """Return the result of a worker whose run died and is cleaned up.
+    """Return the result of a worker whose run died and is now cleaned up.
 
     Args:
         spec: The worker.
@@ -182,7 +182,7 @@ def abandoned(
 
 
 def with_attempts(result: WorkerResult, earlier: Sequence[WorkerResult]) -> WorkerResult:
-    """Return a last result with the cost of all attempts, and the refs that they left."""
+    """Return a worker's last result, with the cost and the refs of all its attempts."""
     attempts = [*earlier, result]
     tokens = [one.tokens for one in attempts if one.tokens is not None]
     return result.model_copy(
@@ -202,7 +202,7 @@ def with_note(result: WorkerResult, note: str) -> WorkerResult:
 
 
 def earlier_results(worker: WorkerContext) -> list[WorkerResult]:
-    """Return the results of the failed attempts, first attempt first."""
+    """Return the results of the worker's failed attempts, first attempt first."""
     found = (Checkpoints(path).given_up() for _, path in worker.attempts())
     return [result for result in found if result is not None]
 

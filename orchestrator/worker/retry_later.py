@@ -1,15 +1,15 @@
-"""The end of an attempt that another attempt follows."""
+"""The end of an attempt after which another attempt follows."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class RetryLater:
-    """An attempt failed; there will be another."""
+    """An attempt failed, and another one will follow."""
 
     delay: float
     """Seconds until the next attempt."""
     refused: bool = False
-    """Whether the provider refused requests; otherwise the attempt counts as a retry."""
+    """Whether the provider refused requests; otherwise the next attempt counts as a retry."""
     resets_in: float | None = None
-    """Seconds until the provider accepts requests, as it reported; None if unknown."""
+    """Seconds until the provider accepts requests again, as it reported; None if unknown."""

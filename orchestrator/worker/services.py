@@ -1,7 +1,7 @@
-"""A worker's services: containers that start before the worker's own and are removed after it.
+"""The services of a worker: containers that start before the worker's own and end after it.
 
-A holder container owns one network for all of them. The services share it with the worker: they
-reach each other at one `localhost`, by name, and nothing else reaches them.
+A separate container owns the network that worker and services share: they reach each other at one
+`localhost` and by name, and nothing else can reach them.
 """
 
 import time
@@ -27,9 +27,11 @@ from orchestrator.worker.context import WorkerContext
 HOLDER_ROLE = "holder"
 SERVICE_ROLE = "service"
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
-"""For images that start as root, change the owner of their data, and continue as a user."""
+"""Linux capabilities for images that start as root, give their data to another user, and continue
+as that user.
+"""
 _LOG = 4 * 1024**2
-"""Largest log of a service, in bytes."""
+"""Maximum size of a service's log, in bytes."""
 _TMP = 64 * 1024**2
 _SCRATCH = ("/tmp", "/run")  # noqa: S108  # the container's own
 _HOLDER_MEMORY = 64 * 1024**2
@@ -39,11 +41,11 @@ _PROBE = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.arg
 
 
 class ServiceFailedError(OrchestratorError):
-    """A service did not become ready, so its worker cannot start."""
+    """A service did not become ready, so that its worker cannot start."""
 
 
 class Services:
-    """The services of one worker's attempt; leaving the context removes them."""
+    """The services of a worker during one attempt; they are removed when the context is left."""
 
     def __init__(self, worker: WorkerContext) -> None:
         """Store the arguments; no service is started."""
@@ -66,10 +68,10 @@ class Services:
             self._close()
 
     def ready(self) -> Verdict | None:
-        """Start the services and wait for them, unless done; return why the agent cannot start.
+        """Start the services and wait until they are ready; return why the agent cannot start.
 
         Raises:
-            EngineUnavailableError: The engine went away.
+            EngineUnavailableError: The engine cannot be reached.
             OSError: The disk is full.
         """
         if not self._wanted or self._found():
@@ -88,13 +90,13 @@ class Services:
         return None
 
     def network_of(self, spec: ContainerSpec) -> ContainerSpec:
-        """Return the specification on the services' network, if its own network is the same."""
+        """Return a container's specification, changed to use the network of the services."""
         if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
             return spec
         return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})
 
     def _found(self) -> bool:
-        """Continue the services of another process; remove them if they cannot be used."""
+        """Take over the services of another process, or remove them if they cannot be used."""
         noted = self._checkpoints.services()
         if noted is None:
             return False
@@ -128,7 +130,7 @@ class Services:
         self._checkpoints.note_services(self._holder.id)
 
     def variables(self) -> dict[str, str]:
-        """Return the variables with the services' addresses."""
+        """Return the environment variables with the addresses of the services."""
         found = {}
         for name, service in self._wanted.items():
             port = self._port(service)
@@ -140,7 +142,7 @@ class Services:
         return found
 
     def look(self) -> None:
-        """Report each service that has ended, since this may explain the worker's failure."""
+        """Report services that have ended, which may be why the worker fails."""
         for sidecar in self._sidecars:
             with suppress(OrchestratorError):
                 ended = sidecar.ended()
@@ -149,7 +151,7 @@ class Services:
                     self._worker.run.emit(Notice(message=said))
 
     def _close(self) -> None:
-        """Remove the services; after a failure, their labels let the end of the run find them."""
+        """Remove the services. If this fails, the end of the run finds them by their labels."""
         for sidecar in self._sidecars:
             sidecar.remove()
         self._sidecars.clear()
@@ -202,7 +204,7 @@ class Services:
         return next(iter(self._engine.exposed_ports(service.image)), None)
 
     def _describe_holder(self) -> ContainerSpec:
-        """Return the holder's specification; no code of a worker or service runs in it."""
+        """Return the specification of the container that owns the network, and only that."""
         return ContainerSpec(
             name=f"{self._worker.name}-services",
             image=BASE_IMAGE,

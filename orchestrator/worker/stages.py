@@ -1,7 +1,7 @@
-"""Stages around the agent, in their own containers: setup before the agent, teardown after it.
+"""Run setup before the agent and teardown after it, each in a container of its own.
 
-Unlike the agent's container, these may be started again: an interrupted stage is removed and
-repeated; a stage that has ended is recorded and never repeated.
+Unlike the agent's container, these may start again: a stage that was interrupted is repeated, and a
+stage that has ended is recorded and never repeated.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from orchestrator.workspace.mounts import Workspace
 
 @dataclass(frozen=True)
 class _KilledAlone:
-    """Stops a teardown only on a kill request: a cancelled worker has time to tidy up."""
+    """A request to stop that ignores gentle requests, so that a teardown can tidy up."""
 
     button: CancelButton
 
@@ -36,10 +36,10 @@ class _KilledAlone:
 
 
 def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> Verdict | None:
-    """Prepare a worktree for the agent, unless done; return why the agent cannot start, or None.
+    """Run the setup commands, unless done; return why the agent cannot start, or None.
 
     Raises:
-        EngineUnavailableError: The engine went away; a resumed run repeats the setup.
+        EngineUnavailableError: The engine cannot be reached; a resumed run repeats the setup.
         OSError: The disk is full.
     """
     cancel, checkpoints = worker.cancel, worker.checkpoints
@@ -59,10 +59,10 @@ def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> V
 
 
 def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -> tuple[str, ...]:
-    """Run the teardown after the agent, unless done; return notes about what went wrong.
+    """Run the teardown commands, unless done; return notes for the user about problems.
 
     Raises:
-        EngineUnavailableError: The engine went away; a resumed run repeats the teardown.
+        EngineUnavailableError: The engine cannot be reached; a resumed run repeats the teardown.
     """
     checkpoints = worker.checkpoints
     if not worker.config.project.teardown or not _has_begun(checkpoints):

@@ -10,7 +10,7 @@ Step = Literal["prepare", "start", "setup", "agent", "stop", "harvest", "update"
 
 
 class StepTimes:
-    """Stopwatch of one worker. Each moment belongs to exactly one step: the one begun last."""
+    """Stopwatch of one worker. Every moment belongs to exactly one step: the last that began."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -24,19 +24,19 @@ class StepTimes:
         self._step = None
 
     def begin(self, step: Step) -> None:
-        """Begin a step, or continue it, and thereby end the step before it."""
+        """Begin a step, or continue it, which ends the previous step."""
         now = self._clock()
         if self._step is not None:
             self._add(self._step, now - self._since)
         self._step, self._since = step, now
 
     def count_as_stop(self, seconds: float) -> None:
-        """Count the agent's last seconds, while it was being stopped, as `stop`."""
+        """Count the last seconds of the agent as the step `stop`, because it was being stopped."""
         self._add("agent", -seconds)
         self._add("stop", seconds)
 
     def read(self) -> Timings | None:
-        """Return the seconds of each step until now; None before the first step."""
+        """Return the seconds that each step has taken so far; None before the first step."""
         if self._step is None:
             return None
         self.begin(self._step)

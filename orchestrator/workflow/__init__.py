@@ -1,1 +1,1 @@
-"""Workflows: parsing, execution order, drawing. Uses neither a container engine nor git."""
+"""Workflows: parse them, order their tasks, draw them. No code here uses containers or git."""

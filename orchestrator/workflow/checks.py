@@ -8,7 +8,7 @@ from orchestrator.workflow.model import Task, Workflow
 
 
 def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
-    """Refuse tasks that write in a run that is read-only.
+    """Refuse a workflow with tasks that write, if the run is read-only.
 
     Raises:
         ConfigError: The `mode` of a task is `rw`.
@@ -22,14 +22,14 @@ def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
 
 
 def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
-    """Refuse shell commands into which results of other workers would be inserted.
+    """Refuse shell commands that would contain results of other workers as text.
 
     Args:
         config: The settings of the tasks.
         tasks: Tasks with equal settings.
 
     Raises:
-        ConfigError: A shell would run text of other workers as code.
+        ConfigError: A shell would execute text that other workers wrote.
     """
     for task in tasks:
         if config.agent_cli == "shell" and task.results_at:
@@ -41,5 +41,5 @@ def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
 
 
 def merges(workflow: Workflow) -> bool:
-    """Return whether a task starts from the merged results of several tasks."""
+    """Return whether any task depends on several others, whose results must be merged."""
     return any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks)

@@ -1,4 +1,4 @@
-"""Calculate digests of tasks: tasks with the same digest do the same work, whatever their id."""
+"""Calculate a digest of each task: tasks with equal digests do the same work, whatever their id."""
 
 import json
 from collections import defaultdict, deque
@@ -11,7 +11,7 @@ _SETTINGS = (
     *("agent", "agent_cli", "model", "image", "setup", "checks", "paths", "enforce"),
     "services",
 )
-"""Settings that change the work of a task; limits and timeouts, for example, do not."""
+"""Settings that are part of a digest, because they change the work; limits and timeouts do not."""
 
 
 def with_digests(workflow: Workflow) -> Workflow:
@@ -25,7 +25,7 @@ def digests(workflow: Workflow) -> dict[str, str]:
     """Return the digest of each task by id.
 
     A digest covers the task's text, the settings that change its work, and the digests of its
-    dependencies: a task changes when a task before it changes. An existing digest is kept.
+    dependencies, so that it changes when a dependency changes. An existing digest is kept.
     """
     by_id: dict[str, str] = {}
     for task in workflow.tasks:
@@ -44,9 +44,10 @@ def _digest(task: Task, known: Mapping[str, str]) -> str:
 
 
 def matches(workflow: Workflow, earlier: Mapping[str, str]) -> dict[str, str]:
-    """Return the id of the earlier task that did the same work, by the id of the workflow's task.
+    """Return, for each task of a workflow, the id of the earlier task that did the same work.
 
-    `earlier` has digests by id, in the order of the tasks. No earlier task is matched twice.
+    `earlier` has the digests of an earlier run's tasks, by id and in order. No earlier task is
+    returned twice. Tasks without a match are left out.
     """
     wanted = digests(workflow)
     matched = {name: name for name, digest in wanted.items() if earlier.get(name) == digest}

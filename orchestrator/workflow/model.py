@@ -1,4 +1,4 @@
-"""A workflow ready to run: templates are expanded and all dialects are unified."""
+"""A workflow that is ready to run: templates are filled in, and all file formats look the same."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -11,7 +11,7 @@ from orchestrator.config.project import Checks, Services
 from orchestrator.config.values import Commands, Model, Ports
 
 MOST_TASKS = 1000
-"""Maximum number of tasks of a workflow, counting every batch of a `foreach`."""
+"""Maximum number of tasks of a workflow, with all tasks that a `foreach` creates."""
 WHEN = Literal["on_success", "on_failure", "always"]
 COMPLEXITY = Literal["low", "medium", "high"]
 
@@ -32,22 +32,22 @@ Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
 
 
 class WorkerSettings(Model):
-    """Settings of one task that override those of the run; None: same as the run."""
+    """Settings that one task may have instead of those of the run; None: same as the run."""
 
     agent: str | None = Field(default=None, min_length=1)
-    """Profile passed to the agent program."""
+    """Profile, such as `build`, to select in the agent program."""
     agent_cli: str | None = Field(default=None, min_length=1)
-    """Agent program of the task."""
+    """Agent program that performs the task, such as `claude`."""
     model: str | None = Field(default=None, min_length=1)
-    """Model of the task."""
+    """Model that performs the task."""
     image: str | None = Field(default=None, min_length=1)
-    """Container image of the task."""
+    """Container image in which the task runs."""
     max_steps: int | None = Field(default=None, ge=1)
-    """Maximum number of steps of the agent."""
+    """Maximum number of steps (model answers or tool calls) of the agent."""
     budget: float | None = Field(default=None, gt=0)
-    """Budget of the task in USD."""
+    """Maximum cost of the task in USD."""
     timeout: float | None = Field(default=None, ge=0)
-    """Seconds that the task may run; 0 disables the limit."""
+    """Maximum number of seconds that the task may run; 0 disables the limit."""
     retries: int | None = Field(default=None, ge=0, le=10)
     """Number of times that the task is started again after a temporary failure."""
     retry_delay: float | None = Field(default=None, ge=0)
@@ -57,27 +57,30 @@ class WorkerSettings(Model):
     network: Network | None = None
     """Network of the task: `none`, `allowlist`, `learn` or `open`."""
     allow: tuple[str, ...] | None = None
-    """Hosts that the task may reach, instead of the run's: as `allow` in a configuration file."""
+    """Hosts that the task may reach, instead of those of the run; same syntax as `allow` in a
+    configuration file.
+    """
     keys: Keys | None = None
     """Where the API keys of models are: `env` or `broker`."""
     ports: Ports | None = None
-    """Container ports to publish on 127.0.0.1."""
+    """Ports of the container to publish on 127.0.0.1 of this machine."""
     services: Services | None = None
-    """Service containers of the task, instead of the run's."""
+    """Services (such as databases) beside the task, instead of those of the run."""
     setup: Commands | None = None
-    """Commands that prepare the worktree before the agent starts, instead of the run's."""
+    """Commands that prepare the worktree before the agent starts, instead of those of the run."""
     checks: Checks | None = None
-    """Commands that the task's commit must pass, instead of the run's."""
+    """Commands that the task's commit must pass, instead of those of the run."""
     paths: Patterns | None = None
-    """Paths that the task may change, as in `.gitignore`: `src`, `docs/*.md`. A task that changes
-    other files is `partial` with the reason `out_of_scope`."""
+    """Paths that the task may change, as patterns like in `.gitignore`: `src`, `docs/*.md`. A task
+    that changes other files is `partial` with the reason `out_of_scope`.
+    """
     enforce: Literal["ro"] | None = None
     """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
     a directory from the repository's top, without wildcards."""
 
 
 class Earlier(Model):
-    """A task that an earlier run completed."""
+    """A task that an earlier run completed and that is not run again."""
 
     task: TaskId
     """Id of the task."""
@@ -86,25 +89,28 @@ class Earlier(Model):
     worker_id: int
     """Number of the task's worker in the earlier run."""
     digest: str = ""
-    """Digest of the task's work: see `orchestrator.workflow.contents`."""
+    """Hash of what the task does: see `orchestrator.workflow.contents`."""
 
 
 class Task(Model):
-    """One task, run by a worker with its own worktree, branch and container."""
+    """One task of a workflow, performed by a worker in its own worktree, branch and container."""
 
     id: TaskId
     """Name of the task, by which other tasks refer to it."""
     task: Prompt
-    """Prompt of the task. May contain `{{results}}`: see `Task.results_at`."""
+    """Prompt or command of the task. May contain `{{results}}`: see `Task.results_at`."""
     depends_on: tuple[TaskId, ...] = ()
-    """Tasks that must end before this task starts. It starts from their merged branches."""
+    """Tasks that must end before this task starts. The task starts from their merged branches."""
     inputs: tuple[TaskId, ...] = ()
-    """Tasks whose results, summaries and diffs this task gets as files: those it reduces."""
+    """Tasks whose results, summaries and diffs this task gets as files, because it combines them.
+    """
     results_at: tuple[int, ...] = ()
-    """Which occurrences of `{{results}}` in `task`, counted from 0, are replaced by the results of
-    `inputs`. Other occurrences are plain text: escaped as `\\{{results}}`, or from a variable."""
+    r"""Which occurrences of `{{results}}` in `task`, counted from 0, are replaced by the results of
+    `inputs`. Other occurrences are plain text, because they are escaped as `\{{results}}` or come
+    from a variable.
+    """
     earlier: tuple[Earlier, ...] = ()
-    """Dependencies that an earlier run completed."""
+    """Dependencies of the task that an earlier run completed."""
     when: WHEN = "on_success"
     """When the task runs. `on_success`: if all its dependencies succeeded. `on_failure`: if at
     least one of them failed. `always`: in both cases."""
@@ -125,22 +131,23 @@ class Task(Model):
     """`ro`: the task's worktree is read-only, and its answer is its result. `rw`: the worktree is
     writable; refused if the run is read-only. Default: same as the run."""
     group: TaskId | None = None
-    """The `foreach` task that this task is a batch of."""
+    """Id of the `foreach` task that this task was created from."""
     digest: str = ""
-    """Digest of the task's work: see `orchestrator.workflow.contents`. Empty: not calculated."""
+    """Hash of what the task does: see `orchestrator.workflow.contents`. Empty if not calculated."""
     settings: WorkerSettings = WorkerSettings()
 
 
 class AtOneTime(Model):
-    """Numbers of tasks of each complexity that may run at the same time."""
+    """Maximum numbers of tasks of each complexity that run at the same time."""
 
     high: int = Field(default=1, ge=1, le=1000)
-    """Tasks of `complexity: high`. With the default, no other task with a complexity runs beside
-    one."""
+    """Number of tasks with `complexity: high`. With the default of 1, no other task with a
+    complexity runs beside such a task.
+    """
     medium: int = Field(default=2, ge=1, le=1000)
-    """Tasks of `complexity: medium`."""
+    """Number of tasks with `complexity: medium`."""
     low: int = Field(default=10, ge=1, le=1000)
-    """Tasks of `complexity: low`."""
+    """Number of tasks with `complexity: low`."""
 
     def share(self, complexity: COMPLEXITY | None) -> Fraction:
         """Return the fraction of the machine that a task takes; running tasks take at most 1."""
@@ -150,18 +157,18 @@ class AtOneTime(Model):
 
 
 class Workflow(Model):
-    """A list of tasks in topological order; otherwise, the order of the manifest is kept."""
+    """A list of tasks, each after its dependencies; otherwise in the order of the file."""
 
     name: str = Field(min_length=1, max_length=200)
     tasks: tuple[Task, ...] = Field(min_length=1, max_length=MOST_TASKS)
     max_latency: float | None = Field(default=None, gt=0)
     """Seconds after which a warning about a task is printed."""
     network: Network | None = None
-    """`none`: a policy that denies a network to all tasks, setup and check commands."""
+    """Network of all tasks, setup and check commands: `none` if the workflow is private."""
     complexity: AtOneTime = AtOneTime()
-    """How many tasks of each complexity may run at the same time."""
+    """Maximum numbers of tasks of each complexity that run at the same time."""
     done: tuple[Earlier, ...] = ()
-    """Tasks that earlier runs completed, and that this run leaves out."""
+    """Tasks that earlier runs completed, so that this run leaves them out."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -180,11 +187,11 @@ class Workflow(Model):
 
     @property
     def by_id(self) -> Mapping[str, Task]:
-        """The tasks by id."""
+        """Return the tasks by id."""
         return {task.id: task for task in self.tasks}
 
     def waves(self) -> Iterator[tuple[Task, ...]]:
-        """Yield groups of tasks that could run at the same time if there were slots for all."""
+        """Yield groups of tasks that could run at the same time on a large enough machine."""
         depth: dict[str, int] = {}
         for task in self.tasks:
             depth[task.id] = 1 + max((depth[other] for other in task.depends_on), default=-1)

@@ -1,7 +1,8 @@
-"""Decide which tasks may start now, and which are skipped. Stateless.
+"""Decide which tasks of a workflow may start now, and which are skipped.
 
-Of two tasks that need the same resource, the earlier one in the workflow gets it first. A task that
-waits for a lock, for capacity or to run alone is never overtaken by a task that needs the same.
+Of two tasks that need the same lock or capacity, the earlier one in the workflow comes first: a
+task that waits for a lock, for capacity or to run alone is never overtaken by a task that needs the
+same.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -12,35 +13,35 @@ from orchestrator.workflow.model import AtOneTime, Task, Workflow
 
 
 class TaskOutcome(Enum):
-    """Outcome of a task, as its dependents see it."""
+    """Outcome of a task, as far as it matters to tasks that depend on it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """The task did not run because another task failed."""
+    """The task did not run, because another task failed."""
     UNNEEDED = "unneeded"
-    """The task did not run because it handles failures, and no dependency failed."""
+    """The task did not run, because it handles failures and no task that it depends on failed."""
 
 
 TaskOutcomes = Mapping[str, TaskOutcome]
-"""Outcomes of the tasks that have ended, by id."""
+"""Outcomes of the tasks that have ended, by task id."""
 Fits = Callable[[Task, Collection[Task]], bool]
-"""Returns whether the machine has room for a task beside the running ones."""
+"""Function that returns whether the machine has room for a task beside the running ones."""
 _GOOD = frozenset({TaskOutcome.SUCCEEDED, TaskOutcome.UNNEEDED})
 
 
 @dataclass(frozen=True)
 class Skip:
-    """A decision not to run a task."""
+    """The decision that a task will not run."""
 
     task: Task
     fate: TaskOutcome
     because: str
-    """The reason as text for the user."""
+    """Why the task will not run, in words for the user."""
 
 
 def has_room(task: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
-    """Return True: the default when the machine's capacity is not limited."""
+    """Return True, as if the machine had room for every task."""
     return True
 
 
@@ -52,7 +53,7 @@ class Order:
         self._fits = fits
 
     def skips(self, waiting: Collection[str], fates: TaskOutcomes) -> Iterator[Skip]:
-        """Yield the waiting tasks that will never run; each skip may cause further skips.
+        """Yield the waiting tasks that will never run. Each one may be the reason for further ones.
 
         `waiting` and `fates`, the outcomes of tasks that have ended, are by id.
         """
@@ -88,7 +89,7 @@ class Order:
         return round_.started
 
     def _have_sources_ended(self, task: Task, fates: TaskOutcomes) -> bool:
-        """Return whether the tasks whose commits a task starts from have ended.
+        """Return whether the tasks have ended from whose commits a task starts.
 
         A task is skipped as soon as one of its dependencies fails, while others may still run. The
         dependencies of a skipped task take its place.
@@ -105,7 +106,7 @@ class Order:
 
 
 class _Round:
-    """One scheduling decision: collects the tasks that may start now."""
+    """Collects the tasks that may start at one moment."""
 
     def __init__(self, running: list[Task], fits: Fits, shares: AtOneTime) -> None:
         self._running = running

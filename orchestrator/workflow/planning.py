@@ -1,4 +1,4 @@
-"""Assign tasks, models and settings to workers."""
+"""Plan the workers of a run: their tasks, models and settings."""
 
 from collections.abc import Mapping
 from itertools import chain, repeat
@@ -11,7 +11,7 @@ from orchestrator.workflow.model import Task, Workflow
 
 
 def job_count(config: ParallelConfig) -> int:
-    """Return the number of workers of a run, enough for all tasks and models."""
+    """Return how many workers a run starts in all, at least one for each task and each model."""
     return max(config.workers, len(config.tasks), len(config.models))
 
 
@@ -33,7 +33,7 @@ def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec,
 
 
 def repeated_task_notice(config: ParallelConfig, *, workers_given: bool) -> str | None:
-    """Return a notice if the first task runs more than once although the user did not ask for it.
+    """Return a notice if the first task runs several times although the user did not ask for that.
 
     Args:
         config: The run's configuration.
@@ -51,7 +51,7 @@ def repeated_task_notice(config: ParallelConfig, *, workers_given: bool) -> str 
 
 
 def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
-    """Return a run's configuration for a workflow: its tasks, one worker each, and its policy."""
+    """Return the run's settings for a workflow: its tasks, with one worker each, and its policy."""
     # With `auto`, the machine's capacity is checked for each task when it could start.
     most = config.max_workers if config.auto_workers else config.workers
     workers = min(most, len(workflow.tasks))
@@ -64,7 +64,7 @@ def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
 
 
 Programs = Mapping[str, ParallelConfig]
-"""Configurations of the run for other agent programs, by program."""
+"""Settings of the run for tasks that use another agent program, by the program's name."""
 
 
 NO_PROGRAMS: Programs = {}
@@ -74,7 +74,7 @@ OF_A_PROGRAM = (
     *("model", "agent", "max_steps", "budget_per_worker", "timeout_per_worker"),
     *("image", "api_base"),
 )
-"""Settings that `agents.NAME` in the configuration file may set, besides `env`."""
+"""Keys that `agents.NAME` may set for an agent program in the configuration file, besides `env`."""
 
 
 def plan_tasks(
@@ -110,7 +110,7 @@ def plan_tasks(
 def config_of(
     config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS
 ) -> ParallelConfig:
-    """Return the configuration of one task: the run's, overridden by the task's settings.
+    """Return the settings of one task: those of the run, with the task's own in place of some.
 
     Args:
         config: The run's configuration.
@@ -156,7 +156,7 @@ def config_of(
 def distinct_settings(
     config: ParallelConfig, workflow: Workflow, programs: Programs
 ) -> list[tuple[ParallelConfig, list[Task]]]:
-    """Return the distinct settings of the tasks, each with the tasks that have these settings."""
+    """Return all different settings of tasks, each with the tasks that have them."""
     found: dict[str, tuple[ParallelConfig, list[Task]]] = {}
     for task in workflow.tasks:
         own = config_of(config, task, programs)
@@ -168,7 +168,7 @@ def distinct_settings(
 def demand_of(
     config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS, *, cpus: float
 ) -> Demand:
-    """Return the CPUs and memory that are reserved for a task's worker.
+    """Return the CPUs and memory that are reserved for the worker of a task.
 
     With `--workers auto`, everything that the worker may use is reserved. With a chosen number of
     workers, only limits that the task itself sets are reserved: workers rarely use their default
@@ -185,7 +185,7 @@ def demand_of(
 
 
 def _of_program(config: ParallelConfig, program: ParallelConfig | None) -> ParallelConfig:
-    """Return the configuration with the settings that depend on the agent program replaced."""
+    """Return settings with those replaced that depend on the agent program."""
     if program is None:
         return config
     update = {name: getattr(program, name) for name in OF_A_PROGRAM}

@@ -1,7 +1,7 @@
-"""Insert the results of other tasks into a prompt, in the place of `{{results}}`.
+"""Insert other tasks' results into a prompt in place of `{{results}}`.
 
-Results are untrusted data. They are inserted as JSON, so that their start and end are unambiguous;
-how a model treats them cannot be guaranteed.
+Results are untrusted. They are inserted as JSON, so that it is clear where they begin and end; what
+a model makes of them cannot be guaranteed.
 """
 
 import itertools
@@ -16,16 +16,16 @@ from orchestrator.workflow.parsing.templates import place
 from orchestrator.workflow.shared_findings import INPUTS
 
 LIMIT = 64 * 1024
-"""Maximum number of bytes of results that are inserted into a prompt."""
+"""Maximum number of bytes of all results that are inserted into a prompt."""
 MOST = 120 * 1024
-"""Maximum size of a prompt in bytes: it is one argument, which Linux limits to 128 KiB."""
+"""Maximum size of a prompt in bytes; it is a program's argument, which Linux limits to 128 KiB."""
 _PLACE = place("results")
 _FILES = 50
-"""Maximum number of files of each result that are listed."""
+"""Maximum number of files that are listed for each result."""
 _LONGEST_PATH = 1000
-"""Maximum number of characters of a file's path."""
+"""Maximum number of characters of a file's path in a list of files."""
 _ENOUGH = 500
-"""Characters of a summary that have priority over a list of files."""
+"""Number of characters of a summary that are kept before a list of files gets any room."""
 
 
 def render_prompt(
@@ -54,7 +54,7 @@ def render_prompt(
 
 
 def _fitting(results: Sequence[tuple[str, WorkerResult]], room: int) -> str:
-    """Return the results as JSON, shortened to at most `room` bytes."""
+    """Return the results as JSON text, shortened to at most `room` bytes."""
     longest = max((len(_summary(result)) for _, result in results), default=0)
 
     def text(cut: int, files: int, count: int = len(results)) -> str:

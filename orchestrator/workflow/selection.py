@@ -1,4 +1,4 @@
-"""Select a part of a workflow's tasks."""
+"""Select some of a workflow's tasks."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from orchestrator.workflow.model import Earlier, Task, Workflow
 
 
 class Selection(NamedTuple):
-    """The selected part of a workflow."""
+    """A workflow with the selected tasks, and notices for the user."""
 
     workflow: Workflow
     notices: tuple[str, ...]
-    """Dependencies that are not selected, in words."""
+    """Messages about dependencies that are not selected."""
 
 
 def only(workflow: Workflow, names: Sequence[str]) -> Selection:
@@ -109,7 +109,7 @@ def _inputs(task: Task, kept: Collection[str]) -> Iterator[str]:
 
 
 def _check_inputs(task: Task, kept: Collection[str]) -> None:
-    """Raise an error if a task reduces other tasks and none of them is selected."""
+    """Raise an error if a task combines the results of other tasks and none of them is selected."""
     if task.inputs and not any(_inputs(task, kept)):
         names = ", ".join(f"`{name}`" for name in task.inputs[:10])
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Render the findings and states of tasks that all tasks of a workflow can read."""
+"""Write the file with findings and states of tasks that all tasks of a workflow can read."""
 
 import re
 from collections.abc import Iterable
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from orchestrator.text.sanitize import lines, one_line
 
 INPUTS = "/run/orchestrator/inputs"
-"""Directory in a worker's container that contains all results."""
+"""Directory in a worker's container with the results of other tasks."""
 MOST_FINDINGS = 1024**2
-"""Maximum length of all findings together; the findings of each task are bounded before."""
+"""Maximum number of characters of all findings together; each task's findings have a limit of their
+own.
+"""
 # Markers of quotes and lists that a line of Markdown may start with.
 _MARKS = r"^(?:[ \t>]|[-+*][ \t]|[0-9]{1,9}[.)][ \t])*"
 _HEADING = re.compile(rf"({_MARKS})#{{1,3}}(?=\s|$)", re.MULTILINE)
@@ -27,25 +29,25 @@ class Entry:
     number: int
     title: str
     state: str | None = None
-    """State of the task in words; None before it starts."""
+    """State of the task in words; None before the task starts."""
     done: bool = False
     """Whether the task succeeded."""
     findings: str = ""
 
     @property
     def line(self) -> str:
-        """Return the task's line in a list of tasks."""
+        """Return the line for the task in the list of tasks."""
         state = "" if self.state is None else f" ({self.state})"
         return f"- [{'x' if self.done else ' '}] {self.title} - Agent {self.number}{state}"
 
 
 def title_of(text: str) -> str:
-    """Return a title for a task: its id or the first words of its text."""
+    """Return a title for a task: its id, or the first words of its text."""
     return one_line(text, limit=80)
 
 
 def bulletin(head: str, entries: Iterable[Entry]) -> str:
-    """Return the file that all tasks can read: the user's text, task states and findings.
+    """Return the text of the file that all tasks can read: user's text, task states and findings.
 
     Args:
         head: The user's text.
@@ -57,7 +59,7 @@ def bulletin(head: str, entries: Iterable[Entry]) -> str:
 
 
 def merged_findings(entries: Iterable[Entry]) -> str:
-    """Concatenate findings, each under a heading that the findings themselves cannot forge."""
+    """Return the findings of all tasks, each under a heading that findings cannot imitate."""
     reported = [entry for entry in entries if entry.findings]
     parts = ["## Findings\n"]
     room = MOST_FINDINGS
@@ -72,7 +74,7 @@ def merged_findings(entries: Iterable[Entry]) -> str:
 
 
 def _contained(findings: str) -> str:
-    """Return findings as Markdown that cannot be mistaken for another task's findings.
+    """Return findings as Markdown that cannot look like the findings of another task.
 
     Headings are moved to a lower level. Other Markdown that could affect text outside of the
     findings puts all of them into a fenced block, which their text cannot close.

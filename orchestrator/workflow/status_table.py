@@ -1,4 +1,4 @@
-"""Render the status table of a workflow's tasks for agents and users."""
+"""Format a table with the states of all tasks, for agents and users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from orchestrator.workflow.model import Workflow
 
 _HEADING = "| Agent | Task | Status | Last Update |\n|-------|------|--------|-------------|\n"
 _LONGEST = 100
-"""Maximum number of characters of a task's text that are shown."""
+"""Maximum number of characters of a task's text in the table."""
 _SPECIAL = {ord(char): f"\\{char}" for char in "\\`*_[]<>|~&"}
 _NEVER_RAN = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
 
@@ -30,9 +30,9 @@ class State(StrEnum):
     """State of a task in the status table."""
 
     BLOCKED = "Blocked"
-    """The task waits for others; or it ended because its dependencies cannot be merged."""
+    """The task waits for other tasks; or it ended because its dependencies cannot be merged."""
     WAITING = "Waiting"
-    """The task waits for a slot, a lock or its next attempt."""
+    """The task waits for a free worker slot, a lock, or its next attempt."""
     IN_PROGRESS = "In progress"
     COMPLETE = "Complete"
     FAILED = "Failed"
@@ -47,7 +47,7 @@ class _Row:
 
     @cached_property
     def line(self) -> str:
-        """The row as Markdown, rendered once: every change of a row writes the whole table."""
+        """Return the row as Markdown, formatted only once, as every change writes all rows."""
         name = self.spec.name or f"W{self.spec.worker_id}"
         at = f"{self.at.astimezone(UTC):%H:%M:%S} UTC"
         cells = (name, self.spec.task.strip(), self.state.value, at)
@@ -55,7 +55,7 @@ class _Row:
 
 
 class StatusBoard:
-    """Tracks the state of each task from events, and renders the table."""
+    """Tracks the states of all tasks from a run's events, and formats the table."""
 
     def __init__(self, workflow: Workflow | None = None) -> None:
         """Create an empty table.
@@ -69,7 +69,7 @@ class StatusBoard:
         self._over: set[str] = set()
 
     def note(self, event: Event) -> bool:
-        """Update the table for an event, and return whether the table changed."""
+        """Update the table for an event; return whether the table has changed."""
         before = dict(self._rows)
         match event:
             case RunStarted():

@@ -1,4 +1,4 @@
-"""Calculate how well a run used its slots, and its critical path."""
+"""Calculate how well a run used its workers in parallel, and its critical path."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -10,25 +10,26 @@ from orchestrator.workflow.model import Workflow
 
 
 class Summary(BaseModel):
-    """Timing of a run. Durations are those of the workers' containers."""
+    """How much time a run took. Durations are those of the workers' containers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sequential: float = Field(ge=0)
-    """Total seconds of all workers."""
+    """Sum of the seconds that each worker ran."""
     wall: float = Field(ge=0)
-    """Seconds of the run from start to end."""
+    """Seconds from the start to the end of the run."""
     speedup: float = Field(ge=0)
     """`sequential` divided by `wall`."""
     slots: int = Field(ge=1)
-    """Maximum number of workers at the same time."""
+    """Maximum number of simultaneous workers."""
     utilisation: float = Field(ge=0, le=1)
-    """Used share of the slots' time, from 0 to 1."""
+    """Share of the possible working time (`slots` times `wall`) that was used, from 0 to 1."""
     widest: int = Field(ge=0)
-    """Highest number of workers that actually ran at the same time."""
+    """Highest number of workers that really ran at the same time."""
     critical_path: tuple[str, ...] = ()
-    """The chain of dependent tasks that took longest: more slots cannot make the run faster than
-    this. Empty without a workflow."""
+    """Chain of tasks, each dependent on the previous one, that took longest: the run cannot be
+    faster with more workers. Empty without a workflow.
+    """
     critical_seconds: float = Field(default=0.0, ge=0)
     """Seconds of the tasks on the critical path."""
 
@@ -87,7 +88,7 @@ def _path_to(
 
 
 def _widest(ran: Sequence[WorkerResult]) -> int:
-    """Return the most workers that ran at the same time; one may start when another ends."""
+    """Return the highest number of workers that ran at the same time."""
     moments = []
     for result in ran:
         if result.started_at is not None:

@@ -1,4 +1,4 @@
-"""Files that a worker hands over in addition to its commits: its findings and its artifacts.
+"""Collect files that a worker hands over in addition to its commits: findings and artifacts.
 
 All of them are hostile. In the worker's state directory:
 
@@ -25,13 +25,17 @@ HANDED = "handed"
 ARTIFACTS = "artifacts"
 FINDINGS = "findings.md"
 MOST_FINDINGS = 64 * 1024
-"""Largest size of one worker's findings, in bytes."""
+"""Maximum size in bytes of one worker's findings."""
 MOST_LISTED = 1000
-"""Maximum number of artifacts that a result lists."""
+"""Maximum number of artifacts that a worker's result lists."""
 _MARGIN = 4096
-"""Bytes read beyond the limit of the findings, so that no secret at the end is cut in half."""
+"""Number of bytes that are read beyond the limit of the findings, so that no secret at the end is
+cut in half and missed.
+"""
 _LONGEST = 1024
-"""Longest path of an artifact, in bytes; deeper files are hard to reach for programs."""
+"""Maximum length in bytes of an artifact's path, because programs cannot easily open files with
+longer paths.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,13 @@ class Handover:
     """The files that a worker handed over."""
 
     artifacts: tuple[str, ...] = ()
-    """Artifacts, as paths below `artifacts/`."""
+    """Paths of the artifacts below the directory `artifacts/`."""
     notes: tuple[str, ...] = ()
-    """Messages for people about what was left out."""
+    """Messages for the user about files that were left out."""
 
 
 def make_place(root: Path, user: tuple[int, int]) -> Path:
-    """Return the directory that a worker may write to, creating it unless it exists.
+    """Return the directory in which a worker hands over files; create it unless it exists.
 
     Raises:
         OSError: The disk is full.
@@ -63,14 +67,14 @@ def make_place(root: Path, user: tuple[int, int]) -> Path:
 
 
 def take(root: Path, redactor: Redactor) -> Handover:
-    """Collect the files that a dead worker handed over; may be repeated.
+    """Collect the files that a worker handed over before it ended. Repeating the call is safe.
 
     Args:
         root: The worker's state directory.
         redactor: Knows the secrets.
 
     Raises:
-        OSError: The files could not be collected; the rest is still there.
+        OSError: The files could not be collected; those that are left stay where they are.
     """
     place, kept = root / HANDED, root / ARTIFACTS
     notes: list[str] = []
@@ -94,7 +98,7 @@ def take(root: Path, redactor: Redactor) -> Handover:
 
 
 def findings(root: Path) -> str:
-    """Return the collected findings of a worker, or an empty string."""
+    """Return the collected findings of a worker; empty if there are none."""
     try:
         return (root / FINDINGS).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -117,7 +121,7 @@ def _take_findings(path: Path, kept: Path, redactor: Redactor) -> Iterator[str]:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the beginning of a regular file; empty if there is no file, None for anything else."""
+    """Return a regular file's beginning; empty if there is no file, None if it is not regular."""
     try:
         with open_regular(path) as file:
             return file.read(MOST_FINDINGS + _MARGIN)
@@ -142,7 +146,7 @@ def _take_artifacts(handed: Path, kept: Path) -> Iterator[str]:
 
 
 def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
-    """Keep only regular files and directories, make the caller their owner, and list the files.
+    """Remove all but regular files and directories, become their owner, and list the files.
 
     Returns:
         Paths of at most MOST_LISTED + 1 files, and the number of removed entries by reason.

@@ -1,8 +1,8 @@
-"""Shared download caches of package managers, which no worker can change for another worker.
+"""Download caches of package managers, which workers share but cannot change for each other.
 
 A generation is the result of one `orchestrator cache warm`, with a directory for each package
-manager. It is published atomically by a rename and only read afterwards. A worker writes to its own
-layer on top, which is removed with its other temporary files.
+manager. It becomes visible by a single rename, and is never changed afterwards. A worker writes to
+a layer of its own on top, which is removed with its other temporary files.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from orchestrator.workspace.layout import CACHES, Mode, Mounts
 
 TARGET = "/caches"
 _FRESH = "fresh"
-"""Name used when there is no generation."""
+"""Name that is recorded if there is no generation."""
 _HALF = ".half"
 _CHOICE = "cache"
 _VARIABLES: dict[CacheKind, dict[str, str]] = {
@@ -49,13 +49,15 @@ class Caches:
 
     kinds: tuple[CacheKind, ...] = ()
     generation: Path | None = None
-    """Directory of the generation; None if there is none, or if this run creates the first."""
+    """Directory of the generation that the workers use; None if there is none, or if this run
+    creates one.
+    """
     warms: bool = False
-    """Whether a worker that succeeds publishes its caches."""
+    """Whether a worker of this run that succeeds makes its caches available to later runs."""
     notices: tuple[str, ...] = ()
 
     def lower(self, kind: CacheKind) -> Path | None:
-        """Return the published cache of a kind, or None."""
+        """Return the directory of the stored cache of a package manager; None if there is none."""
         found = None if self.generation is None else self.generation / kind
         return found if found is not None and found.is_dir() else None
 
@@ -64,7 +66,7 @@ NO_CACHES = Caches()
 
 
 def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
-    """Return the variables that tell package managers their caches, and to stay offline."""
+    """Return variables that tell package managers where their caches are, and to stay offline."""
     found: dict[str, str] = {}
     for kind in kinds:
         found |= _VARIABLES[kind]
@@ -74,7 +76,7 @@ def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
 
 
 def generations(repository: Repository) -> list[Path]:
-    """Return the published generations, newest first."""
+    """Return the directories of all stored generations of caches, newest first."""
     # By modification time, because names of two runs in the same second do not sort.
     found = (one for one in _place(repository).glob("[!.]*") if one.is_dir())
     return sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True)
@@ -87,7 +89,7 @@ def _place(repository: Repository) -> Path:
 def find_caches(
     repository: Repository, base: str, kinds: tuple[CacheKind, ...], run: Path, *, warms: bool
 ) -> Caches:
-    """Choose the caches of a run, or return the choice made for it before.
+    """Choose the generation of caches for a run, or return the one that was chosen before.
 
     Args:
         repository: The repository.
@@ -129,7 +131,7 @@ def lock_key(repository: Repository, commit: str) -> str:
 
 
 def ready_caches(caches: Caches, root: Path, user: tuple[int, int], mode: Mode) -> Mounts:
-    """Return the mounts of a worker's layers over the shared caches; existing layers are kept.
+    """Return the mounts of the shared caches, each with a worker's own layer on top.
 
     Args:
         caches: The caches of the run.
@@ -177,7 +179,7 @@ def _copy(lower: Path, place: Path, user: tuple[int, int]) -> None:
 
 
 def publish(caches: Caches, repository: Repository, base: str, run_id: str, root: Path) -> None:
-    """Publish a worker's caches as a generation named after the run, unless that was done before.
+    """Store the caches of a worker as a generation named after its run, unless that was done.
 
     Raises:
         OSError: The generation could not be published.
@@ -195,7 +197,7 @@ def publish(caches: Caches, repository: Repository, base: str, run_id: str, root
 
 
 def _open_up(tree: Path) -> None:
-    """Make a tree readable and writable for all users; follow no link, remove special files."""
+    """Make a directory tree readable and writable for all users; remove special files."""
     tree.chmod(0o777)
     for folder, directories, files in os.walk(tree):
         for name in (*directories, *files):
@@ -210,7 +212,7 @@ def _open_up(tree: Path) -> None:
 
 
 def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
-    """Remove and return all but the `keep` newest generations, unless a live run may read them."""
+    """Remove all generations but the `keep` newest, and return them; nothing if a run is live."""
     with repository.lock():
         if any(run.is_live() for run in all_runs(repository.state_dir)):
             return []

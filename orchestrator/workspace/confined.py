@@ -1,8 +1,8 @@
-"""`enforce: ro`: the directories that a worker can write to, and the files that their mounts need.
+"""Implement `enforce: ro`: a worker can write only to the directories in `paths`.
 
 The worktree is mounted read-only, and each directory of `paths` is mounted again in its place,
-writable. In mode `overlay` the upper layer of such a mount lies within the upper layer of the whole
-tree, where the harvest, the disk limit and the scope check look for written files.
+writable. If the worktree is an overlay, the writable layer of such a mount is part of that of the
+whole tree, where other code looks for files that the worker wrote.
 """
 
 import errno
@@ -19,14 +19,14 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.text.path_patterns import directories
 
 VIEW = "view"
-"""Name of the overlay that shows the whole tree."""
+"""Name of the overlay that shows the whole worktree."""
 _PREFIX = "confined-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _TREE, _GITLINK = b"040000 tree ", b"160000 commit "
 
 
 def check_confined(config: ParallelConfig, repository: Repository, base: str) -> None:
-    """Reject `enforce: ro` if the directories of `paths` cannot be mounted separately.
+    """Reject `enforce: ro` if the directories in `paths` cannot be mounted separately.
 
     Raises:
         ConfigError: A path is no directory, or a file outside the paths must be written.
@@ -67,34 +67,34 @@ def _in_the_way(repository: Repository, base: str, place: str) -> str | None:
 
 
 def confined_to(config: ParallelConfig) -> tuple[str, ...]:
-    """Return the only writable directories; empty if all of the tree is writable."""
+    """Return the only directories that a worker can write to; empty if it can write everywhere."""
     triggers = config.triggers
     return () if triggers.enforce is None else directories(triggers.paths)
 
 
 class Scratch(NamedTuple):
-    """Directories for an additional overlay."""
+    """Directories of an additional overlay."""
 
     upper: Path
-    """The upper layer, which is empty at first."""
+    """The overlay's upper layer, which receives the written files and is empty at first."""
     work: Path
-    """The kernel's work directory: root owns its files."""
+    """The overlay's internal work directory, whose files belong to root."""
 
 
 def scratch(store: Store, name: str) -> Scratch:
-    """Return the directories of a confined worker's overlay."""
+    """Return the directories of one overlay of a worker with `enforce: ro`."""
     place = store.overlay / f"{_PREFIX}{name}"
     return Scratch(upper=place / "upper", work=place / "work")
 
 
 def all_scratch(store: Store) -> Iterator[Scratch]:
-    """Yield the directories of all overlays that a confined worker has had."""
+    """Yield the directories of all overlays that a worker with `enforce: ro` has had."""
     for place in sorted(store.overlay.glob(f"{_PREFIX}*")):
         yield scratch(store, place.name.removeprefix(_PREFIX))
 
 
 def make_scratch(store: Store, count: int, user: tuple[int, int]) -> None:
-    """Create the directories of the view overlay and of `count` others, for a worker's user."""
+    """Create the directories for the overlay of the whole tree and for `count` others."""
     for name in (VIEW, *map(str, range(count))):
         for place in scratch(store, name):
             place.mkdir(parents=True)
@@ -103,9 +103,9 @@ def make_scratch(store: Store, count: int, user: tuple[int, int]) -> None:
 
 
 def make_directory(tree: Path, path: str, user: tuple[int, int]) -> None:
-    """Create a directory and its parents in a tree, without following links.
+    """Create a directory and its parents in a tree that the host created, without following links.
 
-    The host created the tree. It may contain links that another worker committed.
+    The tree may contain links that another worker committed.
 
     Raises:
         OrchestratorError: A file or link has the path of a directory.

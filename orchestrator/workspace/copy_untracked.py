@@ -1,7 +1,7 @@
-"""Copy untracked files into a tree without following links, and record their state.
+"""Copy untracked files of the user into a worker's tree, and record their size and time.
 
-`copied.json` in a worker's state directory records size and time of each copy: a copy that still
-has both is not the worker's work.
+No link is followed. The record `copied.json` is in the worker's state directory: a copy that still
+has the recorded size and time is not the worker's work.
 """
 
 import errno
@@ -18,13 +18,13 @@ from orchestrator.files.copy_bytes import copy_bytes
 RECORD = "copied.json"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _MOST_RULES = 5000
-"""Git tries each exclude pattern for every file, so their number is limited."""
+"""Maximum number of exclude patterns, because git tries each of them for every file."""
 
 
 def copy_in(
     paths: Iterable[str], source: Path, target: Path, *, tracked: Callable[[], Collection[str]]
 ) -> frozenset[str]:
-    """Copy files that do not exist yet; tracked files are left alone.
+    """Copy files that do not exist yet into a tree; tracked files are left as they are.
 
     Args:
         paths: Sorted paths, relative to both directories.
@@ -33,7 +33,7 @@ def copy_in(
         tracked: Returns the tracked files; only called if a file exists already.
 
     Returns:
-        Those of `paths` that exist now and are not tracked.
+        Those of `paths` that exist in the tree now and are not tracked.
 
     Raises:
         OSError: The disk is full.
@@ -63,7 +63,7 @@ def _folders(folder: str, source: Path, target: Path) -> Iterator[tuple[int | No
 
 
 def _open_folder(top: Path, folder: str, *, make: bool) -> int | None:
-    """Open a directory below `top` whose path has no link; return None if there is none."""
+    """Open a directory below `top`; return None if it is missing or its path contains a link."""
     descriptor = os.open(top, _FOLDER)
     try:
         for part in folder.split("/") if folder else ():
@@ -82,7 +82,7 @@ def _open_folder(top: Path, folder: str, *, make: bool) -> int | None:
 
 
 def _copy_one(name: str, source: int, target: int) -> bool | None:
-    """Copy a file or link; return False if the target exists, None if the source is gone."""
+    """Copy a file or link; return False if the target exists, None if the source does not."""
     try:
         info = os.stat(name, dir_fd=source, follow_symlinks=False)
         if stat.S_ISLNK(info.st_mode):
@@ -110,14 +110,14 @@ def _copy_file(name: str, source: int, target: int) -> None:
 
 
 def write_record(paths: Iterable[str], tree: Path, *directories: Path) -> None:
-    """Record size and time of each copy in a tree."""
+    """Record the size and the time of each copy in a tree."""
     text = json.dumps({path: _stamp(tree / path) for path in paths})
     for directory in directories:
         (directory / RECORD).write_text(text)
 
 
 def unchanged(directory: Path, tree: Path) -> frozenset[str]:
-    """Return the copies in a tree that have not been changed.
+    """Return the copies in a tree that have not changed since they were made.
 
     Args:
         directory: The worker's state directory.
@@ -139,7 +139,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 def rules(copied: Collection[str], ignored: Iterable[str]) -> tuple[str, ...]:
-    """Return patterns for `info/exclude` that match the copies and little else."""
+    """Return exclude patterns for git that match the copies and few other files."""
     if not copied:
         return ()
     folders = tuple(ignored)

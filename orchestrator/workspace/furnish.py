@@ -1,4 +1,4 @@
-"""Fill a worktree with files that are not in its commit: copies, submodules, LFS content."""
+"""Add files to a new worktree that are not in its commit: copies, submodules, LFS content."""
 
 import os
 import shutil
@@ -27,22 +27,22 @@ from orchestrator.workspace.untracked import NO_COPIES, Copies
 
 @dataclass(frozen=True, kw_only=True)
 class Extras:
-    """Files that a worker gets in addition to those of its commit."""
+    """The files that a worker gets in addition to those of its commit."""
 
     copies: Copies = NO_COPIES
-    """Untracked files of the user's checkout."""
+    """Untracked files to copy from the user's checkout."""
     added: frozenset[str] = frozenset()
-    """Paths of files that were written for the worker; like copies, they must not be committed."""
+    """Paths of files that are generated for the worker. Like copies, they must not be committed."""
     submodules: tuple[Submodule, ...] = ()
-    """Submodules of the base whose objects are on this machine."""
+    """Submodules of the base commit whose objects are on this machine."""
     content: Content = NO_CONTENT
-    """LFS content of the base."""
+    """LFS content of the base commit."""
     shown: bool = True
     """Whether the worktree that the user sees gets these files too."""
 
     @property
     def are_none(self) -> bool:
-        """Whether a worktree gets no other files than those of the commit."""
+        """Return whether a worktree gets no files besides those of the commit."""
         return not (self.copies.files or self.submodules or self.content.pointers)
 
 
@@ -51,7 +51,7 @@ NO_EXTRAS = Extras()
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Directories into which the additional files of one worker are copied before its start."""
+    """The directories into which a worker's additional files are copied before it starts."""
 
     worktree: Worktree
     """The worktree that the user sees."""
@@ -59,17 +59,17 @@ class Target:
     """The worker's state directory."""
     git: Path
     harvest: Path
-    """Git directories: of the worker (`git`), and for harvesting its work (`harvest`)."""
+    """Git directory with which the worker's commits are packed; `git` is the worker's own."""
     tree: Path
-    """The tree that the worker sees: the worktree, or its own checkout."""
+    """The tree that the worker sees: the worktree, or a checkout of its own."""
     index: Path
-    """Index of that tree."""
+    """Index file of the tree that the worker sees."""
     over: Path
-    """Directory for files that the worker must see but the user must not."""
+    """Directory for files that the worker must see, but not the user."""
 
 
 class WorktreeFiller:
-    """Fills one worker's trees: first writes all files, then updates indexes and records."""
+    """Adds files to the trees of one worker: first the files, then the updates of index files."""
 
     def __init__(self, repository: Repository, site: Target, extras: Extras) -> None:
         self._repository = repository
@@ -81,7 +81,7 @@ class WorktreeFiller:
 
     @cached_property
     def _trees(self) -> dict[Path, Path]:
-        """Trees to fill, with their index files; one tree if the worker sees the worktree."""
+        """Return the trees to fill, each with its index file; there are one or two."""
         site = self._site
         own = {site.tree: site.index}
         if not self._extras.shown:
@@ -94,7 +94,7 @@ class WorktreeFiller:
         return Git(site.worktree.git_dir, work_tree=site.tree, index=site.index)
 
     def put(self, *, at_base: bool, store: str) -> None:
-        """Write the files. Existing files are left alone.
+        """Write the additional files. Files that exist are left as they are.
 
         Args:
             at_base: Whether the tree is that of the run's base.
@@ -108,7 +108,7 @@ class WorktreeFiller:
             write_content(self._repository, self._extras.content.pointers, tree)
 
     def tell(self, inside: SubmoduleGitDir) -> None:
-        """Update indexes and records for harvest and cleanup, after the last change of a file."""
+        """Update index files and records after the last change of a file."""
         site = self._site
         seen = site.worktree.path if self._extras.shown else site.tree
         if self._copied:

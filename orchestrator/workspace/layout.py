@@ -1,30 +1,34 @@
-"""Paths of a worker's files in its containers, and directories of its state directory."""
+"""Paths of a worker's files in its containers, and names in its state directory."""
 
 from typing import Literal
 
 from orchestrator.engine.spec import BindMount, OverlayMount, TmpfsMount
 
 WORKSPACE = "/workspace"
-"""The worktree in a container."""
+"""Path of the worktree in a container."""
 STORE = "/git"
-"""The worker's git directory in a container."""
+"""Path of the worker's own git directory in a container."""
 OBJECTS = "/git-objects"
-"""The objects of the base in a container, read-only."""
+"""Path of the base commit's git objects in a container, which are read-only."""
 HOME = "/home/worker"
 HARVEST = "/harvest"
-"""The harvest's scripts and scratch files, in its container."""
+"""Path of scripts and temporary files in the container that packs a worker's commits."""
 OUT = "/out"
-"""Directory in the harvest's container for the output that the host reads."""
+"""Path of the directory that receives the packed commits, in the container that packs them."""
 WRITTEN = "/written"
-"""The files that the worker wrote, in the harvest's container of mode `overlay`."""
+"""Path of the files that the worker wrote, in the container that packs them, if the worktree is an
+overlay.
+"""
 SWEPT = "/swept"
-"""Directory in the harvest's container where overlays are mounted for the kernel to clean them."""
+"""Path where overlays are mounted in the packing container, only for the kernel to clean them up.
+"""
 PROBE = "probe"
-"""Directory in a run's state directory that tries whether the engine can mount an overlay."""
+"""Name of a directory in a run's directory, for the test whether the engine can mount an overlay.
+"""
 CACHES = "caches"
-"""Directory in a worker's state directory with its layers over the shared caches."""
+"""Name of a directory in a worker's state directory, with its layers over the shared caches."""
 CHECKED = "checked"
-"""Directory in a worker's state directory with a fresh checkout of the worker's commit."""
+"""Name of a directory in a worker's state directory, with a fresh checkout of its commit."""
 
 Mode = Literal["overlay", "bind"]
 Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]

@@ -1,9 +1,9 @@
 """The files of one worker, and the mounts through which its containers see them.
 
-Mode `overlay`: the worktree is the lower layer of an overlay that the daemon mounts, and the worker
-writes to an upper layer in the state directory. Mode `bind`, where overlays are impossible: the
-worker has its own checkout in the state directory. In either mode no worker can write to the
-worktree that the user sees.
+In the mode `overlay`, the worktree is the read-only lower layer of an overlay file system, and the
+worker writes to an upper layer in its state directory. The mode `bind` is for machines without
+overlays: the worker gets a checkout of its own in its state directory. In neither mode can a worker
+write to the worktree that the user sees.
 """
 
 import os
@@ -51,7 +51,7 @@ class Workspace:
     """The files of one worker on the host."""
 
     worktree: Worktree
-    """The worktree that the user sees, or the checkout that workers share in its place."""
+    """The worktree that the user sees, or the shared checkout that is used in its place."""
     is_shared: bool = False
     """Whether `worktree` is a shared checkout, which nothing may change."""
     store: Store
@@ -59,19 +59,19 @@ class Workspace:
     mode: Mode
     user: tuple[int, int]
     start: str
-    """The commit that the worker's branch points at until the harvest."""
+    """The commit that the worker's branch points at until the worker's commits are accepted."""
     read_only: bool = False
-    """Whether the agent can write neither to the tree nor to the store."""
+    """Whether the agent can write neither to the worktree nor to the git directory."""
     confined_to: tuple[str, ...] = ()
-    """The only writable directories of the tree, relative to its top. Empty: all of the tree."""
+    """Directories below the top to which the worker can write. Empty: all of them."""
     caches: Mounts = ()
-    """Mounts of the shared caches; they are not part of the worker's work."""
+    """Mounts of the shared caches, which are not part of the worker's work."""
     shared: Mounts = ()
-    """Mounts of files shared with other workers; they are not part of the worker's commits."""
+    """Mounts of files that workers share, which are not part of the worker's commits."""
 
     @property
     def user_text(self) -> str:
-        """User and group as `uid:gid`."""
+        """Return the worker's user and group as `uid:gid`."""
         return f"{self.user[0]}:{self.user[1]}"
 
     def mounts(self) -> Mounts:
@@ -84,7 +84,7 @@ class Workspace:
         )
 
     def harvest_mounts(self) -> Mounts:
-        """Return the mounts of the harvest's helper container."""
+        """Return the mounts of the container that packs the worker's commits."""
         return (
             *replace(self, read_only=False, confined_to=()).mounts(),
             BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
@@ -94,10 +94,10 @@ class Workspace:
         )
 
     def _swept(self) -> Mounts:
-        """Return the overlays of a confined worker, so that mounting them empties their `work`.
+        """Return the overlays of a worker with `enforce: ro`, which must be mounted again.
 
-        After a deletion, a file of root's stays in `work` until the next mount, and an ordinary
-        user could not remove the directory.
+        After a deletion, a file that belongs to root stays in an overlay's work directory until the
+        next mount, and an ordinary user could not remove the directory.
         """
         return tuple(
             OverlayMount(
@@ -117,7 +117,7 @@ class Workspace:
 
     @property
     def written(self) -> str:
-        """Path in the harvest's container of the files that the worker wrote."""
+        """Return the path of the worker's written files in the container that packs them."""
         return WORKSPACE if self.mode == "bind" else WRITTEN
 
     def _tree(self) -> Mounts:
@@ -162,12 +162,12 @@ class Workspace:
         )
 
     def writable(self) -> tuple[Path, ...]:
-        """Return the directories on the host that grow when the worker writes."""
+        """Return the directories on the host whose size grows when the worker writes."""
         tree = self.store.copy if self.mode == "bind" else self.store.upper
         return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:
-        """Return whether the agent certainly wrote nothing at all."""
+        """Return whether it is certain that the agent wrote nothing at all."""
         if self.read_only:
             return True
         if self.mode == "bind":
@@ -183,13 +183,13 @@ class Workspace:
             return False
 
     def clear_harvest(self) -> None:
-        """Remove files of an interrupted harvest whose container is gone."""
+        """Remove the files of an interrupted packing, whose container is gone."""
         (self.store.harvest / "index.lock").unlink(missing_ok=True)
         for name in ("tip", "pack", "kept", "kept.pack"):
             (self.store.out / name).unlink(missing_ok=True)
 
     def complete_harvest(self) -> None:
-        """Copy the index of a shared checkout to the harvest's git directory, unless it is there.
+        """Copy a shared checkout's index to the git directory for packing, unless it is there.
 
         Raises:
             OSError: The disk is full.
@@ -207,16 +207,16 @@ class Workspace:
         half.rename(index)
 
     def is_packed(self) -> bool:
-        """Return whether the harvest's container finished; it writes the file `tip` last."""
+        """Return whether packing was completed; the file `tip` is written last."""
         return os.path.lexists(self.store.out / "tip")
 
     def hand_over(self) -> None:
-        """Make the worker's user the owner of the worktree again, for another harvest."""
+        """Make the worker's user the owner of the worktree again, to pack its files once more."""
         if self.mode == "overlay" and self.user[0] != os.getuid() and not self.is_shared:
             change_owner(self.worktree.path, self.user, keep=self.worktree.path)
 
     def reclaim_worktree(self, repository: Repository, *, again: bool = False) -> None:
-        """Make the caller the owner of the user's worktree again; no worker could write to it.
+        """Make the caller the owner of the worktree again, to which no worker can write.
 
         Args:
             repository: The repository.
@@ -235,7 +235,7 @@ class Workspace:
             tell_index_again(repository, self.store.root, self.worktree.git_dir, self.worktree.path)
 
     def confine(self) -> None:
-        """Create the directories that the mounts of a confined worker need.
+        """Create the directories on which the mounts of a worker with `enforce: ro` are placed.
 
         A directory of `confined_to` that the tree does not have is created empty.
 
@@ -252,9 +252,9 @@ class Workspace:
             make_scratch(self.store, len(self.confined_to), self.user)
 
     def forget_written(self) -> None:
-        """Remove the files that the worker wrote to an overlay: its branch has all of them.
+        """Remove the files that the worker wrote to its overlay; its branch has them.
 
-        The directory stays, because cleanup knows by it that the worker ran.
+        The directory stays, because a cleanup recognises by it that the worker ran.
         """
         with suppress(OSError):
             for path in list(self.store.upper.iterdir()):
@@ -264,7 +264,7 @@ class Workspace:
                     path.unlink()
 
     def forget_committed(self, repository: Repository, tip: str) -> None:
-        """Remove the files that the worker wrote and that the commit `tip` has."""
+        """Remove those of the worker's written files that are also in the commit `tip`."""
         is_copy = self.mode == "bind"
         written = self.store.copy if is_copy else self.store.upper
         base = None if is_copy else self.start
@@ -272,7 +272,7 @@ class Workspace:
             remove_committed(written, dict(islice(found, MOST_FILES)))
 
     def discard_scratch(self) -> None:
-        """Remove temporary files after a finished harvest; the worker's written files are kept."""
+        """Remove temporary files after the commits were accepted; keep written files."""
         store = self.store
         for path in (store.git, store.harvest, store.out, store.overlay, store.plain):
             remove_tree(path)

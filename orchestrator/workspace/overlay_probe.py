@@ -1,4 +1,4 @@
-"""Detect whether the engine can mount overlays, and choose the mode of the workers' files."""
+"""Test whether the engine can mount overlays, and choose how workers see their worktrees."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ _PROBE_TIMEOUT = 60.0
 def choose_mode(
     engine: ContainerEngine, features: EngineFeatures, repository: Repository, run: Path
 ) -> Mode:
-    """Detect once per engine and repository whether overlays work, and record the result.
+    """Return the mode of the workers' files, `overlay` or `bind`, after a test of the engine.
 
     Args:
         engine: The engine.
@@ -49,7 +49,7 @@ def choose_mode(
 
 
 def may_overlay(features: EngineFeatures, repository: Repository) -> bool:
-    """Return whether an overlay is possible: its mount options cannot contain every path."""
+    """Return whether an overlay is possible: some paths cannot be written in mount options."""
     return features.overlay and not set(",:\\") & set(f"{repository.common_dir}{repository.top}")
 
 

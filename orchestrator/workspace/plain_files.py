@@ -1,8 +1,8 @@
-"""Read what a dead worker wrote, if it consists of a few ordinary files.
+"""Read what a worker wrote, if it consists of a few ordinary files.
 
-Such files can be committed without a container, because the host only copies their bytes. Whatever
-needs an interpretation (links, deletions, git's own files, unusual names, many or large files)
-makes the answer None.
+Such files can be committed without a container, because the host only copies their bytes. If
+anything needs to be interpreted (links, deletions, git's own files, unusual names, many or large
+files), the result is None.
 """
 
 import os
@@ -18,26 +18,31 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.git.plain_commit import PlainFile, PlainFiles
 
 MOST_ENTRIES = 200
-"""Maximum number of files and directories."""
+"""Maximum number of files and directories that are read."""
 MOST_BYTES = 1024**2
-"""Largest total size of the files."""
+"""Maximum total size of the files in bytes."""
 _DEEPEST = 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]{0,99}")
-"""Names that every file system and every version of git takes literally. None begins with a dot."""
+"""Pattern of names that every file system and every version of git takes literally; none begins
+with a dot.
+"""
 _OF_GIT_DIRECTORIES = frozenset({"head", "objects", "refs", "commondir"})
-"""Names, in lower case, by which git recognises a git directory."""
+"""Names, in lower case, by which git recognises a directory as a repository."""
 _HARMLESS = frozenset({"trusted.overlay.origin", "trusted.overlay.impure"})
-"""Attributes with which the kernel marks an upper layer's files, and that do not change a file."""
+"""Names of file attributes by which the kernel marks an overlay's files, but which do not change a
+file's meaning.
+"""
 _NEW = frozenset({"trusted.overlay.opaque"})
-"""Attributes that change nothing where the lower layer has no entry."""
+"""Names of file attributes that mean nothing if the overlay's lower layer has no file of that name.
+"""
 
 
 class _NotPlainError(Exception):
-    """An entry needs an interpretation."""
+    """An entry of a directory is not an ordinary file."""
 
 
 def read_plain_files(upper: Path, lower: Path) -> PlainFiles | None:
-    """Return the files of an overlay's upper layer, or None if any entry is not ordinary.
+    """Return the files in an overlay's upper layer; None if any entry is not an ordinary file.
 
     Args:
         upper: The upper layer. Nothing writes to it any more.
@@ -64,7 +69,7 @@ def _opened(name: str, folder: int | None) -> Iterator[int]:
 
 @dataclass
 class _Reader:
-    """Collects the entries of an upper layer."""
+    """Collects the files in an overlay's upper layer."""
 
     lower: Path
     files: list[PlainFile] = field(default_factory=list)
@@ -73,7 +78,7 @@ class _Reader:
     _room: int = MOST_BYTES
 
     def read(self, folder: int, inside: str) -> None:
-        """Read a directory and all that is below it.
+        """Collect the files of a directory and of all its subdirectories.
 
         Raises:
             _NotPlainError: An entry is not ordinary.
@@ -116,7 +121,7 @@ class _Reader:
         return PlainFile(path, bool(info.st_mode & stat.S_IXUSR), content)
 
     def _check_layer(self, descriptor: int, path: str) -> None:
-        """Check that an entry of the upper layer shows in the overlay as it is, and nothing else.
+        """Check that an entry of the upper layer looks in the overlay exactly as it is.
 
         By attributes that only root can read, the kernel marks a directory that hides the one
         below it or stands for another one, and a file whose content is still in the lower layer.

@@ -1,4 +1,4 @@
-"""A worker's private git store, and the files that the host creates beside it.
+"""Create a worker's private git directory (its store), and the host's files beside it.
 
 The host never uses the store as a repository, because the worker owns it. A worker's state
 directory is outside every work tree and contains:
@@ -52,7 +52,7 @@ _CARRIED = (
 def base_objects(
     repository: Repository, base: str, directory: Path, *, history: Literal["full", "shallow"]
 ) -> frozenset[str]:
-    """Pack the objects that `base` reaches, and no others, into an object directory.
+    """Pack the git objects that the commit `base` reaches, and no others, into a directory.
 
     Args:
         repository: The user's repository.
@@ -68,30 +68,30 @@ def base_objects(
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """Options for the creation of a worker's store."""
+    """How a worker's private git directory is created."""
 
     base: str
     """The commit that the worker's first attempt starts from."""
     start: str
     """The commit that this attempt starts from: the base, or the result of an earlier attempt."""
     run_base: str
-    """The commit in which the extras were found."""
+    """The commit for which the additional files were chosen."""
     shallow: frozenset[str]
     mode: Literal["overlay", "bind"]
     is_shared: bool = False
-    """Whether the worktree is a shared checkout, which nothing may change."""
+    """Whether the worktree is a shared checkout, which must not be changed."""
     owner: tuple[int, int]
-    """uid and gid of the worker."""
+    """User and group ids of the worker."""
     excluded: tuple[str, ...]
-    """gitignore patterns of files that the agent leaves behind."""
+    """Patterns, as in `.gitignore`, of files that the agent program leaves behind."""
     extras: Extras = NO_EXTRAS
-    """Files in addition to those of the commit."""
+    """Files that the worker gets in addition to those of the commit."""
 
 
 def make_store(
     repository: Repository, worktree: Worktree, root: Path, options: StoreOptions
 ) -> Store:
-    """Create all files that one worker's container is given. No code of the task has run yet."""
+    """Create all files for a worker's container, before any code of its task has run."""
     store = Store(root=root)
     store.pointer.write_text(f"gitdir: {STORE}\n")
     settings = {**repository.settings(_CARRIED), **SIZE_AND_TIME}
@@ -132,7 +132,7 @@ def make_store(
 
 
 def _copy_index(worktree: Worktree, index: Path, copy: Path) -> None:
-    """Copy an index as a single file: a split index refers to a second file."""
+    """Copy a git index to a single file, even if it is split into two files."""
     shutil.copyfile(index, copy)
     if _is_split(worktree):
         git = Git(worktree.git_dir, index=copy, work_tree=worktree.path)
@@ -144,7 +144,7 @@ def _is_split(worktree: Worktree) -> bool:
 
 
 def _add_earlier(repository: Repository, store: Store, options: StoreOptions) -> None:
-    """Add the commits of the worker's earlier attempt to its store, for this worker only."""
+    """Add the commits of the worker's earlier attempt to its private git directory."""
     names = ("-q", "--delta-base-offset", str(store.git / "objects" / "pack" / "pack"))
     wanted = f"{options.start}\n^{options.base}\n".encode()
     repository.git.run("pack-objects", *names, "--revs", stdin=wanted)
@@ -247,6 +247,6 @@ def _checkout(
 
 
 def _give_away(paths: Iterable[Path], worktree: Worktree, options: StoreOptions) -> None:
-    """Make the worker's user the owner of the files it may write, unless it is the caller."""
+    """Make the worker's user the owner of the files that it may write."""
     if options.owner[0] != os.getuid():
         change_owners(paths, options.owner, keep=worktree.path)

@@ -11,13 +11,13 @@ from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.repository import Repository
 
 _FEW = 5_000
-"""Number of files that git reads again faster than it takes to wait for the next second."""
+"""Number of files that git can read again in less time than the wait for the next second takes."""
 _CLOCK_TICK = 0.02
-"""Seconds by which the time of a file may be behind the clock."""
+"""Maximum number of seconds by which a file's time may be behind the clock."""
 
 
 def settle(repository: Repository, tree: Path, index: Path) -> None:
-    """Make all files older than the index, by whole seconds.
+    """Make all files of a checkout older than its index, by whole seconds.
 
     Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
     `git add` would read all files and write all their objects again.
@@ -41,7 +41,7 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
 
 
 def _files_since(tree: Path, moment: int) -> Iterator[str]:
-    """Yield the files of a tree created by the host that are not older than `moment`."""
+    """Yield the files in a tree that are not older than `moment`."""
     for folder, _, files in os.walk(tree):
         # No file is newer than the last change of the directory in which it was created.
         if os.stat(folder).st_mtime >= moment:  # noqa: PTH116  # 20,000 files

@@ -1,8 +1,7 @@
-"""Checkouts that workers share as the read-only lower layer of their overlays.
+"""Checkouts that several workers share, each as the read-only lower layer of its overlay.
 
-Runs whose worktrees appear at the end, or never, use them instead of worktrees. A checkout is kept
-for later runs of the same files. `checkouts/` in the state directory, which only the caller may
-enter, contains:
+They are used by runs whose worktrees appear at the end, or never. A checkout is kept for later runs
+of the same files. `checkouts/` in the state directory, which only the caller may enter, contains:
 
     lock             held while a checkout is chosen, made or removed
     KEY-NUMBER/tree  the files
@@ -33,23 +32,23 @@ from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.settle import settle
 
 KEPT_UNUSED = 2
-"""Number of checkouts kept for later runs, in addition to those in use."""
+"""Number of unused checkouts that are kept for later runs."""
 _PLACE = "checkouts"
 _RECORD = "checkouts"
-"""File in a run's directory with the names of the checkouts that it uses, one per line."""
+"""Name of the file in a run's directory that lists the checkouts which the run uses."""
 _HALF, _GONE = ".half", ".gone"
 _MOST_FILES = 100_000
-"""Maximum number of files counted before a checkout is removed."""
+"""Maximum number of files that are counted before a checkout is removed."""
 _SEAL = "seal"
 
 
 def shared_user() -> tuple[int, int]:
-    """Return uid and gid of the workers that share a checkout: a file has only one owner."""
+    """Return user and group id of all workers that share a checkout: its files have one owner."""
     return worker_user(0)
 
 
 class Checkouts:
-    """The shared checkouts that one run uses."""
+    """The checkouts that the workers of one run share."""
 
     def __init__(self, repository: Repository, directory: RunDirectory) -> None:
         self._repository = repository
@@ -65,7 +64,7 @@ class Checkouts:
             branch: The branch of the worker that uses the checkout.
 
         Raises:
-            OrchestratorError: It could not be made.
+            OrchestratorError: The checkout could not be created.
             OSError: The disk is full.
         """
         with self._threads:
@@ -95,7 +94,7 @@ def _opened(root: Path, branch: str) -> Worktree:
 
 @contextmanager
 def _locked(repository: Repository) -> Iterator[Path]:
-    """Hold the lock of the checkouts, and yield their directory.
+    """Hold the lock for changes of checkouts, and yield their directory.
 
     Raises:
         RepositoryError: Others may enter the directory, so that its files cannot be trusted.
@@ -117,7 +116,7 @@ def _locked(repository: Repository) -> Iterator[Path]:
 
 
 def _key(repository: Repository, commit: str) -> str:
-    """Return a name for everything that decides which files a checkout consists of."""
+    """Return a name that is equal for checkouts with the same files."""
     settings = {k: v for k, v in repository.configured.items() if k.startswith("core.")}
     files = (
         repository.git_dir / "info" / "sparse-checkout",
@@ -133,7 +132,7 @@ def _key(repository: Repository, commit: str) -> str:
 
 
 def _make(repository: Repository, commit: str, place: Path, root: Path) -> None:
-    """Check out a commit at `root`, which appears when all files are written."""
+    """Check out a commit at `root`; the directory appears only when all files are written."""
     half = place / _HALF
     remove_tree(half)
     worktree = _opened(half, "")
@@ -154,7 +153,7 @@ def _make(repository: Repository, commit: str, place: Path, root: Path) -> None:
 
 
 def is_intact(root: Path) -> bool:
-    """Return whether a checkout is as it was made.
+    """Return whether nobody has changed a checkout since it was created.
 
     Only metadata is read: no program can set the time at which the kernel saw the last change of a
     file's content, owner or mode.
@@ -166,7 +165,7 @@ def is_intact(root: Path) -> bool:
 
 
 def _seal(root: Path) -> str:
-    """Return a hash of the metadata of all files and directories, and of the index."""
+    """Return a hash of the metadata of a checkout's files and directories, and of its index."""
     worktree = _opened(root, "")
     digest = hashlib.sha256((worktree.git_dir / "index").read_bytes())
     for path, info in sorted(_entries(worktree.path, ""), key=itemgetter(0)):
@@ -186,9 +185,9 @@ def _entries(folder: Path | str, prefix: str) -> Iterator[tuple[str, os.stat_res
 
 
 def prune_checkouts(repository: Repository, *, keep: int) -> int:
-    """Remove checkouts that no run uses, but the `keep` newest; return their size in bytes.
+    """Remove unused checkouts except the `keep` newest; return the removed size in bytes.
 
-    A run uses its checkouts until it has ended and all of its workers have results.
+    A checkout is in use until its run has ended and all of the run's workers have results.
 
     Raises:
         RepositoryError: The directory of the checkouts is not the caller's.

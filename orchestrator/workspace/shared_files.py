@@ -1,4 +1,4 @@
-"""Files that workers of one run share; workers have no other way to communicate.
+"""Files that the workers of one run share; workers cannot communicate in any other way.
 
 In every worker's container:
 
@@ -43,13 +43,13 @@ from orchestrator.workspace.layout import Mounts
 SHARED = "/run/orchestrator/shared"
 OUT = "/run/orchestrator/out"
 INPUTS_PLACE = "inputs"
-"""Directory in the run's directory; no worker needs it after the run."""
+"""Name of the directory in a run's directory with results for workers; not needed after the run."""
 RESULTS = "results.json"
-"""File in a worker's inputs with the results of all tasks that it reduces."""
+"""Name of the file with the results of all tasks whose results a worker gets."""
 MOST_DIFF = 8 * 1024**2
-"""Largest diff of one input, in bytes."""
+"""Maximum size in bytes of the diff of one task."""
 MOST_GIVEN = 256 * 1024
-"""Largest context file of a user, in bytes."""
+"""Maximum size in bytes of the user's context file."""
 _GIVEN = "context.md"
 _READABLE = 0o644
 _VARIABLES = {
@@ -64,13 +64,13 @@ _VARIABLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """The result of a task that another task reduces."""
+    """The result of a task, for a worker whose task combines several results."""
 
     name: str
-    """The task's id."""
+    """Id of the task with this result."""
     result: WorkerResult
     base: str
-    """The commit that the task's changes are counted from."""
+    """The commit with which the task's changes are compared."""
 
 
 def variables(spec: WorkerSpec, mounts: Mounts) -> dict[str, str]:
@@ -82,7 +82,7 @@ def variables(spec: WorkerSpec, mounts: Mounts) -> dict[str, str]:
 
 
 def read_given(top: Path, file: str | None) -> str | None:
-    """Return the context file that the user gives to all workers.
+    """Return the text of the context file that the user gives to all workers.
 
     Raises:
         ConfigError: The file is unreadable, not text, or too long.
@@ -111,7 +111,7 @@ def keep_given(directory: RunDirectory, redactor: Redactor, given: str | None) -
 
 
 class Shared:
-    """The files that the workers of one run share. Safe for use by several threads."""
+    """The files that the workers of one run share. Thread-safe."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class Shared:
         return self._directory.path / INPUTS_PLACE / str(spec.worker_id)
 
     def give_inputs(self, spec: WorkerSpec, inputs: Sequence[Input]) -> None:
-        """Write the results of the tasks that a worker reduces, unless that was done before.
+        """Write the results of other tasks for a worker whose task combines them, unless done.
 
         The caller does this before it prepares the worker. Every attempt gets the same files.
 
@@ -212,7 +212,7 @@ class Shared:
         _write(place / f"{one.name}.diff", self._diff(one))
 
     def _diff(self, one: Input) -> bytes:
-        """Return the diff of a task's commit; if git fails, a comment that says why."""
+        """Return a task's diff; if git fails, a comment with the reason."""
         commit = one.result.commit
         if commit is None or commit == one.base:
             return b""
@@ -229,7 +229,7 @@ class Shared:
         return found[:MOST_DIFF] + cut.encode()
 
     def collect(self, spec: WorkerSpec) -> Handover:
-        """Collect the files that a dead worker handed over; may be repeated."""
+        """Collect the files that a worker handed over before it ended; may be repeated."""
         return collect(self._directory.worker(spec.worker_id), self._redactor)
 
     def following(self, emit: Emit) -> Emit:
@@ -283,7 +283,7 @@ class Shared:
 
 
 def collect(directory: Path, redactor: Redactor) -> Handover:
-    """Collect the files that a dead worker handed over; may be repeated.
+    """Collect the files that a worker handed over before it ended. Repeating the call is safe.
 
     Args:
         directory: The worker's state directory.
@@ -298,7 +298,7 @@ def collect(directory: Path, redactor: Redactor) -> Handover:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file atomically and make it readable for all workers' users."""
+    """Replace a file atomically, and make it readable for all workers."""
     scratch = path.with_name(f".{path.name}.new")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "wb") as file:

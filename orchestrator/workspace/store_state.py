@@ -1,4 +1,4 @@
-"""Find out, without using it as a repository, whether a worker changed its private git store."""
+"""Find out whether a worker changed its private git directory, without running git in it."""
 
 import stat
 from pathlib import Path
@@ -8,20 +8,22 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.state.worker_directory import Store
 
 _OF_HARVEST = frozenset({"made"})
-"""Files that only the git directory of the harvest has."""
+"""Names of files that only the git directory for packing has, and not the worker's own."""
 _INDEX = "index"
 _PIECE = 1024**2
 
 
 def is_store_as_created(store: Store, shared: Path) -> bool:
-    """Return whether a store still has the HEAD, branch and index of its start, and no objects.
+    """Return whether a worker's git directory has only what it had at its creation.
 
-    The git directory of the harvest was created with the same files, and no worker can see it. A
-    store that was given more than usual, such as submodules, does not count as unchanged.
+    It is compared with the git directory for packing, which was created with the same files and
+    which no worker can see. If it was created with more than usual, such as submodules, the result
+    is False.
 
     Args:
         store: The files of the worker.
-        shared: The index of the shared checkout, used if the harvest has no index of its own yet.
+        shared: The index of the shared checkout, used if the git directory for packing has none
+            yet.
     """
     own = store.harvest / _INDEX
     try:
@@ -51,7 +53,7 @@ def _is_same_file(hostile: Path, ours: Path) -> bool:
 
 
 def holds_no_objects(objects: Path) -> bool:
-    """Return whether an object directory is as it was created, without reading subdirectories."""
+    """Return whether an object directory has no objects, without reading its subdirectories."""
     folders = (objects, objects / "info", objects / "pack")
     if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
         return False

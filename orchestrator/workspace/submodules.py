@@ -1,4 +1,4 @@
-"""The submodules of one worker: their files, private git directories, and the worker's changes."""
+"""The submodules of one worker: their files, private git directories and patches."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from orchestrator.git.submodules import FOLDER, RECORD, Submodule
 from orchestrator.text.sanitize import one_line
 
 PATCH = "submodule-{}.patch"
-"""Name of a patch file in a harvest and in the worker's state directory."""
+"""Name of the file with a worker's changes in a submodule, as a patch."""
 _MOST_BYTES = 256 * 1024**2
-"""Largest patch that is kept, in bytes."""
+"""Maximum size in bytes of a patch that is kept."""
 
 
 def lay_out(
@@ -28,8 +28,8 @@ def lay_out(
     Args:
         submodules: Submodules of the base.
         tree: The tree; it has a directory at the path of each submodule.
-        scratch: Directory for the submodules' index files, named by number.
-        index: Git on the index that tells which submodules still exist; None: all do.
+        scratch: Directory for the submodules' index files, each named by its submodule's number.
+        index: Git with the index that says which submodules still exist; None: all do.
 
     Returns:
         The submodules that were written.
@@ -63,7 +63,7 @@ def _git(one: Submodule, place: Path, scratch: Path) -> Git:
 
 
 def refresh(submodules: Iterable[Submodule], tree: Path, scratch: Path) -> None:
-    """Refresh the submodules' indexes after the last change of their files."""
+    """Refresh the submodules' index files after the last change of a file."""
     for one in submodules:
         _git(one, tree / one.path, scratch).succeeds("update-index", "-q", "--refresh")
 
@@ -74,7 +74,7 @@ class SubmoduleGitDir:
 
     object_format: str
     settings: str
-    """Text of the git directories' configuration that is the same for all submodules."""
+    """Text of the git configuration that all submodules have in common."""
     workspace: str
     store: str
     objects: str
@@ -89,7 +89,7 @@ def make_git_dirs(
     store: Path,
     harvest: Path,
 ) -> None:
-    """Create two git directories for every submodule: for the worker, and for the harvest."""
+    """Create two git directories for each submodule: for the worker, and to pack its changes."""
     for one in submodules:
         tree = f"\tworktree = {_quoted(f'{inside.workspace}/{one.path}')}\n"
         private = store / "modules" / str(one.number)
@@ -120,7 +120,7 @@ def _quoted(value: str) -> str:
 
 
 def files_of(submodules: Iterable[Submodule], tree: Path) -> Iterator[str]:
-    """List the files of submodules in a tree that the host created."""
+    """Yield the paths of submodules' files in a tree that the host created."""
     for one in submodules:
         for folder, _, names in os.walk(tree / one.path):
             inside = os.path.relpath(folder, tree)
@@ -142,14 +142,14 @@ def point_to(submodules: Iterable[Submodule], tree: Path, store: str) -> None:
 
 
 def write_submodules(submodules: Iterable[Submodule], *directories: Path) -> None:
-    """Record for the harvest which submodules a worker was given: path to number and commit."""
+    """Record number and commit of the submodules that a worker was given, by path."""
     text = json.dumps({one.path: [one.number, one.commit] for one in submodules})
     for directory in directories:
         (directory / RECORD).write_text(text)
 
 
 def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
-    """Keep patches of a worker's changes in submodules, and return notes with their paths.
+    """Keep patches of a worker's changes in submodules; return notes with the patches' paths.
 
     A branch cannot contain such changes.
 
@@ -168,7 +168,7 @@ def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
 
 
 def _keep_patch(path: str, made: Path, kept: Path) -> str | None:
-    """Copy a patch, unless it is malformed or too large: the worker's user wrote it."""
+    """Copy a patch file, unless it is malformed or too large; a worker wrote it."""
     note = f"changes in the submodule {one_line(path)} are on no branch "
     try:
         file = open_regular(made)

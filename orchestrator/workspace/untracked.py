@@ -1,4 +1,4 @@
-"""Choose the untracked files of the user's checkout that every worker gets a copy of.
+"""Choose untracked files of the user's checkout that every worker gets a copy of.
 
 `--copy` names them, or the file `.worktreeinclude` that other worktree tools read too. Both contain
 patterns as in `.gitignore`. A file that may hold a secret is only copied if a pattern without
@@ -22,12 +22,14 @@ from orchestrator.text.sanitize import one_line
 
 LIST = ".worktreeinclude"
 _MOST_BYTES = 256 * 1024
-"""Largest size of the list, in bytes."""
+"""Maximum size in bytes of the file `.worktreeinclude`."""
 _LARGE = 100 * 1024**2
 _SHOWN = 3
 _WILD = re.compile(r"[*?\[\\]")
 _THIRD_PARTY = frozenset({"node_modules", "site-packages"})
-"""Directories with downloaded packages, which hold no secrets whatever the names of their files."""
+"""Names of directories with downloaded packages, which hold no secrets, whatever the names of their
+files.
+"""
 _SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".gcloud"})
 _SECRET_FILES = (
     ".env", ".env.*", "*.env", ".envrc", ".npmrc", ".pypirc", ".netrc", "_netrc", ".pgpass",
@@ -47,7 +49,7 @@ class Copies:
     files: tuple[str, ...] = ()
     """Paths relative to the repository's top. Symbolic links are copied as links."""
     ignored: tuple[str, ...] = ()
-    """Directories that git ignores as a whole, with `/` at the end."""
+    """Directories that git ignores completely, each with `/` at the end."""
     size: int = 0
     """Total size of all files, in bytes."""
     notices: tuple[str, ...] = ()
@@ -98,7 +100,7 @@ def is_secret(path: str) -> bool:
 
 
 def held_back(folder: Path) -> frozenset[str]:
-    """Return the paths that must not enter an image that is built from a folder.
+    """Return paths that must not become part of an image which is built from a folder.
 
     These are git's own directory, workers' worktrees, and untracked files that are logs or may hold
     a secret. Tracked files are part of the project and may enter. The paths are relative to the
@@ -127,7 +129,7 @@ def _is_log(path: str) -> bool:
 
 
 def _tracked(folder: Path) -> frozenset[str]:
-    """Return the paths below a folder that git tracks; none outside a repository."""
+    """Return the paths below a folder that git tracks; none if the folder is in no repository."""
     try:
         repository = Repository(folder)
         listed = repository.git.run("ls-files", "-z", "--full-name")
@@ -140,7 +142,7 @@ def _tracked(folder: Path) -> frozenset[str]:
 
 
 def secret_lines(top: Path, copies: Copies) -> dict[str, str]:
-    """Return the variables in copied files such as `.env`, whose values must not be shown."""
+    """Return the variables in copied files such as `.env`; their values must not be shown."""
     found: dict[str, str] = {}
     for path in copies.files:
         name = path.rpartition("/")[2]
@@ -176,7 +178,7 @@ def _came_with_the_repository(repository: Repository) -> bool:
 
 
 def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
-    """Return the untracked files that match patterns; a directory is never matched as a whole."""
+    """Return the untracked files that match any of the patterns."""
     if not patterns:
         return set()
     with tempfile.NamedTemporaryFile(prefix="orchestrator-copy-") as file:
@@ -194,7 +196,7 @@ def _ls_files(repository: Repository, *which: str) -> set[str]:
 
 
 def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
-    """Return the directories that an ignore rule itself matches, not just all files in them."""
+    """Return those directories that an ignore rule itself matches, not only all files in them."""
     folders = sorted(path for path in collapsed if path.endswith("/"))
     if not folders:
         return []
@@ -209,13 +211,13 @@ def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
 
 
 def _covered(path: str, collapsed: set[str]) -> bool:
-    """Return whether git ignores a file, or a directory above it."""
+    """Return whether git ignores a file or a directory above the file."""
     ends = (place for place, letter in enumerate(path, start=1) if letter == "/")
     return path in collapsed or any(path[:end] in collapsed for end in ends)
 
 
 def _secrets(paths: set[str], patterns: Sequence[str]) -> list[str]:
-    """Return the files that may hold a secret and that no pattern names without wildcards."""
+    """Return the files that may hold a secret, unless a pattern without wildcards names them."""
     named = {one.rstrip().removeprefix("/") for one in patterns if not _WILD.search(one)}
     return sorted(path for path in paths - named if is_secret(path))
 
@@ -231,7 +233,7 @@ def _refuse_secrets(paths: set[str], patterns: Sequence[str]) -> None:
 
 
 def _measure(top: Path, files: Sequence[str]) -> tuple[int, set[str]]:
-    """Return the total size of all files, and the links that lead out of the repository."""
+    """Return the total size of files in bytes, and the links that lead out of the repository."""
     size, outside = 0, set()
     for path in files:
         full = f"{top}/{path}"
@@ -272,7 +274,7 @@ def _notices(
 
 
 def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:
-    """Return whether a pattern matched nothing, as far as this is known without git."""
+    """Return whether a pattern certainly matched nothing, judged without git."""
     if pattern.startswith("!"):
         return False
     if _WILD.search(pattern):

@@ -17,14 +17,14 @@ from orchestrator.files.walk import Folders, Walk
 MOST_FILES = 20_000
 """Maximum number of written files that are compared with the branch."""
 _MOST_ENTRIES = 5 * MOST_FILES
-"""Maximum number of written files and directories that are listed."""
+"""Maximum number of written files and directories that are looked at."""
 _LARGEST = 128 * 1024**2
-"""Bytes of the largest file that is compared; larger files are not committed as they are."""
+"""Maximum size in bytes of a file that is compared; larger files are not committed as they are."""
 _PIECE = 1024**2
 
 
 def remove_committed(written: Path, committed: Mapping[str, str]) -> None:
-    """Remove files whose content a commit has at the same path, and directories left empty.
+    """Remove files that a commit has with the same content, and directories that become empty.
 
     Args:
         written: The directory that the worker wrote to. Nothing writes to it any more.
@@ -45,7 +45,7 @@ def remove_committed(written: Path, committed: Mapping[str, str]) -> None:
 
 
 def _is_removed(folders: Folders, path: str, wanted: str) -> bool:
-    """Remove a file if it has the content of a git object; return whether it was removed."""
+    """Remove a file if its content is that of a git object; return whether it was removed."""
     place, _, name = path.rpartition("/")
     with suppress(OSError):
         folder = folders.open(place)
@@ -56,7 +56,7 @@ def _is_removed(folders: Folders, path: str, wanted: str) -> bool:
 
 
 def _object_id(name: str, folder: int, length: int) -> str:
-    """Return the id that a file has as a git object."""
+    """Return the id that a file would have as a git object."""
     digest = hashlib.new("sha1" if length == 40 else "sha256", usedforsecurity=False)
     with open_regular(name, folder=folder) as file:
         digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
@@ -66,7 +66,7 @@ def _object_id(name: str, folder: int, length: int) -> str:
 
 
 def _remove_empty(folders: Folders, removed: Collection[str]) -> None:
-    """Remove the directories of removed files that are empty now."""
+    """Remove the directories of removed files if nothing is left in them."""
     above = {str(one) for path in removed for one in PurePosixPath(path).parents} - {"."}
     for path in sorted(above, key=lambda one: one.count("/"), reverse=True):
         place, _, name = path.rpartition("/")

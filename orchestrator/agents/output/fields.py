@@ -1,4 +1,4 @@
-"""Types of claimed figures and texts: implausible values are treated as missing."""
+"""Types for figures and texts that an agent claims; implausible values count as missing."""
 
 import signal
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from orchestrator.text.sanitize import ELLIPSIS, lines, one_line
 
 _MAX_COST: Final = 1e6
-"""Highest cost in USD, so that no sum of claims can become infinite."""
+"""Highest cost in USD that is accepted, so that no sum of claimed costs can become infinite."""
 _MAX_COUNT: Final = 10**12
 _MAX_TEXT: Final = 4096
 MOST_SAID: Final = 4000
-"""Maximum number of characters of an agent's summary."""
+"""Maximum number of characters of an agent's final message in a result."""
 
 
 def _cost(value: object) -> float | None:
@@ -46,22 +46,23 @@ Count = Annotated[int | None, BeforeValidator(_count)]
 Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Text = Annotated[str | None, BeforeValidator(_text)]
 Words = Annotated[str | None, BeforeValidator(_words)]
-"""A text of any length, which is bounded by the size of the report."""
+"""Type of a text without a limit of its own; the report that contains the text is limited in size.
+"""
 
 
 class Claims(BaseModel):
-    """Base of parsed reports: declared fields are validated, others ignored."""
+    """Base class of parsed reports: declared fields are validated, all others are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 def fields(value: object) -> Mapping[str, object]:
-    """Return the fields of an object; an empty mapping for any other value."""
+    """Return a value that is a mapping of names to values; an empty mapping for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def described(text: str | None) -> str | None:
-    """Return an agent's text as one safe line; None if it is blank."""
+    """Return an agent's text as one line that is safe to print; None if the text is blank."""
     return one_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
 
 

@@ -1,4 +1,4 @@
-"""Detect from error messages that a program reached a limit which cannot be measured."""
+"""Detect in error messages that a program reached a limit which the engine does not report."""
 
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ _WORDS: Final = {
 
 
 def limits_named(stderr: Path) -> tuple[str, ...]:
-    """Return the limits that a program's last output mentions: `pids`, `open_files`, `tmp`."""
+    """Return the limits that a program's last errors mention: `pids`, `open_files`, `tmp`."""
     tail = text_tail(stderr, _TAIL)
     return tuple(
         limit for limit, phrases in _WORDS.items() if any(phrase in tail for phrase in phrases)

@@ -1,4 +1,4 @@
-"""Derive the outcome of agent programs that crashed or were killed without a report."""
+"""Derive the outcome of an agent program that crashed or was killed before it could report."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ _COMPLAINT: Final = re.compile(r"^error: .*", re.MULTILINE | re.IGNORECASE)
 
 
 def unreported(output: AgentOutput, exit_code: int, *, steps: int = 0) -> AgentOutcome:
-    """Return an outcome from the exit code, with a message from stderr."""
+    """Return the outcome of an agent without a report: reason by exit code, message from stderr."""
     if exit_code == 0:
         return AgentOutcome(
             status=Status.PARTIAL,
@@ -43,6 +43,6 @@ HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMI
 
 
 def contradicted(exit_code: int) -> tuple[Status, Reason, str]:
-    """Return a failure for a claimed success with an exit code other than 0."""
+    """Return a failure for an agent that claimed success but exited with another code than 0."""
     claim = f"the agent reported success, but {describe_exit(exit_code)}"
     return Status.FAILED, Reason.AGENT_ERROR, claim

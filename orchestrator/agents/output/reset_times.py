@@ -1,7 +1,7 @@
-"""Parse when a model's API accepts requests again, from the text of its refusal.
+"""Parse from a refusal's text when the model's API accepts requests again.
 
-The text comes from a worker and is untrusted: unknown forms are ignored, and the caller limits how
-long it waits.
+The text comes from a worker and is untrusted: unknown formats are ignored, and the caller limits
+how long it waits.
 """
 
 import math
@@ -16,7 +16,8 @@ from orchestrator.results import Reason
 _LONGEST: Final = 366 * 86_400.0
 _MOST_TEXT: Final = 4096
 _JUST_OVER: Final = timedelta(minutes=10)
-"""A time of day that passed less than this ago means now, not tomorrow."""
+"""Time span within which a time of day that has passed is understood as now, and not as tomorrow.
+"""
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART: Final = re.compile(
@@ -70,7 +71,7 @@ _CLOCK: Final = re.compile(
 
 
 def retry_after(reason: Reason | None, text: str | None) -> float | None:
-    """Return the seconds until a rate-limited worker may retry; None if unknown or not limited."""
+    """Return the seconds until a rate-limited worker may retry; None for any other failure."""
     return resets_in(text or "", datetime.now(UTC)) if reason is Reason.RATE_LIMITED else None
 
 
@@ -142,7 +143,10 @@ def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:
 
 
 def _next_occurrence(match: re.Match[str], today: datetime, here: datetime) -> datetime:
-    """Return the next time that matches; a time that passed just now counts as the next."""
+    """Return the next moment that a weekday, date or time of day in a refusal refers to.
+
+    A time that passed a moment ago counts as the next one.
+    """
     if match["month"] is not None:
         month = _MONTHS.index(match["month"].lower()) + 1
         year = int(match["year"] or here.year)

@@ -11,9 +11,11 @@ from orchestrator.text.sanitize import one_line
 
 _CHUNK: Final = 256 * 1024
 _OVERLAP: Final = 256
-"""Overlap of two chunks in bytes: longer than any quoted key, so that every key is found."""
+"""Number of bytes that two successive chunks share: more than the longest quoted key has, so that
+every key is found.
+"""
 _WINDOWS: Final = (4 * 1024, 64 * 1024, 1024 * 1024)
-"""Sizes in bytes that are tried, in turn, to parse one object; larger objects are ignored."""
+"""Numbers of bytes that are read, in turn, to parse one object; larger objects are ignored."""
 _LARGEST: Final = _WINDOWS[-1]
 
 # A hostile worker may print millions of lines that look like the start of a report. These bounds
@@ -21,11 +23,15 @@ _LARGEST: Final = _WINDOWS[-1]
 _MAX_LINES: Final = 250_000
 _MAX_PARSED: Final = 16 * 1024 * 1024
 _MAX_STREAMED: Final = 64 * 1024 * 1024
-"""Maximum size in bytes of the lines that are parsed: whole transcripts with output of tools."""
+"""Maximum number of bytes of the lines that are parsed: enough for a whole transcript with the
+output of tools.
+"""
 
 _TAIL: Final = 8 * 1024
 _LONGEST_TOKEN: Final = 16
-"""Bytes before the end of a window in which the cut may cause errors: `-Infinity`, `\\ud83d`."""
+r"""Maximum number of bytes of one JSON token, such as `-Infinity` or `\ud83d`: a parse error so
+close to the end of the data read may only mean that a token was cut.
+"""
 # Characters that some programs draw around error messages.
 _FRAME: Final = " \t│╭─╮╰╯"
 # Possessive, because backtracking would scan long runs of blanks twice.
@@ -97,14 +103,17 @@ def text_tail(path: Path, limit: int) -> str:
 
 
 def last_line(path: Path) -> str | None:
-    """Return the last line of a file that is not blank, made safe to print; None if none."""
+    """Return a file's last line that is not blank, made safe to print; None if there is none."""
     lines = (line.strip(_FRAME) for line in reversed(text_tail(path, _TAIL).splitlines()))
     line = next(filter(None, lines), None)
     return None if line is None else one_line(line)
 
 
 def _parse_at(file: BinaryIO, start: int) -> tuple[dict[str, object] | None, int]:
-    """Parse the object that starts at `start`; also return the number of bytes parsed."""
+    """Parse the JSON object at offset `start`; return the object and the number of bytes parsed.
+
+    The object is None if there is no valid object of an accepted size.
+    """
     used = 0
     for window in _WINDOWS:
         raw = _read(file, start, window)
@@ -148,9 +157,9 @@ def _possible_starts(file: BinaryIO, alternatives: Collection[frozenset[str]]) -
 
 
 class _KeyScan:
-    """Tracks the next position of each key while a file is read backward.
+    """Tracks the next position of each wanted key while a file is read backward.
 
-    This rejects most lines that start with a brace without parsing them.
+    Most lines that start with a brace can thus be rejected without parsing.
     """
 
     def __init__(self, alternatives: Collection[frozenset[str]]) -> None:

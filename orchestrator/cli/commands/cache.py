@@ -35,7 +35,7 @@ def warm(
     output: options.OutputOptions,
     config: options.Config = None,
 ) -> None:
-    """Run the project's `setup` commands once and keep their downloads as caches."""
+    """Fill the caches by running the project's `setup` commands once."""
     top = find_top(Path.cwd())
     configured = load_config(
         options={**settings, "tasks": ("true",)}, environ=os.environ, top=top, file=config
@@ -50,7 +50,7 @@ def warm(
 def list_caches(json: options.Json = False) -> None:
     """List the caches, newest first.
 
-    Workers use the newest cache for their lock files; without one, the newest cache.
+    A worker uses the newest cache that was made for its lock files, or else the newest cache.
     """
     rows = _rows(generations(Repository(Path.cwd())))
     if json:
@@ -66,7 +66,7 @@ def list_caches(json: options.Json = False) -> None:
 
 @app.command()
 def clear() -> None:
-    """Remove every cache, unless a run is live."""
+    """Remove every cache; refused while a run is in progress."""
     repository = Repository(Path.cwd())
     before = generations(repository)
     removed = remove_generations(repository)

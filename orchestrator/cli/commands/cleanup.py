@@ -28,7 +28,9 @@ from orchestrator.text.sanitize import one_line
 
 SOME_LEFT = 1
 RETENTION = "6h"
-"""Age for `gc` if neither an option nor the configuration sets one."""
+"""Minimum age of the workers that `gc` removes, if neither an option nor the configuration sets an
+age.
+"""
 _SHOWN = 5
 
 Numbers = Annotated[
@@ -47,11 +49,14 @@ DryRun = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class CleanupOptions:
-    """Which workers are removed, and what of them is kept."""
+    """Options of `parallel-cleanup`: which workers are removed, and what is kept of them."""
 
     merged: Annotated[
         bool,
-        typer.Option("--merged", help="Remove only merged workers without uncommitted changes."),
+        typer.Option(
+            "--merged",
+            help="Remove only workers whose branch is merged and that have no uncommitted changes.",
+        ),
     ] = False
     pushed: Annotated[
         bool,
@@ -79,7 +84,7 @@ class CleanupOptions:
 def parallel_cleanup(options: CleanupOptions, workers: Numbers = None, run: Run = None) -> None:
     """Remove worktrees, branches and containers of finished runs.
 
-    Work that is not committed or not merged is kept for `orchestrator restore`.
+    Work that is not committed or not merged is kept as a backup: see `orchestrator restore`.
     """
     wanted = Wanted(
         workers=tuple(workers or ()),
@@ -110,7 +115,7 @@ def gc(
     config: Config = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove old merged workers without uncommitted changes."""
+    """Remove worktrees and branches of old workers whose work is all committed and merged."""
     top = find_top(Path.cwd())
     asked = older_than or _retention(top, config) or RETENTION
     wanted = Wanted(merged=True, older_than=age("--older-than", asked))
@@ -202,7 +207,7 @@ def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
 
 
 def _kept_lines(refs: tuple[str, ...]) -> list[str]:
-    """Return a line for each of the first kept refs, and the number of the others."""
+    """Return one line for each of the first refs, and a line with the number of the other refs."""
     lines = [f"also kept: {ref}" for ref in refs[:_SHOWN]]
     if len(refs) > _SHOWN:
         lines.append(f"and {len(refs) - _SHOWN} more: git for-each-ref refs/orchestrator/kept")

@@ -1,4 +1,4 @@
-"""`orchestrator completion`."""
+"""`orchestrator completion`: print a completion script for a shell."""
 
 import os
 from enum import StrEnum
@@ -10,7 +10,7 @@ from orchestrator.cli.completion import VARIABLE, complete
 
 
 class Shell(StrEnum):
-    """Shells with a completion script."""
+    """Shells for which there is a completion script."""
 
     BASH = "bash"
     ZSH = "zsh"

@@ -1,4 +1,4 @@
-"""`orchestrator conflicts`."""
+"""`orchestrator conflicts`: show which branches of a run cannot be merged."""
 
 from collections.abc import Sequence
 from json import dumps
@@ -17,17 +17,17 @@ from orchestrator.text.sanitize import one_line
 
 FOUND = 1
 _ROWS = 40
-"""Maximum number of files in the table."""
+"""Maximum number of files in the printed table."""
 _FILES = 5
-"""Maximum number of files that are named for one pair."""
+"""Maximum number of files that are named for a pair of branches."""
 _BASE = "base"
 
 
 def conflicts(words: RunAndWorkers = None, json: Json = False) -> None:
     """Show which workers of a run changed the same files, and which cannot be merged.
 
-    Every branch is merged with every other and with the commit that is checked out, without
-    touching any file or ref. The exit code is 1 if there is a conflict.
+    Every branch is merged with every other one and with the checked-out commit, as a trial: no file
+    and no ref changes. The exit code is 1 if there is a conflict.
     """
     wanted, numbers = run_and_workers(words)
     repository = Repository(Path.cwd())
@@ -57,7 +57,7 @@ def _show(found: Conflicts) -> None:
 
 
 def _files(found: Conflicts) -> str:
-    """Return a table of files and workers: files that several workers changed come first."""
+    """Return a table of changed files and the workers that changed them, most workers first."""
     workers: dict[str, dict[int, str]] = {}
     for one in found.changes:
         for path, letter in one.files.items():

@@ -1,4 +1,4 @@
-"""`orchestrator diff`."""
+"""`orchestrator diff`: print the changes of workers."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.text.sanitize import lines, one_line
 
 _PIECE = 64 * 1024
-"""Maximum number of bytes of a patch in memory; longer lines are printed in parts."""
+"""Maximum number of bytes of a patch that are held in memory; longer lines are printed in parts."""
 _ROWS = 1000
 """Maximum number of files of a worker that `--stat` lists."""
 
@@ -73,7 +73,7 @@ def _show_patch(repository: Repository, branch: Branch, *, raw: bool) -> None:
 
 
 def _pieces(output: IO[bytes]) -> Iterator[bytes]:
-    """Yield whole lines, many at once."""
+    """Yield pieces of a patch that each consist of whole lines."""
     rest = b""
     while piece := output.read(_PIECE):
         whole, end, rest = (rest + piece).rpartition(b"\n")

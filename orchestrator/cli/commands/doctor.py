@@ -45,7 +45,7 @@ _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """The result of one check."""
+    """One check of the machine, and its result."""
 
     name: str
     state: Literal["ok", "warn", "fail"] = "ok"
@@ -205,7 +205,7 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
 
 
 def _images(config: ParallelConfig) -> dict[str, bool]:
-    """Return the images that a run may need, and whether each is certainly needed."""
+    """Return the images that a run may use, each with whether the run certainly needs it."""
     chosen = {"image", "agent_cli"} & config.model_fields_set
     try:
         agent, image = choose_agent(config, None)

@@ -25,13 +25,15 @@ from orchestrator.text.sanitize import lines
 
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
 _MARK = "ORCHESTRATOR_ENTERED"
-"""Variable that marks a command started by `exec`; its child processes inherit the variable."""
+"""Name of the environment variable that marks a command started by `exec`; its child processes
+inherit the variable.
+"""
 _HANG_UP = """\
 for place in /proc/[0-9]*; do
   grep -qsF "$1" "$place/environ" && kill -HUP "${place#/proc/}"
 done"""
 _LONGEST_LINE = 64 * 1024
-"""Longest line, in characters, that is printed in a CI job; longer lines are split."""
+"""Maximum number of characters of a line that is printed in a CI job; longer lines are split."""
 # An incomplete control sequence at the end of a chunk; the next chunk completes it.
 _UNDECIDED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]{0,20})?)\Z")
 
@@ -102,7 +104,7 @@ def _started(
 
 
 def _hang_up(engine: Engine, container: str, mark: str) -> None:
-    """End all processes with `mark` in their environment, because the engine cannot do so."""
+    """End all processes that have `mark` in their environment; the engine cannot do so."""
     command = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
     with closing(engine.enter(container, command)) as process:
         for _ in process.output():
@@ -136,7 +138,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
 
 
 class _Sink:
-    """Writes a stream: unchanged to files, and harmless to terminals and CI systems."""
+    """Writes a container's output: as it is to a file, harmless to a terminal or CI system."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -162,7 +164,7 @@ class _Sink:
         self._out.flush()
 
     def _show_lines(self, text: str) -> None:
-        """Print complete lines, because a control sequence may be split between chunks."""
+        """Print only complete lines, because a control sequence may be split between two chunks."""
         end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
         self._held = text[end:]
         if end:

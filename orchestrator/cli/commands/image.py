@@ -38,11 +38,11 @@ app = typer.Typer(
 
 
 _SHOWN = 5
-"""Maximum number of file names that a message lists."""
+"""Maximum number of file names in a message."""
 
 
 class AgentImage(StrEnum):
-    """Agent programs with an image, and other images."""
+    """Images that `orchestrator image build` can build, most of them for an agent program."""
 
     ARCHITECT = "architect"
     CLAUDE = "claude"
@@ -57,7 +57,7 @@ class AgentImage(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """What an image is built from, and its name."""
+    """Options of `image build`: what an image is built from, and its name."""
 
     agent: Annotated[
         AgentImage,
@@ -93,9 +93,10 @@ class BuildOptions:
 @app.command()
 @with_options
 def build(options: BuildOptions) -> None:
-    """Build the image of an agent program, with its base image, and print its name.
+    """Build the image of an agent program, and print its name.
 
-    Images that are up to date are kept.
+    The base image is built first if it is missing or out of date. Images that are up to date are
+    kept.
     """
     if options.agent is AgentImage.SHELL and options.tag is not None:
         raise ConfigError(
@@ -125,7 +126,7 @@ def build(options: BuildOptions) -> None:
 
 
 def _project(path: Path, *, quiet: bool) -> ProjectImage:
-    """Read a project's image description; leave untracked files out, which may be secrets."""
+    """Read how to build a project's image. Untracked files are left out, as they may be secrets."""
     described = read_project(path)
     if described.image is not None:
         return described
@@ -142,7 +143,10 @@ def _project(path: Path, *, quiet: bool) -> ProjectImage:
 def list_images(
     json: Json = False,
 ) -> None:
-    """List the images of agents and projects, and whether they are up to date."""
+    """List the images of agents and projects.
+
+    The list shows whether each image is up to date.
+    """
     with _engine() as engine:
         statuses = image_statuses(engine)
     if json:
@@ -198,7 +202,7 @@ def _engine() -> Iterator[Engine]:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Progress]:
-    """Show the progress: in place on a terminal, line by line elsewhere."""
+    """Show the progress of a build: in place on a terminal, line by line elsewhere."""
     if quiet:
         yield lambda _: None
     # With `FORCE_COLOR`, `Console.is_terminal` would treat the log of a CI job as a terminal.

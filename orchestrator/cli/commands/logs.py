@@ -23,7 +23,7 @@ from orchestrator.state.history import EVENTS, LONGEST_EVENT, RunHistory, Worker
 from orchestrator.text.sanitize import lines
 
 _LONGEST = 64 * 1024
-"""Longest line in bytes; longer lines are split."""
+"""Maximum size of a line in bytes; longer lines are split."""
 
 Number = Annotated[
     int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
@@ -46,7 +46,7 @@ Checks = Annotated[bool, typer.Option("--checks", help="Print the output of the 
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """Which output is printed, and how."""
+    """Options of `orchestrator logs`: which output is printed, and how."""
 
     raw: Raw = False
     force: Force = False
@@ -61,8 +61,9 @@ def logs(
 ) -> None:
     """Print the output of workers.
 
-    For all workers, each line is printed on stdout after the worker's number. For one worker, its
-    stdout goes to stdout and its stderr to stderr. Terminal control sequences are made harmless.
+    With several workers, every line goes to stdout, after the number of its worker. With one
+    worker, its stdout goes to stdout and its stderr to stderr. Terminal control sequences are made
+    harmless.
     """
     asked = {"setup": options.setup, "teardown": options.teardown, "check-*": options.checks}
     stages = [name for name, is_asked in asked.items() if is_asked]
@@ -80,7 +81,7 @@ def logs(
 
 
 def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
-    """Check that `--raw` is for one worker, and that no CI system reads the raw bytes."""
+    """Check that `--raw` is used for a single worker, and not in a CI job."""
     if raw and worker is None:
         raise ConfigError(
             "`--raw` requires the number of a worker",
@@ -127,7 +128,7 @@ def _events(written: bytes) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Log:
-    """A log file: one stream of one attempt of a worker."""
+    """Path of a log file, with the worker, attempt and stream that it belongs to."""
 
     path: Path
     label: str
@@ -151,16 +152,16 @@ def _stage_logs(history: RunHistory, numbers: list[int], stages: list[str]) -> I
 
 
 class _Source(Protocol):
-    """Prints one log."""
+    """Prints one log file."""
 
     def step(self) -> bool:
-        """Print what was written since the last call, and return whether there was anything."""
+        """Print what was added to the log since the last call; return whether it was anything."""
 
     def finish(self) -> None:
-        """Print the rest after the log has ended."""
+        """Print the end of the log, after the worker has ended."""
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the log file."""
 
 
 def _source(log: _Log, *, raw: bool, alone: bool) -> _Source:

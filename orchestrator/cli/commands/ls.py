@@ -1,4 +1,4 @@
-"""`orchestrator ls`."""
+"""`orchestrator ls`: list runs."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`orchestrator merge`."""
+"""`orchestrator merge`: merge workers' branches into the user's branch."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -35,15 +35,14 @@ _SHORT = 12
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions:
-    """How branches are merged."""
+    """Options of `orchestrator merge`."""
 
     form: Annotated[
         str,
         typer.Option(
             "--as",
             metavar="|".join(get_args(Form)),
-            help="Result: merge commits, one commit per worker, rebased commits, or uncommitted "
-            "changes.",
+            help="Add each worker's work by a merge, as one commit, by a rebase, or uncommitted.",
         ),
     ] = "merge"
     order: Annotated[
@@ -51,8 +50,7 @@ class MergeOptions:
         typer.Option(
             "--order",
             metavar="|".join(get_args(Order)),
-            help="Merge in the order of the numbers as given, or in the order with the fewest "
-            "conflicts.",
+            help="Order of the merges: as the workers are given, or with the fewest conflicts.",
         ),
     ] = "given"
     on_conflict: Annotated[
@@ -60,14 +58,14 @@ class MergeOptions:
         typer.Option(
             "--on-conflict",
             metavar="|".join(get_args(OnConflict)),
-            help="Merge nothing at all if a branch conflicts, or leave such branches out. "
+            help="If a branch conflicts: merge no branch at all, or leave out that branch only. "
             "[default: stop; skip with `--queue`]",
         ),
     ] = None
     queue: Annotated[
         bool,
         typer.Option(
-            "--queue", help="Run checks on the merged commits, and leave out branches that fail."
+            "--queue", help="Run checks on each merged commit, and leave out branches that fail."
         ),
     ] = False
     check: Annotated[
@@ -102,8 +100,8 @@ class MergeOptions:
 def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
     """Merge the branches of workers into the branch that is checked out.
 
-    Without numbers, these are the workers of the newest run that succeeded. Everything is decided
-    before anything changes: then the branch moves once. The exit code is 1 if a branch is left out.
+    By default, all workers of the newest run that succeeded are merged. All merges are computed and
+    checked first; then the branch is moved once. The exit code is 1 if any branch is left out.
     """
     form, order, on_conflict = _choices(options)
     wanted, numbers = run_and_workers(words)
@@ -135,7 +133,7 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
 
 
 def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
-    """Check the options that allow only certain values."""
+    """Check the options that accept only certain values, and return their values."""
     for flag, given, kind in (
         ("--as", options.form, Form),
         ("--order", options.order, Order),

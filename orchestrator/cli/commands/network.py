@@ -30,14 +30,14 @@ from orchestrator.text.sanitize import one_line
 
 _HEADING = ("WORKER", "HOST", "PORT", "DECISION", "COUNT", "SENT", "RECEIVED", "LAST")
 _HOST = 1
-"""Index of the column that is shortened to fit a terminal."""
+"""Index of the table's column that is shortened to fit the terminal."""
 _NONE = "-"
 _SECONDS = len("2026-01-02T03:04:05")
 
 Number = Annotated[
     int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
 ]
-Refused = Annotated[bool, typer.Option("--refused", help="Show only what was refused.")]
+Refused = Annotated[bool, typer.Option("--refused", help="List only refused connections.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,9 @@ class _Log:
 def network_log(
     worker: Number = None, run: RunOption = None, refused: Refused = False, json: Json = False
 ) -> None:
-    """List the hosts that workers reached through their gateways, and what was refused.
+    """List the hosts that workers reached through their gateways, and refused connections.
 
-    The log of a container is complete when the container has ended. With `--json`, each connection
-    is listed.
+    A container's log is complete when the container has ended. `--json` lists each connection.
     """
     with open_run(run, worker=worker) as history:
         logs = list(_logs(history, worker, refused=refused))

@@ -11,7 +11,7 @@ _OF_SEVERAL_WORKERS = (
     *("tasks", "workers", "models", "budget_total", "tokens_total"),
     *("stagger", "fail_fast", "fail_on"),
 )
-"""Settings that have no meaning for a run of one worker."""
+"""Settings without a meaning for a run of a single worker."""
 
 _run_tasks = imported_later("new_run", "run_tasks")
 

@@ -1,4 +1,4 @@
-"""`orchestrator resume`."""
+"""`orchestrator resume`: continue a run whose process died."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""`orchestrator retry`."""
+"""`orchestrator retry`: repeat one worker of an ended run."""
 
 import os
 from typing import Annotated

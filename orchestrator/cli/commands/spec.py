@@ -1,4 +1,4 @@
-"""`orchestrator spec validate` and `schema`."""
+"""`orchestrator spec validate` and `orchestrator spec schema`."""
 
 from json import dumps
 

@@ -1,4 +1,4 @@
-"""`orchestrator spec graph`."""
+"""`orchestrator spec graph`: draw a workflow."""
 
 import sys
 from enum import StrEnum
@@ -52,7 +52,7 @@ def _drawn(workflow: Workflow, form: Format) -> str:
 
 
 def _shows(characters: str) -> bool:
-    """Return whether the encoding of stdout supports some characters."""
+    """Return whether stdout's encoding can represent all of the given characters."""
     try:
         characters.encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

@@ -1,4 +1,4 @@
-"""`orchestrator spec run`."""
+"""`orchestrator spec run`: run a workflow."""
 
 from orchestrator.cli.options import GivenSettings, imported_later, with_settings
 from orchestrator.cli.run_options import SeveralRunOptions

@@ -1,4 +1,4 @@
-"""`orchestrator stop`."""
+"""`orchestrator stop`: stop workers of a run."""
 
 from typing import Annotated
 

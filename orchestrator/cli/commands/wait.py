@@ -1,4 +1,4 @@
-"""`orchestrator wait`."""
+"""`orchestrator wait`: wait for the end of a run."""
 
 import typer
 

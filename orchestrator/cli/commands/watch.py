@@ -1,4 +1,4 @@
-"""`orchestrator watch`."""
+"""`orchestrator watch`: show the progress of a run."""
 
 import sys
 from contextlib import ExitStack
@@ -48,7 +48,7 @@ def _show(history: RunHistory) -> None:
 
 
 class _LastLines:
-    """Emits the last output line of each running worker when it changes."""
+    """Reads the last output line of each running worker, and emits an event when it changes."""
 
     def __init__(self, history: RunHistory) -> None:
         self._history = history

@@ -1,7 +1,7 @@
 """Convert services of a compose file to services of workers.
 
-Settings that reach outside of the service's container are not converted: files and devices of this
-machine, privileges, networks.
+A service's settings that reach outside of its container are not converted: files and devices of
+this machine, privileges, networks.
 """
 
 import re
@@ -20,11 +20,11 @@ _VARIABLE = re.compile(r"\$\$|\$\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|\
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _CONVERTED = frozenset({"image", "environment", "healthcheck", "ports", "expose"})
 _IGNORED = frozenset({"restart", "container_name", "profiles", "labels", "depends_on", "init"})
-"""Keys without a meaning for a service that belongs to one worker."""
+"""Keys of a compose service that have no meaning for a service that only one worker uses."""
 
 
 class _UnsetVariableError(Exception):
-    """A value uses a variable that has no default."""
+    """A value contains a variable that is not set and has no default."""
 
 
 def services_of(tree: Tree, name: str) -> tuple[tuple[FoundService, ...], dict[str, str]]:
@@ -77,7 +77,7 @@ def _converted(name: str, raw: Mapping[str, object]) -> FoundService:
 
 
 def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
-    """Return the variables, and the names of variables whose value is unknown."""
+    """Return a service's variables, and the names of variables whose value is unknown."""
     pairs: list[tuple[str, object]] = []
     if isinstance(raw, dict):
         pairs = list(raw.items())

@@ -1,4 +1,4 @@
-"""Findings about a project. All texts come from the repository and are untrusted."""
+"""What `orchestrator init` found out about a project. All texts are untrusted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command for the setup or the checks of a project."""
+    """A command that sets up or tests the project."""
 
     line: str
     needs: str
-    """Program that the command needs."""
+    """Program that must be installed for the command to work."""
     source: str
     """File from which the command was derived."""
     leaves: str | None = None
@@ -30,7 +30,7 @@ class FoundService:
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """The tools of one directory and language."""
+    """The setup and test commands for one directory and language."""
 
     name: str
     """Name of the tool, such as `npm` or `uv`."""
@@ -39,7 +39,7 @@ class Tools:
     setup: Command | None = None
     checks: tuple[Command, ...] = ()
     of_members: bool = False
-    """Whether the tools also cover the directories below."""
+    """Whether these commands also set up and test the directories below this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,11 @@ class Findings:
     make_test: Command | None = None
     """A `make` target that runs the project's tests."""
     members: tuple[str, ...] = ()
-    """Directories of a monorepo's packages."""
+    """Directories of the packages in a monorepo."""
     compose_file: str | None = None
     services: tuple[FoundService, ...] = ()
     other_services: Mapping[str, str] = field(default_factory=dict)
-    """Services that were not converted, and why."""
+    """Names of the services that cannot be converted, with the reasons."""
     to_remove: tuple[str, ...] = ()
     """Directories that setup creates and git does not ignore: they would be committed."""
     env_examples: tuple[str, ...] = ()
@@ -65,12 +65,12 @@ class Findings:
 
     @property
     def setup(self) -> tuple[Command, ...]:
-        """Commands that prepare a fresh worktree."""
+        """Return the commands that prepare a fresh worktree."""
         return tuple(tools.setup for tools in self.tools if tools.setup is not None)
 
     @property
     def checks(self) -> tuple[Command, ...]:
-        """Commands that test the project."""
+        """Return the commands that test the project."""
         if self.make_test is not None:
             return (self.make_test,)
         return tuple(check for tools in self.tools for check in tools.checks)

@@ -1,4 +1,4 @@
-"""Check which programs an image has, because commands that need others cannot work in it."""
+"""Check which programs an image has, so that no command is written whose program is missing."""
 
 import secrets
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from orchestrator.engine.protocol import Engine
 from orchestrator.engine.spec import ContainerSpec
 
 BASE_PROGRAMS = frozenset({"git", "make", "python3"})
-"""Programs of the base image, and therefore of every image that is based on it."""
+"""Programs of the base image, and thus of every image that is built on it."""
 _SCRIPT = f"""\
 for program; do
   case $program in

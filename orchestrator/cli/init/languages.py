@@ -13,16 +13,16 @@ from orchestrator.cli.init.findings import Command, Tools
 from orchestrator.cli.init.project_tree import Tree, join
 
 ENSUREPIP = "ensurepip"
-"""Python's module for virtual environments, which Debian's Python lacks by default."""
+"""Python's module for virtual environments, which is not part of Debian's Python by default."""
 Detector = Callable[[Tree, str], Tools | None]
 
 _PYTEST = re.compile(r"^\[(tool:)?pytest\]|^\[tool\.pytest", re.MULTILINE)
 _NO_TEST = "no test specified"
-"""Placeholder that npm writes to a new package.json."""
+"""Text of the placeholder test script that npm writes to a new package.json."""
 
 
 def detect(tree: Tree, directory: str) -> Iterator[Tools]:
-    """Yield the tools of one directory, at most one per language."""
+    """Yield the setup and test commands of one directory, at most one set per language."""
     for detector in DETECTORS:
         tools = detector(tree, directory)
         if tools is not None:
@@ -48,7 +48,9 @@ _PYTHON: Mapping[str, tuple[str, str, str]] = {
     "Pipfile.lock": ("pipenv", "PIPENV_VENV_IN_PROJECT=1 pipenv sync --dev", "pipenv run"),
     "Pipfile": ("pipenv", "PIPENV_VENV_IN_PROJECT=1 pipenv install --dev", "pipenv run"),
 }
-"""Lock files of Python tools, each with the program, install command and command prefix."""
+"""Lock files of Python's package managers, each with the program, its install command and the
+prefix for running commands.
+"""
 _REQUIREMENTS = (
     "requirements.txt",
     "requirements-dev.txt",
@@ -283,5 +285,5 @@ def _java(tree: Tree, directory: str) -> Tools | None:
 
 
 LOCKS = frozenset({*_PYTHON, *_JAVASCRIPT, "go.mod", "go.work", "Cargo.lock", "Gemfile.lock"})
-"""Files that mark a directory as an independent project."""
+"""Files that mark a directory as a project with its own dependencies."""
 DETECTORS: tuple[Detector, ...] = (_python, _javascript, _go, _rust, _ruby, _java)

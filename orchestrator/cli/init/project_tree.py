@@ -11,7 +11,7 @@ from orchestrator.git.repository import Repository
 
 _LIST_LIMIT = 64 * 1024**2
 _DEEPEST = 4
-"""Maximum number of components of a path; files deeper than this are ignored."""
+"""Maximum number of components in a path; deeper files are ignored."""
 _FOREIGN_DIRECTORIES = frozenset(
     {"node_modules", "vendor", "third_party", "site-packages", "testdata", "fixtures", "examples"}
 )
@@ -56,13 +56,13 @@ class Tree:
         return sorted(files, key=lambda file: (file.count("/"), file))
 
     def under(self, directory: str) -> list[str]:
-        """Return the files below a directory; `.` is the top."""
+        """Return the files at any depth below a directory; `.` is the repository's top."""
         return sorted(
             file for file in self._files if directory == "." or file.startswith(f"{directory}/")
         )
 
     def text(self, name: str) -> str:
-        """Return the text of a file; empty if the file does not exist or cannot be read."""
+        """Return a file's text; empty if the file does not exist or cannot be read."""
         path = self._top / name
         if name not in self._files or path.is_symlink() or not path.is_file():
             return ""
@@ -73,7 +73,7 @@ class Tree:
             return ""
 
     def toml(self, name: str) -> dict[str, Any]:
-        """Return the content of a TOML file; empty if it is malformed."""
+        """Return a TOML file's content; empty if the file is missing or malformed."""
         try:
             return tomllib.loads(self.text(name))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -81,7 +81,7 @@ class Tree:
             return {}
 
     def json(self, name: str) -> dict[str, Any]:
-        """Return the object in a JSON file; empty if it is malformed."""
+        """Return the object in a JSON file; empty if the file is missing or malformed."""
         try:
             content = json.loads(self.text(name) or "{}")
         except (ValueError, RecursionError) as error:
@@ -90,7 +90,7 @@ class Tree:
         return content if isinstance(content, dict) else {}
 
     def document(self, name: str) -> dict[str, Node]:
-        """Return the mapping in a YAML file; empty if it is malformed."""
+        """Return the mapping in a YAML file; empty if the file is missing or malformed."""
         if not self.text(name):
             return {}
         try:
@@ -110,7 +110,7 @@ def _is_project_file(name: str) -> bool:
 
 
 def parent(name: str) -> str:
-    """Return the directory of a file; `.` is the top."""
+    """Return the directory that contains a file; `.` is the repository's top."""
     return str(PurePosixPath(name).parent)
 
 

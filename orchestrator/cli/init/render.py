@@ -1,7 +1,7 @@
-"""Generate a configuration file from the findings about a project.
+"""Generate the text of a configuration file from what was found out about the project.
 
-The file will be discovered in the repository, so settings that are accepted only from a named file
-are written as comments. Commands that cannot work in the image are comments too.
+The file will be found in the repository without being named, so settings that need a named file are
+written as comments. Commands whose program is missing in the image are comments too.
 """
 
 import re
@@ -53,13 +53,13 @@ container:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The user's answers, and the programs that the image has."""
+    """The user's answers to the questions of `init`, and the programs that the image has."""
 
     agent_cli: str | None
     image: str
     """Container image of the workers."""
     own_image: bool
-    """Whether the user chose the image, instead of the agent program's default."""
+    """Whether the user chose the image; otherwise it is the agent program's default."""
     programs: frozenset[str]
     """Programs that the image has."""
     services: bool
@@ -67,7 +67,7 @@ class Choice:
 
 
 def needs_naming(findings: Findings, choice: Choice) -> bool:
-    """Return whether the file is useful only if the user names it.
+    """Return whether the generated file only has an effect if the user names it with `--config`.
 
     A discovered file must not define services, and its `setup` has no network.
     """
@@ -75,7 +75,7 @@ def needs_naming(findings: Findings, choice: Choice) -> bool:
 
 
 def written(findings: Findings, choice: Choice) -> str:
-    """Return the text of the configuration file."""
+    """Return the text of the generated configuration file."""
     agent = _AGENT
     if choice.agent_cli:
         agent = f"  agent_cli: {scalar(choice.agent_cli)}"
@@ -168,7 +168,7 @@ def _service_lines(services: Iterable[FoundService]) -> Iterator[str]:
 
 
 def build_command(agent_cli: str | None, container: str) -> str:
-    """Return the command that installs an agent program in a project's own image."""
+    """Return the command that builds an image with a project's programs and an agent program."""
     agent = ["--agent", agent_cli] if agent_cli else []
     return shlex.join(["orchestrator", "image", "build", *agent, "--from", container])
 
@@ -187,7 +187,7 @@ def _commented(lines: Iterable[str], *, plain: bool) -> Iterator[str]:
 
 
 def scalar(value: object) -> str:
-    """Return a text or a number as a YAML scalar on one line."""
+    """Return a text or a number in YAML syntax, on one line."""
     text = str(value)
     if isinstance(value, int):
         return text
@@ -197,5 +197,5 @@ def scalar(value: object) -> str:
 
 
 def comment(text: str) -> str:
-    """Return text as a comment of exactly one line."""
+    """Return text as a YAML comment of exactly one line."""
     return f"# {one_line(text, limit=_LONGEST)}"

@@ -1,4 +1,4 @@
-"""Combine what was detected in a project's files."""
+"""Detect how a project is set up and tested, and which services it uses."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _MANIFESTS = (
     *("Cargo.toml", "Gemfile", "pom.xml", "build.gradle", "build.gradle.kts"),
 )
 _MOST = 12
-"""Maximum number of packages of a monorepo that are examined."""
+"""Maximum number of a monorepo's packages that are examined."""
 _IMAGES = ("Dockerfile", "devcontainer.json", ".devcontainer.json")
 _ENV_EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", "env.example")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
@@ -44,7 +44,7 @@ def look_at(tree: Tree) -> Findings:
 
 
 def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
-    """Yield the tools of the top directory, and of packages that tools above do not cover."""
+    """Yield the commands of the top directory, and of packages that these do not cover."""
     covered: set[tuple[str, str]] = set()
     for place in (".", *members[:_MOST]):
         above = (".", *(str(path) for path in PurePosixPath(place).parents))

@@ -1,1 +1,1 @@
-"""Tables, live views and messages."""
+"""Print tables, live views and messages."""

@@ -29,7 +29,7 @@ def plan_table(plan: RunPlan) -> str:
 
 
 def _terms(plan: RunPlan) -> dict[str, str]:
-    """Return the limits and settings of workers, including presets and defaults."""
+    """Return the limits and settings of workers as text by name, including presets and defaults."""
     limits = plan.limits
     cpus = "2 or all CPUs" if limits.cpus is None else f"{limits.cpus:g} CPUs"
     sizes = {"memory": limits.memory, "tmp": limits.tmp, "disk": limits.disk}

@@ -1,4 +1,4 @@
-"""Render events of a run as lines."""
+"""Format the events of a run as lines of text."""
 
 from orchestrator.cli.output.formats import called, count
 from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
@@ -32,7 +32,7 @@ def run_line(event: RunStarted) -> str:
 
 
 def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
-    """Return the line for the start of a worker, with the number of running workers."""
+    """Return the line for the start of a worker; `running` is the number of running workers."""
     if spec is None:
         return f"worker {number} started"
     model = f" ({one_line(spec.model)})" if spec.model else ""
@@ -43,7 +43,7 @@ def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
 
 
 def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
-    """Return a line for each port at which a worker can be reached."""
+    """Return a line for each published port of a worker, with its address on this machine."""
     return [
         f"{called(event.worker_id, name)}: http://127.0.0.1:{host} -> {inside}"
         for inside, host in sorted(event.ports.items())
@@ -51,7 +51,7 @@ def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
 
 
 def retry_line(event: WorkerRetrying, name: str | None) -> str:
-    """Return the line for a retry of a worker."""
+    """Return the line for a worker's attempt that failed and will be repeated."""
     who, failed = called(event.worker_id, name), event.attempt - 1
     if event.reason == Reason.RATE_LIMITED and not event.counted:
         return f"{who} is rate-limited by its provider; attempt {event.attempt} waits"
@@ -60,7 +60,7 @@ def retry_line(event: WorkerRetrying, name: str | None) -> str:
 
 
 def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | None) -> str:
-    """Return the line for an alert.
+    """Return the line for an alert: about a worker, or about a provider that limits requests.
 
     Args:
         event: The event.
@@ -83,13 +83,13 @@ def _pause_line(event: ProviderPaused) -> str:
 
 
 def stage_line(event: WorkerStage, name: str | None) -> str:
-    """Return the line for a stage that starts before or after an agent."""
+    """Return the line for the start of setup, teardown or a check of a worker."""
     which = f" `{one_line(event.name, limit=100)}`" if event.name else ""
     return f"{called(event.worker_id, name)}: {event.stage}{which}"
 
 
 def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
-    """Return the line for a stage that failed; none if it succeeded."""
+    """Return the line for a setup, teardown or check that failed; no line if it succeeded."""
     if event.problem is None:
         return []
     said = one_line(event.problem, limit=400)

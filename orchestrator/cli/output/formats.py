@@ -1,6 +1,7 @@
 """Format numbers and tables for users.
 
-Imports no results or settings, whose models take longer to build than a short command runs.
+This module imports no results or settings: building their models takes longer than a whole short
+command.
 """
 
 import os
@@ -21,7 +22,7 @@ _UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
 
 
 def age(option: str, text: str) -> timedelta:
-    """Parse an age such as `90s`, `15m`, `6h` or `2d`, given to `option`.
+    """Parse an age such as `90s`, `15m`, `6h` or `2d`, the value of `option`.
 
     Raises:
         ConfigError: The text is not an age.
@@ -36,18 +37,18 @@ def age(option: str, text: str) -> timedelta:
 
 
 def shown_sum(costs: Iterable[float]) -> float:
-    """Return the sum of costs, rounded as `money` shows them, so that the sum matches the table."""
+    """Return the sum of costs, each rounded as in the table, so that the sum matches the table."""
     return sum(round(cost, 2 if cost >= 1 else 4) for cost in costs)
 
 
 def size(number: int) -> str:
-    """Return a size such as `512m` or `4g`, in the syntax of options."""
+    """Return a number of bytes as a size such as `512m` or `4g`, in the syntax of options."""
     divisor, unit = next(unit for unit in _UNITS if number % unit[0] == 0)
     return f"{number // divisor}{unit}"
 
 
 def amount(number: int) -> str:
-    """Return a number of bytes in short form, such as `14.2M`."""
+    """Return a number of bytes in short form, such as `14.2M`, for tables."""
     value, unit = float(number), "B"
     for larger in "KMGT":
         if value < 1000:
@@ -62,17 +63,17 @@ def count(number: int, noun: str) -> str:
 
 
 def called(number: int, name: str | None) -> str:
-    """Return a worker's name: `worker 3`, or `W3 (backend)` in a workflow."""
+    """Return how messages name a worker: `worker 3`, or `W3 (backend)` for a workflow's task."""
     return f"worker {number}" if name is None else f"W{number} ({one_line(name)})"
 
 
 def titled(number: int, name: str | None) -> str:
-    """Return a worker's name for a table: `3`, or `W3 backend` in a workflow."""
+    """Return how tables name a worker: `3`, or `W3 backend` for a workflow's task."""
     return str(number) if name is None else f"W{number} {one_line(name)}"
 
 
 def kept_line(refs: Sequence[str]) -> str:
-    """Return a line with the first refs of commits without a branch: `also kept: ...`."""
+    """Return a line with the first refs of commits that are on no branch: `also kept: ...`."""
     shown = ", ".join(one_line(ref) for ref in refs[:_SHOWN_REFS])
     more = len(refs) - _SHOWN_REFS
     rest = f" and {more} more: git for-each-ref {KEPT.rstrip('/')}" if more > 0 else ""

@@ -45,11 +45,13 @@ MAX_FINISHED = 10
 _COLUMNS = ("worker", "task", "model", "state", "elapsed", "cost")
 _LINE = "last line"
 _MEASURES = ("steps", "files", "cpu", "memory", "disk")
-"""Columns that appear once there are measurements."""
+"""Columns of the table that appear once there are measurements."""
 _WIDE, _NARROW = 22, 12
-"""Maximum width of a column, without and with the measurements."""
+"""Maximum width of a column in a table without measurements, and in a table with measurements."""
 _ROOM = 110
-"""Width of a terminal below which last lines are printed under the table instead of in it."""
+"""Terminal width in columns; in a narrower terminal, workers' last output lines are printed under
+the table.
+"""
 _STYLES = {"success": "green", "failed": "red", "timeout": "red", "partial": "yellow"}
 
 
@@ -117,7 +119,7 @@ class BoardView:
         self._live.stop()
 
     def __call__(self, event: Event) -> None:
-        """Process an event."""
+        """Update the table's data for an event."""
         with self._lock:
             self._note(event)
         if isinstance(event, Notice):
@@ -167,7 +169,7 @@ class BoardView:
         )
 
     def render(self) -> RenderableType:
-        """Return the table; rich calls this from its own thread."""
+        """Return the table to draw; the library rich calls this from its own thread."""
         with self._lock:
             rows = list(self._rows.values())
             cells = [self._cells(row) for row in self._in_sight(rows)]

@@ -10,7 +10,7 @@ from orchestrator.text.sanitize import lines
 
 
 def tell(text: str) -> None:
-    """Print a line on stderr; ignore a closed stderr."""
+    """Print a line on stderr; an error while printing is ignored."""
     try:
         put(text, sys.stderr)
     except OSError:
@@ -23,7 +23,7 @@ def tell_error(message: str, hint: str | None = None) -> None:
 
 
 def tell_failure(error: OrchestratorError) -> None:
-    """Print an `OrchestratorError`."""
+    """Print an `OrchestratorError` with its hint."""
     tell_error(error.message, error.hint)
 
 
@@ -45,9 +45,10 @@ def show_document(text: str) -> None:
 
 
 def put(text: str, out: TextIO) -> None:
-    """Write lines in which no CI system finds commands.
+    """Write lines, changed if necessary so that no CI system finds commands in them.
 
-    All output that may contain text of workers is written here: see `orchestrator.cli.output.ci`.
+    All output that may contain text of workers is written by this function: see
+    `orchestrator.cli.output.ci`.
     """
     out.write(guarded(text, os.environ, terminal=out.isatty()) + "\n")
     out.flush()

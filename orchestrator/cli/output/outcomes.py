@@ -18,7 +18,7 @@ def outcome(result: WorkerResult) -> str:
 
 
 def explanation(result: WorkerResult) -> str:
-    """Return a worker's message as the end of a line, unless it only repeats the reason."""
+    """Return a worker's message as the end of a line; empty if it only repeats the reason."""
     if not result.message or result.message == result.reason:
         return ""
     return f": {one_line(result.message)}"

@@ -82,7 +82,7 @@ def _row(worker: WorkerResult) -> tuple[str, ...]:
 
 
 def checks_sum(worker: WorkerResult) -> str:
-    """Return the number of passed checks and of all checks, such as `2/3`."""
+    """Return a worker's number of passed checks and of all checks, such as `2/3`."""
     passed = sum(check.passed for check in worker.checks)
     return f"{passed}/{len(worker.checks)}" if worker.checks else ""
 
@@ -93,7 +93,7 @@ def _failure(worker: WorkerResult) -> str:
 
 
 def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
-    """Return notes on workers that succeeded, and the refs of kept commits."""
+    """Return notes on workers that succeeded, and the refs of commits that are on no branch."""
     lines = []
     for worker in workers:
         who = called(worker.worker_id, worker.name)
@@ -115,7 +115,7 @@ def _sum(result: RunResult) -> str:
 
 
 def network_line(workers: Sequence[WorkerResult]) -> list[str]:
-    """Return a line with the connections of all workers; none without gateways."""
+    """Return a line with the sums of all workers' connections; no line without any gateway."""
     found = [worker.network for worker in workers if worker.network is not None]
     if not found:
         return []
@@ -131,7 +131,7 @@ def network_line(workers: Sequence[WorkerResult]) -> list[str]:
 def time_lines(
     result: RunResult, *, slots: int | None = None, workflow: Workflow | None = None
 ) -> list[str]:
-    """Return lines on the timing of a run; none for fewer than two workers."""
+    """Return lines on the duration and parallelism of a run; none for fewer than two workers."""
     ran = [worker for worker in result.results if worker.started_at is not None]
     if len(ran) < 2:
         return []
@@ -150,7 +150,7 @@ def time_lines(
 
 
 def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
-    """Return a line with the failed tasks of a workflow: `Failed: W2 (backend) exit 1`."""
+    """Return a line with the failed tasks of a workflow; no line if no task failed."""
     failed = [worker for worker in bad if worker.name is not None and not never_ran(worker)]
     return [f"Failed: {', '.join(map(_failure_cause, failed))}"] if failed else []
 
@@ -212,7 +212,7 @@ def summary_line(result: RunResult) -> str:
 
 
 _NAMED = 3
-"""Maximum number of workers that the line names."""
+"""Maximum number of workers that the line about failures names."""
 
 
 def _short_failure(worker: WorkerResult) -> str:
@@ -222,7 +222,7 @@ def _short_failure(worker: WorkerResult) -> str:
 
 
 def after_run(result: RunResult) -> str:
-    """Return where the work is, and commands to review and remove it."""
+    """Return text on where the work is, with commands to review and remove it."""
     first = result.results[0]
     return (
         f"{_locations(result)}\n"
@@ -239,7 +239,7 @@ def _output_hint(first: WorkerResult) -> str:
 
 
 def review_order(results: Sequence[WorkerResult]) -> str:
-    """Return the order in which to review changes: most passed checks, then fewest lines."""
+    """Return a line with the best order to review work: most passed checks, fewest lines."""
     changed = [worker for worker in results if worker.file_count]
     if len(changed) < 2:
         return ""

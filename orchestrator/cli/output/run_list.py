@@ -16,7 +16,9 @@ _HEADING = ("WORKER", "TASK", "STATUS", "BRANCH", "WORKTREE", "CONTAINER", "DISK
 _TASK = 40
 _NONE = "-"
 _ID = 12
-"""Characters of a container's id that are shown, as container engines do."""
+"""Number of characters of a container's id that are shown, the same as in container engines' own
+lists.
+"""
 
 
 def show_runs(repository: Repository, *, everything: bool, as_json: bool) -> bool:
@@ -24,7 +26,7 @@ def show_runs(repository: Repository, *, everything: bool, as_json: bool) -> boo
 
     Args:
         repository: The repository.
-        everything: Include runs that have nothing left but their record.
+        everything: Whether to include runs of which only the record is left.
         as_json: Whether to print a JSON object, even without runs.
     """
     listing = list_runs(repository, everything=everything)

@@ -1,4 +1,4 @@
-"""Views of a running run. Every view is an `Emit`, and writes only to stderr."""
+"""Views that show the progress of a run. Each view receives events, and writes only to stderr."""
 
 import os
 import sys
@@ -73,7 +73,7 @@ def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
 
 
 def is_redrawn(stream: IO[str]) -> bool:
-    """Return whether a view can be redrawn in place on a stream."""
+    """Return whether a stream is a terminal on which a view can redraw itself."""
     # Some CI systems give jobs a terminal, and interpret its output.
     terminal = stream.isatty() and not in_ci(os.environ)
     return terminal and os.environ.get("TERM", "dumb") != "dumb"

@@ -1,4 +1,4 @@
-"""The Docker engine, on the Docker SDK; no other package imports `docker`."""
+"""The Docker engine, built on the Docker SDK. Only this package imports `docker`."""
 
 from orchestrator.engine.docker.engine import DockerEngine
 

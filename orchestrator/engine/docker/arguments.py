@@ -10,13 +10,15 @@ from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount, Tmp
 from orchestrator.errors import EngineError
 
 SHARED_NETWORK = "container:"
-"""Prefix of a network mode; the id of the container that owns the network follows."""
+"""Prefix of the network mode of a container that joins another container's network; that
+container's id follows.
+"""
 
 
 def create_arguments(
     client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
 ) -> dict[str, Any]:
-    """Return arguments of `APIClient.create_container` that deny all `spec` does not request."""
+    """Return arguments for `APIClient.create_container` that deny all not in `spec`."""
     return {
         "image": spec.image,
         "command": list(spec.command) or None,

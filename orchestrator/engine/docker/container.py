@@ -1,4 +1,4 @@
-"""Handle of one Docker container, and the calls that work on any container by its id."""
+"""Handle of one Docker container, and calls for any container by its id."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -28,16 +28,16 @@ from orchestrator.errors import EngineUnavailableError
 _OOM_NOTICE_SECONDS = 0.5
 _SIGKILLED = 137
 _LAST_CONNECTIONS = 5.0
-"""Seconds in which a gateway ends its connections and writes them down."""
+"""Maximum number of seconds in which a stopped gateway ends its connections and logs them."""
 NAMES_ENDED, PROXY_ENDED = 81, 82
-"""Exit codes of a gateway after the end of its name server or of its proxy."""
+"""Exit codes of a gateway whose name server ended, and of a gateway whose proxy ended."""
 _PROGRAMS = {
     f"exit code {NAMES_ENDED}": "its name server ended",
     f"exit code {PROXY_ENDED}": "its proxy ended",
 }
 _REMOVED = "another program removed it"
 _NEVER = "0001-"
-"""Prefix of the timestamp that Docker uses for "not yet"."""
+"""Beginning of the timestamp that Docker uses for "not yet"."""
 
 repeatable = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
@@ -45,14 +45,17 @@ repeatable = retry(
     wait=wait_exponential(multiplier=0.1, max=1),
     reraise=True,
 )
-"""Retry decorator for calls that are safe to repeat: never a start, never a task."""
+"""Decorator that repeats failed calls. Only for calls without a lasting effect, never for a start.
+"""
 patient = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
     stop=stop_after_delay(60),
     wait=wait_exponential(multiplier=0.2, max=2),
     reraise=True,
 )
-"""Retry decorator for safe calls during a run: survives a restart of the daemon."""
+"""Decorator that repeats failed calls for up to a minute, to survive a restart of the daemon. Only
+for calls that are safe to repeat.
+"""
 
 
 class DockerContainer:
@@ -80,7 +83,7 @@ class DockerContainer:
 
     @property
     def id(self) -> str:
-        """The engine's identifier of the container."""
+        """Return the container's id in the engine."""
         return self._id
 
     def _attach(self) -> "CancellableStream[Any]":
@@ -106,7 +109,7 @@ class DockerContainer:
 
     @patient
     def again(self) -> "DockerContainer | None":
-        """Reconnect after the daemon hung up, waiting for it; None when the container is gone."""
+        """Reconnect after the daemon was unreachable; None if the container is gone."""
         return adopt(self._client, self._id)
 
     def logs(self) -> Iterator[LogChunk]:
@@ -170,11 +173,11 @@ class DockerContainer:
                     raise
 
     def usage(self) -> Usage | None:
-        """Return current resource usage, or None when the container is not running."""
+        """Return current resource usage; None if the container is not running."""
         return measure(self._client, self._id)
 
     def lost_network(self) -> str | None:
-        """Return why this container has lost its network; None if it has not."""
+        """Return why the worker's container has lost its network; None if it has not."""
         if self.guard is None:
             return None
         if self.guard.gateway is not None:
@@ -186,7 +189,7 @@ class DockerContainer:
         return None if why is None else f"the container that owns its network ended ({why})"
 
     def why_ended(self) -> str | None:
-        """Return why this helper container has ended; None while it runs."""
+        """Return why this helper container has ended; None while it is running."""
         with translated("inspect the container"):
             try:
                 state = self._client.inspect_container(self._id)["State"]
@@ -199,17 +202,17 @@ class DockerContainer:
         return f"exit code {state['ExitCode']}"
 
     def network_log(self) -> bytes | None:
-        """Return the output of this container's gateway, with times; the gateway ends."""
+        """End this container's gateway, and return the gateway's output with timestamps."""
         gateway = None if self.guard is None else self.guard.gateway
         return None if gateway is None else gateway.log()
 
     def close(self) -> None:
-        """Close the output stream."""
+        """Close the stream of the container's output."""
         if self._stream is not None:
             self._stream.close()
 
     def remove(self) -> None:
-        """Remove the container and its anonymous volumes; may be repeated."""
+        """Remove the container and its anonymous volumes. Repeating the call is safe."""
         remove_container(self._client, self._id)
         if self.gateway is not None:
             self.gateway.remove()
@@ -220,7 +223,7 @@ class DockerContainer:
 
 
 class Gateway:
-    """The container of a gateway, and the network that it shares with its worker only."""
+    """A gateway's container, and the network that the gateway shares with one worker only."""
 
     def __init__(
         self, client: docker.APIClient, network: str, container: DockerContainer | None = None
@@ -230,7 +233,7 @@ class Gateway:
         self.container = container
 
     def log(self) -> bytes:
-        """End the gateway, and return its output with times."""
+        """End the gateway, and return its output with timestamps."""
         if self.container is None:
             return b""
         self.container.kill("SIGTERM")
@@ -256,7 +259,7 @@ def remove_network(client: docker.APIClient, network: str) -> None:
 
 
 def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None:
-    """Return a handle of an existing container, with the container that owns its network."""
+    """Return a handle of an existing container, and of the container that owns its network."""
     with translated("inspect the container"):
         try:
             found = client.inspect_container(container_id)
@@ -305,7 +308,7 @@ def remove_container(client: docker.APIClient, container_id: str) -> None:
 
 
 def measure(client: docker.APIClient, container_id: str) -> Usage | None:
-    """Return a container's current resource usage, or None when it is not running."""
+    """Return a container's current resource usage; None if it is not running."""
     with translated("measure the container"):
         try:
             stats = client.stats(container_id, stream=False, one_shot=True)

@@ -44,9 +44,9 @@ from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedErro
 _CONNECTIONS = 64
 _TIMEOUT = 60
 _OWN_ADDRESSES = 4
-"""Number of addresses that no container gets, such as the broadcast address."""
+"""Number of addresses in a network that no container can have, such as the broadcast address."""
 _VOLUME = 1024**3
-"""Size in bytes of each volume that an image declares; volumes count as the worker's memory."""
+"""Size limit in bytes of each volume that an image declares; such a volume is kept in memory."""
 
 
 class DockerEngine(DockerImages):
@@ -66,7 +66,7 @@ class DockerEngine(DockerImages):
         super().__init__(client)
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
-        """Check that a run can start here."""
+        """Check that the daemon can run the containers of a run, and return its features."""
         info = self._info()
         with translated("query the Docker engine"):
             version = self._client.version()
@@ -103,11 +103,11 @@ class DockerEngine(DockerImages):
 
     @staticmethod
     def _may_overlay(info: Mapping[str, Any]) -> bool:
-        """Return whether the daemon mounts on this machine itself, not in a virtual machine."""
+        """Return whether the daemon runs on this machine itself, and not in a virtual machine."""
         return "Docker Desktop" not in info.get("OperatingSystem", "")
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
-        """Create a container and attach to it; a failure leaves nothing behind."""
+        """Create a container and attach to its output; if this fails, nothing is left."""
         spec = self._with_volumes_in_memory(spec)
         if spec.network_of is not None:
             return self._create_in_network_of(spec, spec.network_of)
@@ -137,7 +137,7 @@ class DockerEngine(DockerImages):
         return container
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
-        """Create, attach to and start a container; a failure leaves nothing behind."""
+        """Create a container, attach to its output and start it; if this fails, nothing is left."""
         container = self.create(spec)
         try:
             container.start()
@@ -147,7 +147,7 @@ class DockerEngine(DockerImages):
         return container
 
     def adopt(self, container_id: str) -> DockerContainer | None:
-        """Return a handle of an existing container, with the container that owns its network."""
+        """Return a handle of an existing container, and of the container that owns its network."""
         return adopt(self._client, container_id)
 
     def enter(
@@ -163,7 +163,7 @@ class DockerEngine(DockerImages):
 
     @patient
     def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
-        """Mount a tmpfs over each volume that the image declares: a volume on disk has no limit."""
+        """Put the image's volumes in memory: on disk they have no limit."""
         mounted = {mount.target for mount in spec.mounts}
         declared = set(self._config_of(spec.image).get("Volumes") or {}) - mounted
         tmpfs = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
@@ -171,7 +171,7 @@ class DockerEngine(DockerImages):
 
     @repeatable
     def exposed_ports(self, image: str) -> tuple[int, ...]:
-        """Return the TCP ports that an image declares with `EXPOSE`, in ascending order."""
+        """Return the TCP ports in an image's `EXPOSE` instructions, in ascending order."""
         config = self._config_of(image).get("ExposedPorts") or {}
         ports = (port.partition("/") for port in config)
         return tuple(sorted(int(port) for port, _, way in ports if way == "tcp"))
@@ -195,7 +195,7 @@ class DockerEngine(DockerImages):
     def create_private_network(
         self, name: str, labels: Mapping[str, str], *, addresses: int
     ) -> PrivateNetwork:
-        """Create an internal network without a way out, with enough addresses."""
+        """Create a network without internet access that has enough addresses."""
         used = (*resolvers(), gateway_of(self._client))
         prefix = 32 - (addresses + _OWN_ADDRESSES).bit_length()
         return create_internal_network(self._client, name, labels, used=used, prefix=prefix)
@@ -203,12 +203,12 @@ class DockerEngine(DockerImages):
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
     ) -> None:
-        """Block the host for a network's containers, from the host's own network namespace."""
+        """Block connections from a network's containers to this machine, by a helper container."""
         close_host(self._client, name, network, egress, labels, seccomp=self._seccomp)
 
     @repeatable
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
-        """Return the usage of running containers that carry all of `labels`."""
+        """Return the usage of running containers that have all of the given labels."""
         filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
         with translated("list the running containers"):
             running = self._client.containers(filters=filters)
@@ -221,7 +221,7 @@ class DockerEngine(DockerImages):
 
     @repeatable
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
-        """List containers, networks and volumes that carry all of `labels`."""
+        """List containers, networks and volumes that have all of the given labels."""
         filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
         with translated("list leftover objects"):
             containers = self._client.containers(all=True, filters=filters)
@@ -254,5 +254,5 @@ class DockerEngine(DockerImages):
 
 
 def _sharing(spec: ContainerSpec, other: DockerContainer) -> ContainerSpec:
-    """Return the specification for a container that joins another container's network."""
+    """Return a specification for a container that joins the network of another container."""
     return replace(spec, network=f"{SHARED_NETWORK}{other.id}", extra_hosts={}, ports={})

@@ -28,7 +28,7 @@ _PORT_TAKEN = ("port is already allocated", "address already in use")
 
 @contextmanager
 def translated(action: str) -> Iterator[None]:
-    """Translate the exceptions of SDK calls in the block.
+    """Translate exceptions that Docker SDK calls in the block raise into the orchestrator's own.
 
     Args:
         action: What the calls do, for the error message, as in `start the container`.

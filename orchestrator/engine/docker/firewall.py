@@ -1,8 +1,8 @@
 """Block a worker's network from reaching the host, private networks and other workers.
 
 A guard container joins the worker's network first, sets packet filter rules in its own network
-namespace, and keeps running. The worker's container then shares that namespace: the rules bind it,
-and it has no capability to change them.
+namespace, and keeps running. The worker's container then shares this namespace, so the rules apply
+to it too, and it has no capability to change them.
 
 A second helper container, one for each run, blocks the host from the host's own namespace. Its
 rules do not list addresses, so they also cover addresses that the host gets later.
@@ -28,7 +28,9 @@ from orchestrator.text.sanitize import one_line
 
 _READY = b"guarded"
 _CLOSED = b"counter packets"
-"""Part of the last rule as `nft` lists it. An error message quotes the rule as written instead."""
+"""Text in the rules that `nft` lists, by which they are recognised as active. An error message does
+not contain it.
+"""
 _FAILED = b"Error"
 _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
 # The table belongs to the `nft` process that created it: when the process ends for any reason, the
@@ -42,7 +44,7 @@ _PIDS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Address and root file system of a helper container, which its specification lacks."""
+    """Address and write permission of a helper container, which `ContainerSpec` cannot express."""
 
     address: str
     """Address of the container in its network."""
@@ -62,7 +64,7 @@ class Place:
 def start_guard(
     client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
 ) -> DockerContainer:
-    """Start the guard container that owns a worker's network, and wait until its rules are active.
+    """Start the guard container, which owns a worker's network, and wait for its firewall rules.
 
     Raises:
         PortTakenError: A host port of `spec.ports` is in use.
@@ -87,7 +89,7 @@ def create(
     seccomp: str | None,
     place: Place | None = None,
 ) -> DockerContainer:
-    """Create a container and attach to its output."""
+    """Create a helper container and attach to its output."""
     arguments = create_arguments(client, spec, seccomp=seccomp)
     if place is not None:
         place.apply(arguments, client)
@@ -103,7 +105,7 @@ def create(
 def connect(
     client: docker.APIClient, container: DockerContainer, network: str, address: str
 ) -> None:
-    """Connect a container that was not started yet to a second network."""
+    """Connect a container, before its start, to a second network."""
     with translated("connect the container to a network"):
         client.connect_container_to_network(container.id, network, ipv4_address=address)
 
@@ -131,7 +133,7 @@ def guard_spec(
     labels: Mapping[str, str] = MappingProxyType({}),
     **others: Any,  # noqa: ANN401  # other fields of the specification
 ) -> ContainerSpec:
-    """Return the specification of a helper container that shares only a worker's network.
+    """Return the specification of a helper container: it shares only the network of a worker.
 
     Args:
         spec: The worker's container.
@@ -168,7 +170,7 @@ def guard_spec(
 
 
 def gateway_of(client: docker.APIClient) -> str:
-    """Return the host's address on the default bridge."""
+    """Return the host's address in Docker's default network."""
     with translated("inspect the default network"):
         settings: dict[str, Any] = client.inspect_network("bridge")["IPAM"]["Config"][0]
     first = next(ipaddress.ip_network(settings["Subnet"]).hosts())
@@ -176,7 +178,7 @@ def gateway_of(client: docker.APIClient) -> str:
 
 
 def await_ready(guard: DockerContainer) -> None:
-    """Wait until a container reports that its rules are active.
+    """Wait until a helper container reports that its firewall rules are active.
 
     Raises:
         EngineError: The container reports an error, or has ended.
@@ -190,7 +192,7 @@ def await_ready(guard: DockerContainer) -> None:
 
 
 def _problem(container: DockerContainer, ready: bytes) -> str | None:
-    """Return None once a container reports active rules, else the error that it printed."""
+    """Return the error that a container printed; None once it reports that its rules are active."""
     said = b""
     for chunk in container.logs():
         said += chunk.data
@@ -210,7 +212,7 @@ def close_host(
     *,
     seccomp: str | None,
 ) -> None:
-    """Start the helper that blocks the host for a network, and wait until its rules are active.
+    """Start the helper that blocks access to the host from a network, and wait for its rules.
 
     Raises:
         EngineError: The rules could not be set; no container is left.

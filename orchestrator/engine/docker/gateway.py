@@ -1,4 +1,4 @@
-"""Confine a worker to the hosts of its allow-list: a network of its own with a gateway.
+"""Confine a worker to the hosts of its allow-list, by a gateway in a network of its own.
 
 The worker's network is internal and has two members. One is the guard container, whose network
 namespace the worker shares. The other is the gateway: it is a member of the run's network too, and
@@ -82,7 +82,7 @@ _KEPT_LOG = 1024**2
 
 @dataclass(frozen=True, kw_only=True)
 class _Network:
-    """The network of one worker."""
+    """The network of one worker: its id and addresses."""
 
     id: str
     worker: str
@@ -150,7 +150,7 @@ def start_gateway(
 
 
 def _start(guard: DockerContainer, gateway: DockerContainer) -> None:
-    """Start the guard, and wait for it and for its gateway; a failure removes both."""
+    """Start the guard, and wait until guard and gateway are ready; if this fails, remove both."""
     try:
         guard.start()
         await_ready(guard)

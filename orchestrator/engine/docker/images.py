@@ -28,7 +28,7 @@ from orchestrator.text.sanitize import one_line
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
 _LARGEST_IGNORE = 1024**2
-"""Largest size of a `.dockerignore`, in bytes."""
+"""Maximum size in bytes of a `.dockerignore` file."""
 # The daemon colours what a build step writes to stderr.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -40,12 +40,12 @@ class DockerImages:
         self._client = client
 
     def image_id(self, image: str) -> str | None:
-        """Return the id of an image, or None when the daemon does not have the image."""
+        """Return the id of an image; None if the daemon does not have the image."""
         info = self.image_info(image)
         return info.id if info else None
 
     def image_info(self, image: str) -> ImageInfo | None:
-        """Return a description of an image, or None when the daemon does not have the image."""
+        """Return a description of an image; None if the daemon does not have the image."""
         with translated(f"inspect the image `{image}`"):
             try:
                 # docker-py decorates this method, which hides its types.
@@ -60,7 +60,7 @@ class DockerImages:
         )
 
     def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
-        """Return the images that have a label, by image name; each of an image's names is a key."""
+        """Return the images with a label, by image name; an image with two names occurs twice."""
         with translated("list the images"):
             found = self._client.images(filters={"label": label})
         images = ((name, one) for one in found for name in one["RepoTags"] or ())
@@ -74,7 +74,7 @@ class DockerImages:
             _follow(stream, action=f"pull `{image}`", progress=progress)
 
     def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Create an image with one layer from a root file system."""
+        """Create an image with a single layer from an archive of a root file system."""
         repository, name = _split(tag)
         # JSON quoting is valid in a Dockerfile except for `$`, which starts a variable there.
         changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()]
@@ -116,7 +116,7 @@ class DockerImages:
 
     @contextmanager
     def _in_the_place_of(self, tag: str, labels: Mapping[str, str]) -> Iterator[None]:
-        """Remove the old image of `tag` after the block has replaced it, if it carries `labels`."""
+        """Remove the old image of `tag`, if it has `labels`, after the block."""
         before = self.image_info(tag) if labels else None
         yield
         if before is not None and labels.keys() <= before.labels.keys():
@@ -191,7 +191,7 @@ def _split(image: str) -> tuple[str, str | None]:
 
 @contextmanager
 def _building(action: str) -> Iterator[None]:
-    """Translate the daemon's refusals into ImageBuildError, as the image is at fault."""
+    """Translate the daemon's errors into ImageBuildError, because the image is their cause."""
     try:
         with translated(action):
             yield
@@ -204,7 +204,7 @@ def _building(action: str) -> Iterator[None]:
 
 
 def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress) -> None:
-    """Read the daemon's progress stream to its end.
+    """Read the progress of a build or pull until the daemon has finished.
 
     Raises:
         ImageBuildError: The stream contains an error.

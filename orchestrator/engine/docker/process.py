@@ -1,4 +1,4 @@
-"""A command inside a running container (`docker exec`), over a raw connection to the daemon."""
+"""A command that runs inside a running container, as with `docker exec`."""
 
 import struct
 import time
@@ -17,9 +17,11 @@ _CHUNK = 64 * 1024
 _HEADER = struct.Struct(">BxxxL")
 _STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
 _ABSENT = frozenset({404, 409})
-"""The daemon's status codes for a container that is gone, has ended, or is paused."""
+"""Status codes of the daemon's answer for a container that is gone, ended or paused."""
 _NOTICE = 5.0
-"""Seconds within which the daemon knows that a command has ended, after its output has ended."""
+"""Maximum number of seconds that the daemon takes to notice that a command has ended, after the end
+of its output.
+"""
 _TICK = 0.05
 
 
@@ -35,7 +37,7 @@ class DockerProcess:
         terminal: TerminalSize | None,
         env: Mapping[str, str],
     ) -> None:
-        """Start the command with the container's user and working directory."""
+        """Start the command as the container's user, in the container's working directory."""
         self._client = client
         self._terminal = terminal is not None
         with translated("start a command in the container"):
@@ -59,7 +61,7 @@ class DockerProcess:
             self.resize(terminal)
 
     def output(self) -> Iterator[LogChunk]:
-        """Yield all output until the command ends."""
+        """Yield the command's output until the command ends."""
         with translated("read the command's output"):
             if self._terminal:
                 while data := self._reader.read1(_CHUNK):

@@ -1,4 +1,4 @@
-"""Read the daemon's copy of a container's output, to resume a run of another process."""
+"""Read a container's output from the daemon's log, to continue a run of another process."""
 
 import threading
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Stream
 
 _AHEAD = 16
-"""Maximum number of chunks queued for the reader."""
+"""Maximum number of output chunks that are read ahead."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 
 def replay(client: docker.APIClient, container_id: str) -> Iterator[LogChunk]:
-    """Yield the output from the first byte kept until the container ends.
+    """Yield the output that the daemon stored, and new output until the container ends.
 
     The SDK mixes stdout and stderr of a container's log, so each stream is requested separately.
 

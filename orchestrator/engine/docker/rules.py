@@ -1,4 +1,4 @@
-"""Write packet filter rules for `nft`: for a worker's network namespace and for the host."""
+"""Write packet filter rules in the language of `nft`, for a worker's network and for the host."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -13,34 +13,34 @@ CLOSED = (
     "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",
     "240.0.0.0/4",
 )  # fmt: skip
-"""Destinations that no worker reaches.
+"""Address blocks that no worker can reach.
 
 Every block that the IANA registry of special-purpose IPv4 addresses does not call globally
 reachable, multicast, the former 6to4 relays (RFC 7526), and the address of Azure's host agent.
 Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24.
 """
 MOST_FLOWS = 1000
-"""Maximum number of connections and flows of one worker at the same time."""
+"""Maximum number of simultaneous connections (and UDP flows) of one worker."""
 NEW_FLOWS = 50
-"""Maximum sustained rate of new connections and flows of one worker, per second. An ended
-connection stays in the host's connection table for up to two minutes.
+"""Maximum number of new connections and UDP flows of one worker per second, in the long run. An
+ended connection stays in the host's connection table for up to two minutes.
 """
 BURST = 1000
-"""Maximum number of connections and flows before the rate applies."""
+"""Number of connections and UDP flows that a worker may open before the rate limit applies."""
 RESOLVER = "127.0.0.11"
 """Address of Docker's DNS resolver inside a container; the daemon outside answers the queries."""
 LOCAL_FLOWS = 4000
-"""Maximum number of flows of one worker to Docker's resolver at the same time."""
+"""Maximum number of simultaneous UDP flows of one worker to Docker's DNS resolver."""
 QUESTIONS = 200
-"""Maximum sustained rate of packets of one worker to Docker's resolver, per second."""
+"""Maximum number of packets of one worker to Docker's DNS resolver per second, in the long run."""
 _ROUTES = Path("/proc/net/fib_trie")
-"""The routing table of the kernel, with the addresses of this machine."""
+"""File in which the kernel lists its routes, with the addresses of this machine."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 _WAYS = ("udp", "tcp")
 
 
 def guard_rules(egress: Egress, *, gateway: str) -> str:
-    """Return the rules for the network namespace of one worker.
+    """Return the rules for a worker's own network namespace.
 
     Args:
         egress: Destinations that stay reachable.
@@ -67,10 +67,10 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
 
 
 def _untracked() -> list[str]:
-    """Return the rules that exempt flows inside a container from connection tracking.
+    """Return rules that exempt traffic inside a container from the kernel's connection tracking.
 
-    No container's limit covers the memory of the tracking table, and its buckets serve the whole
-    machine. Only the engine's resolver needs tracking, because its address is translated.
+    The memory of the tracking table belongs to no container's limit, and its buckets serve the
+    whole machine. Only Docker's resolver needs tracking, because its address is translated.
     """
     return [
         f'oifname "lo" ip saddr != {RESOLVER} ip daddr != {RESOLVER} notrack',
@@ -83,7 +83,7 @@ def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> st
 
     The rules see packets before address translation, so that published ports of other containers
     are blocked too. Packets that the host only forwards are not affected. The `nft` process owns
-    the table, which goes when that ends.
+    the table: the kernel removes the table when the process ends.
     """
     lines = [
         f'iifname != "{interface}" accept',
@@ -97,7 +97,7 @@ def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> st
 
 
 def _table(name: str, *parts: str) -> str:
-    """Return a table on a single line, as `nft -i` requires."""
+    """Return an `nft` table with the given parts on a single line, as `nft -i` requires."""
     return f"table inet {name} {{ {' '.join(parts)} }}\n"
 
 
@@ -118,7 +118,7 @@ def _match(address: str, port: int | None, *, gateway: str) -> str:
 
 
 def resolvers() -> Iterator[str]:
-    """Yield the name servers that Docker's resolver queries from inside the namespace."""
+    """Yield the addresses of the name servers that Docker's resolver queries from a container."""
     lines = (line for path in _RESOLV if path.exists() for line in path.read_text().splitlines())
     found = {words[1] for line in lines if (words := line.split())[:1] == ["nameserver"]}
     for address in sorted(found):
@@ -128,7 +128,7 @@ def resolvers() -> Iterator[str]:
 
 
 def own_addresses() -> list[str]:
-    """Return the host's own IPv4 addresses, public addresses included, as the kernel lists them."""
+    """Return all IPv4 addresses of the host, including public ones, as the kernel lists them."""
     found, address = set(), ""
     for line in _ROUTES.read_text().splitlines():
         words = line.split()

@@ -1,4 +1,4 @@
-"""Remove the intermediate images that the steps of a build leave on the daemon."""
+"""Remove the intermediate images that an image build leaves in the daemon."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,16 +14,16 @@ _CACHED = " ---> Using cache"
 
 
 class Steps:
-    """Tracks the images that the steps of one build create, from the daemon's progress stream."""
+    """Records the intermediate images that one build creates, as the daemon reports them."""
 
     def __init__(self) -> None:
-        """Start with an empty list."""
+        """Start with no recorded image."""
         self.made: list[str] = []
         """Image ids, oldest first, without images that came from the build cache."""
         self._new = False
 
     def following(self, stream: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass the stream through and record which images the build creates."""
+        """Yield the daemon's progress messages unchanged, and record the images that they name."""
         for event in stream:
             self._note(event)
             yield event

@@ -1,4 +1,4 @@
-"""Choose subnets for workers' networks: Docker's own pools are used up after about 30 networks."""
+"""Choose subnets for workers' networks, because Docker's own pools suffice for about 30 only."""
 
 import ipaddress
 import secrets
@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _POOLS = (ipaddress.IPv4Network("198.18.0.0/15"), ipaddress.IPv4Network("10.201.0.0/16"))
-"""Networks for benchmarks (RFC 2544), and a private network for machines that use these."""
+"""Address ranges to choose subnets from: that for benchmarks (RFC 2544), and a private one for
+machines that already use the first.
+"""
 SMALLEST = 29
-"""Length of the prefix of a network with a worker and its gateway."""
+"""Prefix length of a subnet with room for a worker and its gateway."""
 _TRIES = 100
 
 
 def free_subnets(
     used: Iterable[str], routes: Path = Path("/proc/net/route"), *, prefix: int = SMALLEST
 ) -> Iterator[ipaddress.IPv4Network]:
-    """Yield subnets in random order that overlap with no route of this machine.
+    """Yield subnets that overlap with no route of this machine, in random order.
 
     Args:
         used: Addresses that must stay reachable.

@@ -1,4 +1,4 @@
-"""Reject container engines that a run cannot use, before anything is created."""
+"""Check that the container engine is one that runs can use, before anything is created."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _HINT = (
 
 
 def check_address() -> None:
-    """Reject a `DOCKER_HOST` that docker-py cannot even try.
+    """Check that `DOCKER_HOST` is not an SSH address, which docker-py cannot use.
 
     Raises:
         UnsupportedError: `DOCKER_HOST` is an SSH address.
@@ -26,7 +26,7 @@ def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, A
     """Reject an engine that would fail in the middle of a run.
 
     Args:
-        base_url: The address, as docker-py holds it.
+        base_url: The engine's address, as docker-py has it.
         version: The answer to `/version`.
         info: The answer to `/info`.
 

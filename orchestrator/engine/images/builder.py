@@ -33,12 +33,12 @@ from orchestrator.engine.images.recipes import (
 from orchestrator.errors import ImageBuildError, OrchestratorError
 
 RECIPE = "orchestrator.recipe"
-"""Label: hash of the files and base that the image was built from."""
+"""Label with a hash of the files and the base that an image was built from."""
 
 PROJECT = "orchestrator.project"
-"""Label: path of the file with the build instructions of a project's image."""
+"""Label with the path of the build instructions of a project's image."""
 AGENT = "orchestrator.agent"
-"""Label: the agent program that was added to a project's image."""
+"""Label with the name of the agent program that was added to a project's image."""
 
 _DIGEST_LENGTH = 12
 # Keys are lines that Dockerfile.worker and its script print when they fail.
@@ -54,7 +54,7 @@ _UPSTREAM = f"debian:{SUITE}-slim"
 
 @dataclass(frozen=True, kw_only=True)
 class ImageStatus:
-    """Current state of one of the orchestrator's images."""
+    """State of one of the orchestrator's images: missing, up to date or stale."""
 
     tag: str
     info: ImageInfo | None
@@ -67,7 +67,7 @@ class ImageStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuilder:
-    """Builds the orchestrator's images; an image that is up to date is not built again."""
+    """Builds the orchestrator's images, unless they are up to date."""
 
     engine: ImageEngine
     environ: Mapping[str, str]
@@ -75,7 +75,7 @@ class ImageBuilder:
     use_cache: bool = True
 
     def build_base(self, own: str | None = None) -> None:
-        """Build `BASE_IMAGE`, or tag the image `own` as `BASE_IMAGE`.
+        """Build `BASE_IMAGE`; or, given an image `own`, use that image as `BASE_IMAGE`.
 
         Raises:
             ImageBuildError: The image can be neither built nor bootstrapped.
@@ -136,7 +136,7 @@ class ImageBuilder:
         return BROKER_IMAGE
 
     def build_project(self, project: ProjectImage) -> str:
-        """Build or pull a project's own image, without an agent, and return its name.
+        """Build or pull a project's own image without an agent program, and return its name.
 
         Raises:
             ImageBuildError: A build step failed, or the image cannot be pulled.
@@ -162,7 +162,7 @@ class ImageBuilder:
         return tag
 
     def _keeps(self, tag: str, labels: Mapping[str, str]) -> bool:
-        """Return whether an existing image is up to date."""
+        """Return whether the existing image `tag` is up to date and need not be built."""
         if not self.use_cache or _recipe_of(self.engine, tag) != labels[RECIPE]:
             return False
         self.progress(f"{tag} is up to date")
@@ -215,13 +215,16 @@ class ImageBuilder:
 
 
 def project_tag(project: ProjectImage, agent: str | None = None) -> str:
-    """Return the name of a project's image, with or without an agent; equal content, equal name."""
+    """Return the name of a project's image, with or without an agent program.
+
+    Projects with equal content get the same name.
+    """
     digest = project.digest[:_DIGEST_LENGTH]
     return f"{PROJECT_IMAGES}:{agent}-{digest}" if agent else f"{PROJECT_IMAGES}:{digest}"
 
 
 def image_statuses(engine: ImageEngine) -> tuple[ImageStatus, ...]:
-    """Return the state of all images of the orchestrator, and of projects' images."""
+    """Return the states of all images of the orchestrator, including those of projects."""
     base = engine.image_id(BASE_IMAGE) or ""
     wanted = {BASE_IMAGE: base_recipe(), BROKER_IMAGE: broker_recipe(base)}
     wanted |= {worker_image(agent): agent_recipe(agent, base) for agent in INSTALLERS}
@@ -242,7 +245,7 @@ def _project_status(tag: str, info: ImageInfo) -> ImageStatus:
 
 
 def _project_recipe(labels: Mapping[str, str]) -> str | None:
-    """Return the hash that a build would record now, or None when the project is gone."""
+    """Return the hash that a new build would record; None if the project's files are gone."""
     agent = labels.get(AGENT)
     try:
         digest = read_project(Path(labels[PROJECT])).digest
@@ -261,7 +264,7 @@ def _recipe_of(engine: ImageEngine, tag: str) -> str | None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Add a hint to the error when an agent program does not fit the base image."""
+    """Add a hint to an error in the block, if an agent program does not fit the base image."""
     try:
         yield
     except ImageBuildError as error:

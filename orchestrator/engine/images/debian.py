@@ -1,4 +1,4 @@
-"""Build a root file system from Debian packages. No other module starts mmdebstrap."""
+"""Build a root file system from Debian packages with mmdebstrap, in place of a registry's image."""
 
 import contextlib
 import os
@@ -62,7 +62,7 @@ def _arguments(tarball: Path, packages: Sequence[str]) -> list[str]:
 
 
 def _run(command: list[str], *, log: IO[bytes], timeout: float) -> int | None:
-    """Return the exit code, or None when the command was killed after the timeout."""
+    """Run a command, and return its exit code; None if it was killed after the timeout."""
     # A new session, so that one signal ends the command and all its children.
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

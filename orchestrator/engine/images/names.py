@@ -1,13 +1,13 @@
 """Names of images, and the hint for a missing image."""
 
 BASE_IMAGE = "orchestrator/base:latest"
-"""Image with git and Python: runs `shell` tasks and harvests the work of every worker."""
+"""Image with git and Python, in which `shell` tasks run and every worker's work is collected."""
 
 
 BROKER_IMAGE = "orchestrator/broker:latest"
 """Image of the credential broker."""
 PROJECT_IMAGES = "orchestrator/project"
-"""Repository name of images that are built from a project's own Dockerfile."""
+"""First part of the names of images that are built from a project's own Dockerfile."""
 
 
 def worker_image(agent: str) -> str:
@@ -16,7 +16,7 @@ def worker_image(agent: str) -> str:
 
 
 def image_hint(image: str) -> str:
-    """Return a hint on how to get an image that the engine does not have."""
+    """Return a hint how to get an image that the engine does not have."""
     known = {BASE_IMAGE: "shell", BROKER_IMAGE: "broker"}
     agent = known.get(image) or image.removeprefix(worker_image(""))
     if agent != image:
@@ -27,4 +27,4 @@ def image_hint(image: str) -> str:
 
 
 DEFAULT_IMAGE = worker_image("architect")
-"""Image of the `architect` agent."""
+"""Image of the agent program `architect`."""

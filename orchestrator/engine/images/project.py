@@ -16,7 +16,7 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.text.sanitize import one_line
 
 _NAMES: Final = (".devcontainer/devcontainer.json", ".devcontainer.json", "Dockerfile")
-"""Files searched for in a project folder; the first that exists is used."""
+"""Names of the files that are searched for in a project's folder; the first that exists is used."""
 LOCK_FILES: Final = (
     ".dockerignore",
     "uv.lock",
@@ -30,9 +30,10 @@ LOCK_FILES: Final = (
     "Gemfile.lock",
 )
 _LARGEST: Final = 1024**2
-"""Largest size of a devcontainer.json, in bytes."""
+"""Maximum size in bytes of a devcontainer.json file."""
 _LARGEST_SOURCE: Final = 64 * 1024**2
-"""Maximum bytes of a Dockerfile or lock file that enter the digest; the rest is ignored."""
+"""Maximum number of bytes of a Dockerfile or lock file that the hash covers; the rest is ignored.
+"""
 _REFUSED: Final = {
     "features": "write the installation into a Dockerfile and name that file as `build.dockerfile`",
     "dockerComposeFile": "pass the Dockerfile of the service: `--from FILE`",
@@ -47,12 +48,12 @@ _TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])")
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectImage:
-    """Build instructions of a project's image."""
+    """How to build a project's image."""
 
     source: Path
-    """The Dockerfile or devcontainer.json that holds the instructions."""
+    """The Dockerfile or devcontainer.json with the build instructions."""
     digest: str
-    """Hash of the source files and of the lock files that pin dependencies."""
+    """Hash of the build instructions, and of the lock files that pin dependencies."""
     image: str | None = None
     """Name of a ready-made image; None: the image is built from `dockerfile` in `context`."""
     dockerfile: Path
@@ -60,10 +61,10 @@ class ProjectImage:
     args: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     left_out: frozenset[str] = frozenset()
-    """Paths below the context, with `/`, hidden from the build: `untracked.held_back`."""
+    """Paths below the context, with `/` between components, that the build must not see."""
     unused: tuple[str, ...] = ()
-    """Keys of the source file that are ignored, because they do not concern the image or are
-    unknown.
+    """Keys of a devcontainer.json that have no effect here, because they are unknown or do not
+    concern the image.
     """
 
 
@@ -87,7 +88,7 @@ def read_project(path: Path) -> ProjectImage:
     """Read the build instructions of a project folder or of one file.
 
     Raises:
-        ConfigError: There is no such file, or it asks for something that is not supported.
+        ConfigError: There is no such file, or it needs a feature that is not supported.
     """
     source = _find(path.resolve())
     if leads_out(source, source.parent if path.is_file() else path.resolve()):
@@ -163,7 +164,7 @@ def _lock_files(folder: Path) -> Iterator[Path]:
 
 
 def leads_out(path: Path, folder: Path) -> bool:
-    """Check whether symbolic links lead from a path below a folder to a place outside.
+    """Return whether a path below a folder leads to a place outside of it, by symbolic links.
 
     Such a file is hidden from a build: reading it could expose a file of the host or block
     forever.
@@ -172,7 +173,7 @@ def leads_out(path: Path, folder: Path) -> bool:
 
 
 def _inside(top: Path, source: Path, key: str, value: str) -> Path:
-    """Return an existing path inside the project; builds must not see any other file."""
+    """Return the path that `value` names; reject missing files, and files outside the project."""
     path = (source.parent / value).resolve()
     if not path.is_relative_to(top):
         raise ConfigError(
@@ -201,7 +202,7 @@ def _unused(container: _Devcontainer) -> Iterator[str]:
 
 
 def _parse(source: Path) -> dict[str, Any]:
-    """Parse JSON with comments and trailing commas, as used in devcontainer.json files."""
+    """Parse JSON that may have comments and trailing commas, as a devcontainer.json may have."""
     text = _COMMENT.sub(r"\1", _text(source, most=_LARGEST))
     try:
         said = json.loads(_TRAILING_COMMA.sub(r"\1", text))

@@ -1,4 +1,4 @@
-"""Files, hashes and build arguments of the orchestrator's own images."""
+"""Source files, hashes and build arguments of the orchestrator's own images."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ WORKER_FILE: Final = "Dockerfile.worker"
 BASE_FILE: Final = "images/Dockerfile.base"
 PACKAGES_FILE: Final = "images/base-packages.txt"
 BROKER_FILES: Final = ("images/Dockerfile.broker", "images/broker.txt")
-"""Files that the credential broker's image is built from; the Dockerfile comes first."""
+"""Files from which the credential broker's image is built; the Dockerfile comes first."""
 INSTALLERS: Final = {
     "architect": "pip",
     "claude": "npm",
@@ -26,7 +26,7 @@ INSTALLERS: Final = {
     "mini": "pip",
     "aider": "pip",
 }
-"""Agents that have an image, with the package manager that installs each."""
+"""Agent programs that have an image, each with the package manager that installs it."""
 
 _PACKAGE = Path(__file__).parents[2]
 _SCRIPT = "images/install-agent.sh"
@@ -60,7 +60,7 @@ def base_packages() -> tuple[str, ...]:
 
 
 def agent_files(agent: str) -> tuple[str, ...]:
-    """Return the files that an agent's image is built from, relative to `build_files()`.
+    """Return the files from which an agent program's image is built, relative to `build_files()`.
 
     The Dockerfile comes first.
     """
@@ -69,29 +69,29 @@ def agent_files(agent: str) -> tuple[str, ...]:
 
 
 def base_recipe() -> str:
-    """Return the hash of the base image's build files."""
+    """Return the hash of the files from which the base image is built."""
     # The upstream image's id is not part of the hash: the base may be bootstrapped from packages on
     # one day and built on the upstream image on the next.
     return recipe_hash(SUITE, *_texts((BASE_FILE, PACKAGES_FILE)))
 
 
 def agent_recipe(agent: str, base: str) -> str:
-    """Return the hash of an agent image's build files and of its base."""
+    """Return the hash of the files and the base from which an agent program's image is built."""
     return recipe_hash(*_texts(agent_files(agent)), base)
 
 
 def broker_recipe(base: str) -> str:
-    """Return the hash of the broker image's build files and of its base."""
+    """Return the hash of the files and the base from which the broker's image is built."""
     return recipe_hash(*_texts(BROKER_FILES), base)
 
 
 def recipe_hash(*ingredients: str) -> str:
-    """Return a hash of the ingredients; their order and their boundaries count."""
+    """Return a hash of several texts; their order and boundaries matter."""
     return hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
 
 
 def ca_bundle(environ: Mapping[str, str], default: Path = _DEFAULT_BUNDLE) -> Path | None:
-    """Return the certificates that this machine trusts; image builds fetch packages with them."""
+    """Return this machine's trusted certificates, which image builds need for downloads."""
     named = (Path(environ[name]) for name in _BUNDLE_VARIABLES if environ.get(name))
     return next((path for path in (*named, default) if path.is_file()), None)
 
@@ -106,7 +106,7 @@ def proxy_args(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return this machine's package index as a build argument for the installing stage."""
+    """Return this machine's package index as a build argument for installing an agent program."""
     argument, names = _INDEX_VARIABLES[installer]
     index = next((environ[name] for name in names if environ.get(name)), None)
     return {argument: index} if index else {}
@@ -114,7 +114,7 @@ def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def build_context(files: Iterable[str], bundle: Path | None) -> Iterator[Path]:
-    """Create a temporary build context that contains only the given files and the certificates."""
+    """Create a temporary build context with only the given files and trusted certificates."""
     with tempfile.TemporaryDirectory(prefix="orchestrator-build-") as name:
         folder = Path(name)
         for file in files:

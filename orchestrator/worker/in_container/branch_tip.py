@@ -1,4 +1,4 @@
-"""Find the worker's last commit for its branch, and the commit that its files belong to."""
+"""Find the last commit of a worker for its branch, and the commit that its files belong to."""
 
 import re
 from collections.abc import Collection
@@ -10,10 +10,9 @@ from orchestrator.worker.in_container.store_refs import StoreRefs
 
 
 class BranchTip(NamedTuple):
-    """The commits at which a worker left its branch and its files.
+    """The commit that a worker's branch gets, and the commit that its files belong to.
 
-    `tip` and `checked_out` differ if HEAD left the branch, as after `git checkout --detach HEAD~1`
-    or during a bisect.
+    They differ if HEAD left the branch, as after `git checkout --detach HEAD~1` or during a bisect.
     """
 
     tip: str
@@ -21,11 +20,11 @@ class BranchTip(NamedTuple):
     checked_out: str
     """The commit that the worker's files belong to."""
     replaced: str | None = None
-    """The last of the worker's commits, if these are replaced by a single commit."""
+    """The worker's own last commit, if all its commits are replaced by a single one."""
 
 
 class History:
-    """The worker's commits, seen from the base of its branch."""
+    """The commits that a worker created since the base of its branch."""
 
     def __init__(self, git: HostGit, notes: Notes, submodules: Collection[str], base: str) -> None:
         self._git = git
@@ -34,7 +33,7 @@ class History:
         self._base = base
 
     def branch_tip(self, refs: StoreRefs, branch: str) -> BranchTip:
-        """Return the commits at which the worker left its branch; without any, the base."""
+        """Return the worker's commits for its branch and for its files; without any, the base."""
         base = self._base
         head, own = refs.resolve("HEAD"), refs.resolve(f"refs/heads/{branch}")
         on_base = [name for name in (head, own) if name and self._descends(name)]
@@ -59,14 +58,14 @@ class History:
         return self._git.text_or_empty("merge-base", self._base, commit) == self._base
 
     def _is_whole(self, commit: str) -> bool:
-        """Return whether an object is a commit and all objects that it needs exist."""
+        """Return whether an object is a commit, and all objects that the commit needs exist."""
         if self._git.text_or_empty("cat-file", "-t", commit) != "commit":
             return False
         needed = ("rev-list", "--objects", "--quiet", commit, f"^{self._base}")
         return self._git.run(*needed).returncode == 0
 
     def _moves_submodules(self, commit: str) -> bool:
-        """Return whether a commit refers to a submodule commit that only the worker has."""
+        """Return whether a commit contains a submodule's commit that only the worker has."""
         if not self._submodules or commit == self._base:
             return False
         form = ("--raw", "-m", "-z", "--no-abbrev", "--no-renames", "--format=")

@@ -1,4 +1,4 @@
-"""Make git read every file that the worker wrote or moved, whatever the file's size and time."""
+"""Make git read every file that a worker wrote or moved, even if size and time are unchanged."""
 
 import os
 import re
@@ -16,7 +16,8 @@ _DEBUG = re.compile(
 def forget_times(git: HostGit, tree: WorkTree) -> None:
     """Remove size and time of files that the worker wrote or moved from git's index.
 
-    `cp -p` gives a file the time of another file, which may have the same size.
+    Git compares them to find changed files, but `cp -p` gives a file the time of another, and sizes
+    may be equal.
     """
     suspects = {os.fsencode(path) for path in tree.written} | _moved(git, tree)
     if not suspects:
@@ -29,7 +30,7 @@ def forget_times(git: HostGit, tree: WorkTree) -> None:
 
 
 def _moved(git: HostGit, tree: WorkTree) -> set[bytes]:
-    """Return the files in the worker's directories that are other files than git's index knows.
+    """Return files that were moved to where git's index expects others.
 
     An overlay's upper layer has a moved directory, but not the files in it.
     """
@@ -49,7 +50,7 @@ def _moved(git: HostGit, tree: WorkTree) -> set[bytes]:
 
 
 def _is_below(path: bytes, folders: set[bytes]) -> bool:
-    """Return whether a file lies below one of some directories."""
+    """Return whether a file is below one of the given directories."""
     while path:
         path = path.rpartition(b"/")[0]
         if path and path in folders:

@@ -1,4 +1,4 @@
-"""Commit the files of the worker's worktree, with what the worker staged."""
+"""Commit the files in a worker's worktree, and what the worker staged."""
 
 import os
 
@@ -18,7 +18,7 @@ _AS_THEY_ARE = "* -text -ident -working-tree-encoding\n"
 
 
 class FilesCommitter:
-    """Commits the files of a tidied worktree."""
+    """Commits the files in a worker's worktree."""
 
     def __init__(self, git: HostGit, notes: Notes, tree: WorkTree, kept: KeptCommits) -> None:
         self._git = git
@@ -48,7 +48,7 @@ class FilesCommitter:
         return made
 
     def _fill_index(self, base: str, parent: str) -> WorkerIndex:
-        """Put the files to commit into git's index, and return the worker's own index."""
+        """Put the files to commit into git's index; return a copy of the worker's own index."""
         # -m keeps the index's data of unchanged files; -i ignores that others differ from the base.
         self._git.text("read-tree", "-i", "-m", parent)
         forget_times(self._git, self._tree)
@@ -61,7 +61,7 @@ class FilesCommitter:
         return index
 
     def commit_accepted(self, base: str, onto: str, message: str) -> str:
-        """Commit the files on top of a commit, leaving out those that the host would refuse."""
+        """Commit the files on top of a commit, without files that the host would refuse."""
         made = self.commit(base, onto, message)
         tree = self._git.text("rev-parse", f"{made}^{{tree}}")
         paths = self._git.paths("ls-tree", "-r", "-z", "--name-only", tree)
@@ -78,7 +78,7 @@ class FilesCommitter:
         return commit_index(self._git, onto, message)
 
     def note_copies(self, base: str, parent: str) -> None:
-        """Add a note for each copied file that the worker itself committed."""
+        """Add a note for each copied, untracked file that the worker itself committed."""
         if not self._copied or parent == base:
             return
         for path in self._git.added_paths("diff-tree", "-r", base, parent):
@@ -86,9 +86,9 @@ class FilesCommitter:
                 self._notes.add_path("a copied file is in the worker's own commits", path)
 
     def _take_staged(self, index: WorkerIndex, parent: str) -> None:
-        """Add to the index the files that the worker's own index has, even if they are ignored.
+        """Add the files that the worker staged to the index, even if they are ignored.
 
-        The content then comes from the worktree, and missing files are dropped.
+        Their content is that of the worktree, and files that are missing there are left out.
         """
         known = set(self._git.paths("ls-files", "-z"))
         left_out = {os.fsencode(path) for path in self._tree.left_out}
@@ -104,7 +104,7 @@ class FilesCommitter:
             self._notes.warn("ignored files that the worker added by force were left out")
 
     def _add_files(self) -> None:
-        """Add all files but those that are left out."""
+        """Add all files to the index, except those that are left out."""
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self._tree.left_out)]
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
 
@@ -130,12 +130,12 @@ class FilesCommitter:
 
     @property
     def _sparse(self) -> tuple[str, ...]:
-        """The option that makes git add files outside the sparse checkout."""
+        """Return the option with which git adds files outside of a sparse checkout."""
         patterns = os.path.join(self._git.places.git_dir, "info", "sparse-checkout")
         return ("--sparse",) if os.path.exists(patterns) else ()
 
     def _restore_sparse(self, index: WorkerIndex, parent: str) -> None:
-        """Keep files that are missing only because the worker made its checkout sparse."""
+        """Keep files that are missing only because of the worker's sparse checkout."""
         form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=D")
         gone = set(self._git.paths("diff-index", *form, parent))
         sparse = gone & index.not_checked_out() if gone else set()
@@ -145,7 +145,7 @@ class FilesCommitter:
             self._git.text("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
 
     def _leave_copies(self, parent: str) -> None:
-        """Remove copied files from the index, unless a commit contains them."""
+        """Remove copied, untracked files from the index, unless a commit already contains them."""
         if self._copied:
             added = self._git.added_paths("diff-index", "--cached", parent)
             self._remove_entries({os.fsencode(path) for path in added if path in self._copied})

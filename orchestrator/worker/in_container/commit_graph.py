@@ -1,4 +1,4 @@
-"""Read the commits that a worker created in its git store, and how they are connected."""
+"""Read the commits that a worker created, and how they are connected."""
 
 import os
 import re
@@ -9,17 +9,17 @@ from orchestrator.worker.in_container.host_git import HostGit
 from orchestrator.worker.in_container.notes import Notes
 
 MOST_OBJECTS = 1_000_000
-"""Maximum number of objects of a store that are listed."""
+"""Maximum number of objects that are listed of a worker's git store."""
 MOST_COMMITS = 50_000
-"""Maximum number of commits of a store that are read."""
+"""Maximum number of commits that are read of a worker's git store."""
 LARGEST_COMMIT = 1 << 20
-"""Largest commit or tag that is read, in bytes."""
+"""Maximum size in bytes of a commit or tag that is read."""
 _PARENT = re.compile(rb"^parent ([0-9a-f]+)$", re.MULTILINE)
 _NO_OTHERS = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ""}
 
 
 class CommitGraph:
-    """The commits of a worker's store, with their parents."""
+    """The commits in a worker's git store, and the parents of each."""
 
     def __init__(self, git: HostGit, notes: Notes) -> None:
         """Start without commits; `read` fills the graph."""
@@ -47,11 +47,11 @@ class CommitGraph:
         self.parents |= dict(self._parsed(new[:MOST_COMMITS]))
 
     def has_commits(self, objects: str) -> bool:
-        """Return whether an object directory, which was tidied, has commits or tags."""
+        """Return whether an object directory has any commits or tags."""
         return any(True for _ in self._listed(objects))
 
     def _listed(self, objects: str) -> Iterator[tuple[str, str, int]]:
-        """List the commits and tags of one object directory, with their sizes."""
+        """Yield id, type and size of the commits and tags in one object directory."""
         form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
         process = subprocess.Popen(
             ["git", "cat-file", "--batch-all-objects", "--unordered", form],
@@ -71,7 +71,7 @@ class CommitGraph:
                     yield words[0], words[1], int(words[2])
 
     def created(self, objects: Iterable[str]) -> list[str]:
-        """Return the objects that the worker was not given."""
+        """Return the objects that the worker created, and was not given."""
         ordered = sorted(set(objects))
         given = {"GIT_OBJECT_DIRECTORY": self._git.places.objects, **_NO_OTHERS}
         asked = "".join(f"{name}\n" for name in ordered).encode()
@@ -94,7 +94,7 @@ class CommitGraph:
                 at += size + 1
 
     def reached(self, commits: Iterable[str]) -> set[str]:
-        """Return all commits of the graph that some commits reach, and these themselves."""
+        """Return the given commits and all commits that they reach."""
         reached, pending = set[str](), list(commits)
         while pending:
             commit = pending.pop()
@@ -104,7 +104,7 @@ class CommitGraph:
         return reached
 
     def wrap(self, tree: str, parent: str, message: str, more: bytes = b"") -> str:
-        """Create a commit with a tree of the store, on top of another commit."""
+        """Create a commit with an existing tree, on top of another commit."""
         made = self._git.text(
             "commit-tree", self._git.text("rev-parse", tree), "-p", parent,
             stdin=message.encode() + more.replace(b"\0", b""),

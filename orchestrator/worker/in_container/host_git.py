@@ -1,4 +1,4 @@
-"""Run git on the directory that the host created, never with the worker's configuration."""
+"""Run git in a container on a git directory that the host created, not on the worker's own."""
 
 import errno
 import json
@@ -12,11 +12,11 @@ from orchestrator.worker.in_container.notes import last_line
 
 _NO_VARIABLES: Mapping[str, str] = {}
 _FULL = (b"No space left on device", b"Out of diskspace")
-"""The ends of lines with which git says that the disk is full."""
+"""Ends of the error lines with which git reports a full disk."""
 
 
 class DiskFullError(Exception):
-    """The disk is full: the harvest ends, and can be repeated when there is room again.
+    """The disk is full. The harvest ends, and can be repeated when there is space again.
 
     No handler of a git command that failed for another reason may catch it: a harvest that
     continues without the files or commits for which there was no room would lose them.
@@ -24,22 +24,22 @@ class DiskFullError(Exception):
 
 
 class Places(NamedTuple):
-    """The directories of this container."""
+    """The directories in this container."""
 
     workspace: str
     """The worktree with the worker's files."""
     store: str
     """The worker's own git directory."""
     git_dir: str
-    """The git directory that the host created for this harvest."""
+    """The git directory that the host created, so that the worker's configuration is not used."""
     objects: str
-    """The objects that the worker was given."""
+    """The git objects that the worker was given."""
     out: str
-    """The directory for the harvest's output."""
+    """The directory for the packed commits and notes."""
 
 
 class HostGit:
-    """Git with the host's configuration, the worker's files and the worker's objects."""
+    """Runs git with the host's configuration, the worker's files and the worker's objects."""
 
     def __init__(self, places: Places) -> None:
         self.places = places
@@ -93,16 +93,16 @@ class HostGit:
         return done.stdout.decode(errors="replace").strip()
 
     def text_or_empty(self, *arguments: str) -> str:
-        """Run git and return its stdout as text; empty if git failed."""
+        """Run git and return its stdout as text; empty if the command failed."""
         done = self.run(*arguments)
         return "" if done.returncode else done.stdout.decode(errors="replace").strip()
 
     def paths(self, *arguments: str) -> list[bytes]:
-        """Run git and return the fields of its stdout that end with a null byte."""
+        """Run git and return the parts of its stdout that end with a NUL byte."""
         return self.run(*arguments).stdout.split(b"\0")[:-1]
 
     def added_paths(self, *command: str) -> list[str]:
-        """Return the paths of added files.
+        """Run a git command that adds files, and return the paths that it reports.
 
         Raises:
             RuntimeError: Git failed.
@@ -130,7 +130,7 @@ class HostGit:
         return path
 
     def given(self, name: str) -> dict[str, list[int | str]]:
-        """Read a JSON file that the host left in the git directory; empty if there is none."""
+        """Read a JSON file that the host put into the git directory; empty if it is missing."""
         try:
             with open(os.path.join(self.places.git_dir, name), encoding="ascii") as file:
                 return dict(json.load(file))
@@ -139,7 +139,7 @@ class HostGit:
 
 
 def _check(done: subprocess.CompletedProcess[bytes], command: str) -> None:
-    """Raise an error that ends with the last line of git's error output.
+    """Raise an error with the last line of git's error output if git failed.
 
     Raises:
         RuntimeError: Git failed.
@@ -149,7 +149,7 @@ def _check(done: subprocess.CompletedProcess[bytes], command: str) -> None:
 
 
 def write_pack(git: HostGit, name: str, *, tip: str, base: str) -> None:
-    """Write a thin pack of the objects that a commit reaches and the base does not.
+    """Write a pack with the objects that a commit reaches and the base does not.
 
     Raises:
         RuntimeError: Git failed.

@@ -1,8 +1,8 @@
-"""Keep the commits of a worker's git store that its branch does not reach, and staged content.
+"""Keep the commits that a worker left outside of its branch, and content that is only staged.
 
 A worker may leave commits on other branches, under tags, in stashes, on a detached HEAD, or in no
-ref; content that is only staged; or an unfinished rebase, bisect, merge or cherry-pick. All of it
-gets a name and is packed, so that the host can check it and keep it in refs.
+ref at all. It may also leave staged content, or an unfinished rebase, bisect, merge or cherry-pick.
+Each of these gets a name and is packed, so that the host can check it and keep it under a ref.
 """
 
 import json
@@ -19,16 +19,16 @@ from orchestrator.worker.in_container.whole_histories import WholeHistories
 from orchestrator.worker.in_container.worker_index import LARGEST_BLOB, WorkerIndex
 
 MOST_PARENTS = 1000
-"""Maximum number of parents of the commit that represents further commits."""
+"""Maximum number of parents of the commit that stands for further commits."""
 PART_WAY = ("HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD")
 """Files in which git records the commits of unfinished operations."""
 
 
 class KeptCommits:
-    """The commits that are kept besides the worker's branch, by their names."""
+    """Collects commits that are kept in addition to the worker's branch, each with a name."""
 
     def __init__(self, git: HostGit, notes: Notes, graph: CommitGraph, base: str) -> None:
-        """Start without commits."""
+        """Start without any commit."""
         self._git = git
         self._notes = notes
         self._graph = graph
@@ -36,12 +36,12 @@ class KeptCommits:
         self._kept: dict[str, str] = {}
 
     def keep_commit(self, name: str, commit: str, parent: str) -> None:
-        """Keep a commit that this harvest created, under a name."""
+        """Keep, under a name, a commit that was created in this container."""
         self._kept[name] = commit
         self._graph.parents[commit] = (parent,)
 
     def keep_index(self, index: WorkerIndex, at: str, made: str) -> None:
-        """Keep content that is staged, but neither in the commit `at` nor in the files, `made`."""
+        """Keep staged content that neither the commit `at` nor the files' commit `made` has."""
         self._keep_staged(index, at, made)
         sides = index.unmerged()
         if sides:
@@ -61,7 +61,7 @@ class KeptCommits:
             self.keep_commit("index", commit_entries(self._git, only, at, said), at)
 
     def keep_others(self, refs: StoreRefs, tip: str, *, without: str | None) -> None:
-        """Find and name the store's commits that `tip` and `without` do not reach.
+        """Find and name the worker's commits that neither `tip` nor `without` contains.
 
         `tip` is the last of the worker's own commits on the branch; `without` is a commit whose
         history was deliberately replaced by one commit.
@@ -80,7 +80,7 @@ class KeptCommits:
         self._kept = {**self._few(whole), **self._kept}
 
     def _few(self, named: dict[str, str]) -> dict[str, str]:
-        """Return a limited number of refs; one additional commit reaches all others."""
+        """Return a limited number of named commits; one more commit has the others as parents."""
         if len(named) <= MOST_REFS:
             return named
         names = list(named)
@@ -93,13 +93,13 @@ class KeptCommits:
         return {**{name: named[name] for name in few}, "rest": rest}
 
     def _joined(self, commits: list[str], message: str) -> str:
-        """Create a commit with the base's files that has all the commits as parents."""
+        """Create a commit that has all given commits as parents and the same files as the base."""
         tree = self._git.text("rev-parse", f"{self._base}^{{tree}}")
         parents = [word for commit in commits for word in ("-p", commit)]
         return self._git.text("commit-tree", tree, *parents, stdin=message.encode())
 
     def write(self) -> None:
-        """Write `kept`, the names and their commits, and `kept.pack`, their objects.
+        """Write the file `kept` with names and commits, and `kept.pack` with their objects.
 
         One commit with all of them as parents represents them: the host checks this commit.
         """

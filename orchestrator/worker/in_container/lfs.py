@@ -1,4 +1,4 @@
-"""Replace files of git-lfs by pointers, and hand over their content."""
+"""Replace files that git-lfs manages by pointer files, and hand their content over to the host."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ _CONTENT = re.compile(r"[0-9a-f]{64}")
 
 
 class Lfs:
-    """The worker's files that git-lfs manages."""
+    """The files in the worker's worktree that git-lfs manages."""
 
     def __init__(self, git: HostGit, notes: Notes, tree: WorkTree) -> None:
         self._git = git
@@ -33,7 +33,7 @@ class Lfs:
         """Bytes of content that may still be handed over."""
 
     def put_pointers(self, base: str) -> None:
-        """Replace changed files by pointers, and hand over the content of new pointers."""
+        """Replace changed files by LFS pointers, and hand over the content of new ones."""
         if not os.path.exists(os.path.join(self._git.places.git_dir, "lfs.json")):
             return
         form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=AMT")
@@ -47,7 +47,7 @@ class Lfs:
                 self._leave_content(os.fsdecode(path), base)
 
     def _put_pointer(self, path: str) -> bool:
-        """Replace a file by a pointer; return False if its content is too large to keep."""
+        """Replace a file by an LFS pointer; return False if its content is too large to be kept."""
         file = open_regular(os.path.join(self._tree.root, path))
         if file is None:
             return True
@@ -66,7 +66,7 @@ class Lfs:
         return True
 
     def _hand_over(self, file: BufferedReader, info: os.stat_result) -> str | None:
-        """Copy a file's content for the host; return its hash, None if it is too large."""
+        """Copy a file's content for the host; return its hash, or None if the file is too large."""
         # A sparse file takes no space, but its copy would: its size decides before it is read.
         if info.st_size > self.room and info.st_size not in self._given.values():
             return None
@@ -84,7 +84,7 @@ class Lfs:
         return oid
 
     def _leave_content(self, path: str, base: str) -> None:
-        """Restore the committed version of a file whose content is too large."""
+        """Restore the committed version of a file whose content is too large to be kept."""
         self._tree.left_out[path] = "file of git-lfs over the disk limit left out"
         was = self._git.run("ls-tree", "-z", "--full-tree", base, "--", path).stdout
         self._set_entry(was or f"0 {'0' * len(base)}\t".encode() + os.fsencode(path) + b"\0")
@@ -93,7 +93,7 @@ class Lfs:
         self._git.text("update-index", "--add", "-z", "--index-info", stdin=line)
 
     def warn_of_lost_content(self) -> None:
-        """Report content that is only in the worker's git store and is not kept."""
+        """Warn of LFS content that exists only in the worker's git store and is not kept."""
         kept = set(self._given)
         with suppress(OSError):
             kept |= set(os.listdir(self._folder))

@@ -5,19 +5,19 @@ import os
 from orchestrator.worker.in_container.host_git import HostGit
 
 GITLINK = "160000"
-"""Mode of a submodule."""
+"""File mode with which git records a submodule."""
 Entries = dict[bytes, tuple[str, str]]
-"""Mode and object id of files, by their paths."""
+"""File mode and object id of files, by path."""
 
 
 def index_lines(entries: Entries) -> bytes:
-    """Return entries as `git update-index -z --index-info` reads them."""
+    """Return index entries in the format that `git update-index -z --index-info` reads."""
     lines = (f"{mode} {blob}\t".encode() + path + b"\0" for path, (mode, blob) in entries.items())
     return b"".join(lines)
 
 
 def commit_index(git: HostGit, parent: str, message: str) -> str:
-    """Commit the index on top of a commit; return that commit if it has the same tree."""
+    """Commit the index on top of a commit; return that commit if its files are the same."""
     tree = git.text("write-tree")
     if tree == git.text("rev-parse", f"{parent}^{{tree}}"):
         return parent
@@ -27,7 +27,7 @@ def commit_index(git: HostGit, parent: str, message: str) -> str:
 def commit_entries(
     git: HostGit, entries: Entries, parent: str, message: str, *, alone: bool = False
 ) -> str:
-    """Commit files, either on top of a commit's tree or in a tree without other files."""
+    """Commit files on top of a commit; with `alone`, the new commit has no other files."""
     scratch = {"GIT_INDEX_FILE": os.path.join(git.places.git_dir, "scratch-index")}
     git.text("read-tree", "--empty" if alone else parent, env=scratch)
     form = ("update-index", "--add", "-z", "--index-info")
@@ -37,7 +37,7 @@ def commit_entries(
 
 
 def carry_over(git: HostGit, *, at: str, made: str, tip: str, message: str) -> str | None:
-    """Apply the changes from `at` to `made` to the commit `tip`, like `git checkout` does.
+    """Repeat the changes between `at` and `made` on the commit `tip`, like `git checkout` does.
 
     Returns:
         The new commit; None if `made` and `tip` changed the same file.

@@ -1,10 +1,12 @@
-"""Collect messages for the user: what was left out or changed, and why."""
+"""Collect messages for the user about work that was left out or changed."""
 
 import os
 
 MOST_NOTES = 20
 LONGEST_NOTE = 200
-"""Maximum length of a note; a character takes up to 12 bytes, and the host reads 64 KiB."""
+"""Maximum number of characters of a note; a character takes up to 12 bytes, and the host reads at
+most 64 KiB.
+"""
 
 
 class Notes:
@@ -15,11 +17,11 @@ class Notes:
         self.texts: list[str] = []
 
     def warn(self, text: str) -> None:
-        """Report work that could not be kept."""
+        """Add a warning about work that could not be kept."""
         self.texts.insert(0, text)
 
     def add(self, text: str) -> None:
-        """Add a note."""
+        """Add a message that is not a warning."""
         self.texts.append(text)
 
     def add_path(self, what: str, path: str) -> None:
@@ -29,7 +31,7 @@ class Notes:
 
 
 def few_notes(notes: list[str]) -> list[str]:
-    """Shorten a list of notes so that each kind occurs, with its number."""
+    """Shorten a list of notes: one note of each kind stays, with the number of such notes."""
     kinds: dict[str, list[str]] = {}
     for note in notes:
         text = note if len(note) <= LONGEST_NOTE else f"{note[:120]}...{note[-70:]}"
@@ -44,5 +46,5 @@ def few_notes(notes: list[str]) -> list[str]:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of git's output."""
+    """Return the last line of git's error output."""
     return text.strip().rpartition("\n")[2]

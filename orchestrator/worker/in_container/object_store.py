@@ -1,4 +1,4 @@
-"""Leave only objects and packs in a git store that a worker could write."""
+"""Leave only objects and packs in a git store that a worker could write to."""
 
 import os
 import re
@@ -16,16 +16,17 @@ _OBJECT_FILE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?|pack-[0-9a-f]+\.(?:pac
 
 
 def tidy_store(store: str) -> None:
-    """Keep only objects and packs among the objects of a store; move all other files aside.
+    """Move everything but objects and packs out of the object directories of a git store.
 
-    A commit graph may be wrong, an alternates file may point anywhere, reading a FIFO may block.
+    Other files could be harmful: a commit graph may be wrong, an alternates file may point
+    anywhere, and reading a FIFO may block.
     """
     make_usable(store, stat.S_IRWXU)
     tidy_objects(store, os.path.join(store, "objects"))
 
 
 def tidy_objects(store: str, objects: str) -> None:
-    """Keep only objects and packs in an object directory; move all other files to the store."""
+    """Move everything but objects and packs out of an object directory, to the git store."""
     aside = os.path.join(store, f"aside-{random_name()}")
     os.mkdir(aside)
     if os.path.lexists(objects) and not is_directory(objects):

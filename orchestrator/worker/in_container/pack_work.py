@@ -1,4 +1,4 @@
-"""Runs INSIDE a helper container after the worker's is dead: packs the files that the worker wrote.
+"""Pack the files that a worker wrote, INSIDE a helper container, after the worker has ended.
 
 The container's Python receives this module and those that it imports as one text (see
 `orchestrator.worker.bundle`), so all of them import only the standard library and each other. They
@@ -30,7 +30,7 @@ from orchestrator.worker.in_container.work_tree import WorkTree, made_at
 
 
 class Harvest:
-    """One worker's worktree and git store, as mounted in this container."""
+    """A worker's worktree and git store, as they are mounted in this container."""
 
     def __init__(self, places: Places, base: str) -> None:
         self._base = base
@@ -43,7 +43,7 @@ class Harvest:
         self._committer = FilesCommitter(self._git, self._notes, self._tree, self._kept)
 
     def tidy(self, written: str) -> None:
-        """Make the worktree and the store safe and readable for git.
+        """Make the worktree and the git store safe and readable for git.
 
         Args:
             written: The same tree with only the worker's files, which is the overlay's upper layer,
@@ -56,16 +56,16 @@ class Harvest:
         tidy_store(places.store)
 
     def write_submodules(self) -> None:
-        """Write patches of the changes in submodules."""
+        """Write a patch of each submodule that the worker changed."""
         submodules = Submodules(self._git, self._notes, self._tree, self._graph)
         submodules.write_patches(self._submodules)
 
     def commit_onto(self, onto: str, message: str) -> str:
-        """Commit only the files, on top of a commit, and return the resulting commit."""
+        """Commit only the worker's files, on top of a commit, and return the new commit."""
         return self._committer.commit_accepted(self._base, onto, message)
 
     def commit_all(self, branch: str, message: str) -> str:
-        """Return the tip of the worker's branch; write what it does not reach to `kept`."""
+        """Return the last commit for the worker's branch; write all other commits to `kept`."""
         refs = StoreRefs(self._git.places.store)
         history = History(self._git, self._notes, self._submodules, self._base)
         left = history.branch_tip(refs, branch)
@@ -82,7 +82,7 @@ class Harvest:
         return tip
 
     def _commit_uncommitted(self, left: BranchTip, message: str) -> str:
-        """Commit the files on top of the branch where that is possible; return the branch's tip."""
+        """Commit the files on top of the branch if possible; return its last commit."""
         at, made = self._commit_files(left.checked_out, message)
         if at == left.tip:
             return made
@@ -94,7 +94,7 @@ class Harvest:
         return carried or left.tip
 
     def _commit_files(self, at: str, message: str) -> tuple[str, str]:
-        """Commit the files on top of `at`, or else of the base; return parent and commit."""
+        """Commit the files on top of `at`, or else of the base; return parent and new commit."""
         try:
             return at, self._committer.commit(self._base, at, message)
         except RuntimeError as error:
@@ -104,7 +104,7 @@ class Harvest:
             return self._base, self._committer.commit(self._base, self._base, message)
 
     def finish(self, tip: str) -> None:
-        """Write the remaining output for the host; the file `tip` is written last."""
+        """Write the rest of the output for the host; the file `tip` is last and marks the end."""
         out = self._git.places.out
         write_pack(self._git, "pack", tip=tip, base=self._base)
         write(os.path.join(out, "notes"), json.dumps(few_notes(self._notes.texts)))
@@ -112,7 +112,7 @@ class Harvest:
 
 
 def main(*arguments: str) -> None:
-    """Tidy, commit, pack.
+    """Clean up the worktree, commit the files, and pack the commits.
 
     With a commit as the last argument, only the files are committed, on top of that commit.
     """

@@ -1,4 +1,4 @@
-"""Collect wheels from pip's cache, for a pip without an index.
+"""Collect wheels from pip's cache, so that pip can install them without a package index.
 
 Runs alone in a container, after `setup`, with the directories of the cache and of the wheels as
 arguments; it imports only the standard library.
@@ -34,7 +34,7 @@ def _found(cache: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _wheel_name(path: Path) -> str | None:
-    """Return the file name of a wheel, derived from its metadata; None if the file is no wheel."""
+    """Return a wheel's file name according to its metadata; None if the file is no wheel."""
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as file:

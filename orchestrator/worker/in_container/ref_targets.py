@@ -1,4 +1,4 @@
-"""Turn what the refs of a worker's store point at into commits, which the host can keep."""
+"""Turn the objects that a worker's refs point at into commits, which the host can keep."""
 
 from orchestrator.worker.in_container.commit_graph import LARGEST_COMMIT, CommitGraph
 from orchestrator.worker.in_container.host_git import HostGit
@@ -6,12 +6,12 @@ from orchestrator.worker.in_container.notes import Notes
 from orchestrator.worker.in_container.store_refs import MOST_NAMES, StoreRefs
 
 MOST_REFS = 100
-"""Maximum number of kept refs; further commits become the parents of one commit."""
+"""Maximum number of refs that are kept; further commits become parents of one additional commit."""
 _KINDS = ("heads", "tags", "stash")
 
 
 class RefTargets:
-    """The refs of a worker's store, and commits with what they point at."""
+    """The refs in a worker's git store, and a commit for each ref's object."""
 
     def __init__(self, git: HostGit, notes: Notes, graph: CommitGraph, base: str) -> None:
         self._git = git
@@ -20,7 +20,7 @@ class RefTargets:
         self._base = base
 
     def commits(self, refs: StoreRefs, *, without: set[str]) -> dict[str, str]:
-        """Return a commit for each ref, by the ref's name, except for some commits."""
+        """Return a commit for each ref, by the ref's name, without the given commits."""
         named: dict[str, str] = {}
         left_out = 0
         for name, found, kind in self._kinds(refs):
@@ -36,7 +36,7 @@ class RefTargets:
         return named
 
     def _kinds(self, refs: StoreRefs) -> list[tuple[str, str, str]]:
-        """List the refs of the store: name, object id, and the object's type."""
+        """Return name, object id and object type of all refs."""
         found = dict(refs.all())
         if len(found) > MOST_NAMES:
             self._notes.warn(f"only {MOST_NAMES} of the worker's {len(found)} refs were read")
@@ -47,7 +47,7 @@ class RefTargets:
         return [(name, found[name], kind) for name, kind in zip(names, kinds, strict=False)]
 
     def _commit_of(self, name: str, found: str, kind: str) -> str | None:
-        """Return a commit with the object of a ref; None if the worker was given the object."""
+        """Return a commit that contains a ref's object; None if the worker was given the object."""
         if found in self._graph.parents:
             return found
         if kind == "tag" and found in self._graph.tags:
@@ -60,13 +60,13 @@ class RefTargets:
         return self._graph.wrap(self._tree(found, kind), self._base, said)
 
     def _tree(self, found: str, kind: str) -> str:
-        """Return a tree, or a tree that contains a blob under the name `blob`."""
+        """Return a tree object; for a file (blob), a tree that has it under the name `blob`."""
         if kind == "tree":
             return found
         return self._git.text("mktree", stdin=f"100644 blob {found}\tblob\n".encode())
 
     def _of_tag(self, tag: str) -> str | None:
-        """Create a commit with the text of an annotated tag, on top of the tag's target."""
+        """Create a commit with the text of an annotated tag, on top of the object that it tags."""
         ask = self._git.text_or_empty
         target = ask("rev-parse", "--verify", "--quiet", f"{tag}^{{}}")
         kind = ask("cat-file", "-t", target) if target else ""

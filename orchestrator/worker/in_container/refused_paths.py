@@ -1,10 +1,10 @@
-"""Find files that the host would refuse, because git could take them for a git directory."""
+"""Find files that the host would refuse, as git could take their directory for a repository."""
 
 import os
 
 
 def refused_paths(paths: list[bytes], reserved: list[str]) -> set[bytes]:
-    """Return files that would make a directory a git directory, or have a reserved name.
+    """Return the files that make their directory look like a repository, or have a reserved name.
 
     Args:
         paths: The files.
@@ -24,7 +24,7 @@ def refused_paths(paths: list[bytes], reserved: list[str]) -> set[bytes]:
 
 
 def _disguised(paths: list[bytes]) -> set[bytes]:
-    """Return the directories with the files that make git take a directory for its own."""
+    """Return the directories that git would take for repositories."""
     folders: dict[bytes, set[bytes]] = {}
     for path in paths:
         while path:

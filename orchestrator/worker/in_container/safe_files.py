@@ -1,4 +1,4 @@
-"""Read, move and unlock files of a worker, following no link and waiting for no FIFO."""
+"""Read, move and unlock a worker's files without following links or waiting for FIFOs."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from io import BufferedReader
 
 
 def open_regular(path: str) -> BufferedReader | None:
-    """Open a regular file for reading; return None for anything else."""
+    """Open a regular file for reading; return None for links, directories and special files."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -19,7 +19,7 @@ def open_regular(path: str) -> BufferedReader | None:
 
 
 def read_start(path: str, limit: int = 1024) -> str:
-    """Return the start of a regular file as text; empty for anything else."""
+    """Return the beginning of a regular file as text; empty for anything else."""
     file = open_regular(path)
     if file is None:
         return ""
@@ -28,7 +28,7 @@ def read_start(path: str, limit: int = 1024) -> str:
 
 
 def copy_regular(source: str, target: str, *, largest: int) -> bool:
-    """Copy a regular file of at most `largest` bytes; return whether it was copied."""
+    """Copy a regular file of at most `largest` bytes; return whether the file was copied."""
     file = open_regular(source)
     if file is None:
         return False
@@ -47,36 +47,36 @@ def write(path: str, text: str) -> None:
 
 
 def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> None:
-    """Add permissions on a file or directory if they are missing."""
+    """Add permissions to a file or directory, where they are missing."""
     mode = stat.S_IMODE((info or os.lstat(path)).st_mode)
     if mode & bits != bits:
         os.chmod(path, mode | bits)
 
 
 def is_directory(path: str) -> bool:
-    """Return whether the path is a directory itself, not a link to a directory."""
+    """Return whether a path is a directory, and not a link to one."""
     return stat.S_ISDIR(os.lstat(path).st_mode)
 
 
 def is_whiteout(info: os.stat_result) -> bool:
-    """Return whether an entry of an overlay's upper layer marks a deleted file."""
+    """Return whether an entry of an overlay's upper layer marks a file as deleted."""
     return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
 
 
 def put_aside(path: str, directory: str) -> None:
-    """Move a file or directory into another directory, under a random name."""
+    """Move a file or directory to another directory, under a random name."""
     if is_directory(path):
         make_usable(path, stat.S_IRWXU)
     os.rename(path, os.path.join(directory, random_name()))
 
 
 def random_name() -> str:
-    """Return a random name; importing `tempfile` would take longer than the rest of the harvest."""
+    """Return a random name, without the module `tempfile`, whose import takes long."""
     return os.urandom(16).hex()
 
 
 def free_name(path: str) -> str:
-    """Return `path`, or `path` with a number, that does not exist."""
+    """Return a path that does not exist yet: `path` itself, or `path` with a number."""
     number = 1
     while os.path.lexists(candidate := path if number == 1 else f"{path}-{number}"):
         number += 1

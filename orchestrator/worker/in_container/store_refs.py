@@ -1,4 +1,4 @@
-"""Read the refs of a worker's store without letting git read its configuration."""
+"""Read the refs in a worker's git store without letting git read its configuration."""
 
 import os
 import re
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from orchestrator.worker.in_container.safe_files import open_regular, read_start
 
 LARGEST_LIST = 256 << 20
-"""Maximum bytes read of the list of packed refs, in all searches together."""
+"""Maximum number of bytes that are read of the list of packed refs, in all searches together."""
 MOST_NAMES = 2000
-"""Maximum number of refs of a store that are read."""
+"""Maximum number of refs that are read in a worker's git store."""
 _LOG = 1 << 20
 _PACKED = 4 << 20
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class StoreRefs:
-    """The refs of a worker's store; all of them may be hostile."""
+    """The refs in a worker's git store, which are all untrusted."""
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class StoreRefs:
         return ""
 
     def _lines(self, path: str) -> Iterator[bytes]:
-        """Yield lines of a regular file; each line and all searches together are limited."""
+        """Yield the lines of a regular file; each line, and all searches together, have a limit."""
         file = open_regular(path)
         if file is None:
             return
@@ -48,7 +48,7 @@ class StoreRefs:
                 yield line
 
     def all(self) -> Iterator[tuple[str, str]]:
-        """Yield every ref with its object id, and the stashes below the last as `stash/1` etc."""
+        """Yield every ref with its object id; older stashes are named `stash/1`, `stash/2` etc."""
         for line in read_start(os.path.join(self._store, "packed-refs"), _PACKED).split("\n"):
             found, _, name = line.partition(" ")
             if name.startswith("refs/") and _OBJECT_ID.fullmatch(found):

@@ -1,4 +1,7 @@
-"""Write patches of the changes in submodules, since a branch must not move submodules."""
+"""Write patches of the changes that a worker made in submodules.
+
+A branch cannot contain these changes, because it must not move a submodule to another commit.
+"""
 
 import os
 
@@ -10,7 +13,7 @@ from orchestrator.worker.in_container.work_tree import WorkTree
 
 
 class Submodules:
-    """The submodules that the worker was given: number and commit of each, by its path."""
+    """The submodules that the worker was given: number and commit of each, by path."""
 
     def __init__(self, git: HostGit, notes: Notes, tree: WorkTree, graph: CommitGraph) -> None:
         self._git = git
@@ -19,7 +22,7 @@ class Submodules:
         self._graph = graph
 
     def write_patches(self, given: dict[str, list[int | str]]) -> None:
-        """Write a patch of every submodule with changes; report commits, which are not kept."""
+        """Write a patch of each changed submodule; warn of commits, which are not kept."""
         for path, (number, commit) in given.items():
             tree = os.path.join(self._tree.root, path)
             self._warn_of_commits(path, int(number))
@@ -27,7 +30,7 @@ class Submodules:
                 self._write_patch(path, int(number), str(commit))
 
     def _warn_of_commits(self, path: str, number: int) -> None:
-        """Report commits, even stashed ones, in a worker's git directory of a submodule."""
+        """Warn of commits that the worker made in a submodule, including stashes."""
         store = self._git.places.store
         objects = f"{store}/modules/{number}/objects"
         if os.path.realpath(objects) != objects or not os.path.isdir(objects):

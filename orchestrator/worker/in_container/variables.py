@@ -1,15 +1,20 @@
-"""Variables of the harvest's container; the host sets them in `orchestrator.worker.pack`."""
+"""Environment variables of the container that packs a worker's files.
+
+The host sets them in `orchestrator.worker.pack`.
+"""
 
 import os
 
 ROOM = "ORCHESTRATOR_HARVEST_ROOM"
-"""Variable with the bytes that the harvest may write in addition to the worker's files."""
+"""Name of the variable with the number of bytes that packing may write in addition to the worker's
+files.
+"""
 RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
-"""Variable with the names that are reserved for workers' worktrees, separated by `/`."""
+"""Name of the variable with the reserved names of worktrees, separated by `/`."""
 
 
 def room() -> int:
-    """Return how many bytes the harvest may write in addition to the worker's files."""
+    """Return the number of bytes that packing may write in addition to the worker's files."""
     return int(os.environ.get(ROOM, 1 << 32))
 
 

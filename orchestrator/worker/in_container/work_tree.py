@@ -1,4 +1,4 @@
-"""Make the worker's files readable for git, and record which of them must be handled with care."""
+"""Make a worker's files readable for git, and record files that need special treatment."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from orchestrator.worker.in_container.variables import room
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 _HOLES = 1024 * 1024
-"""Bytes of a file that are not on the disk; a file with fewer does not count as sparse."""
+"""Maximum number of bytes of a file that are not stored on the disk, before it counts as sparse."""
 _TOO_LARGE = f"file over {LARGEST_FILE >> 20} MiB left out"
 
 
@@ -48,7 +48,7 @@ class WorkTree:
             pending += [os.path.join(inside, name) for name in found]
 
     def _tidy_directory(self, inside: str, written: str, since: int) -> list[str]:
-        """Tidy the entries of one directory; return the directories to descend into."""
+        """Clean up the entries of one directory; return its subdirectories to clean up next."""
         directory = os.path.join(self.root, inside)
         try:
             make_usable(directory, stat.S_IRWXU)
@@ -62,7 +62,7 @@ class WorkTree:
             return []
 
     def _tidy_entry(self, directory: str, entry: "os.DirEntry[str]", since: int) -> bool:
-        """Tidy one entry; return whether it is a directory to descend into."""
+        """Clean up one entry; return whether it is a directory to clean up next."""
         path = os.path.join(directory, entry.name)
         if entry.name == ".git":
             self._rename_nested(path)
@@ -79,7 +79,7 @@ class WorkTree:
         return False
 
     def _rename_nested(self, path: str) -> None:
-        """Rename the git directory of a nested repository; it would hide the files beside it."""
+        """Rename a nested repository's git directory: git would ignore the files beside it."""
         folder = os.path.dirname(path)
         if folder == self.root:
             return
@@ -89,7 +89,7 @@ class WorkTree:
         os.rename(path, free_name(os.path.join(folder, NESTED)))
 
     def _record(self, path: str, info: os.stat_result, since: int) -> None:
-        """Record a file that the worker wrote, or that is too large to be committed."""
+        """Record that a file was written by the worker, or is too large to be committed."""
         if info.st_ctime_ns > since:
             self.written.append(path)
         if info.st_size > LARGEST_FILE:
@@ -103,7 +103,7 @@ class WorkTree:
 
 
 def made_at(path: str) -> int:
-    """Return the time of a file that the host created, in nanoseconds; -1 if there is none."""
+    """Return when the host created a file, in nanoseconds; -1 if the file does not exist."""
     try:
         return os.lstat(path).st_mtime_ns
     except FileNotFoundError:

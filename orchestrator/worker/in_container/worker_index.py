@@ -1,4 +1,4 @@
-"""Read a copy of the worker's own git index: what is staged, in conflict, or not checked out."""
+"""Read a copy of the worker's own git index: staged files, conflicts, files not checked out."""
 
 import os
 import re
@@ -9,17 +9,17 @@ from orchestrator.worker.in_container.notes import Notes
 from orchestrator.worker.in_container.safe_files import copy_regular
 
 LARGEST_BLOB = 100 << 20
-"""Largest staged file that is kept, in bytes; the same as for files."""
+"""Maximum size in bytes of a staged file that is kept; the same as for other files."""
 LARGEST_INDEX = 256 << 20
-"""Largest index that is read, in bytes."""
+"""Maximum size in bytes of a git index that is read."""
 _SHARED_INDEX = re.compile(r"sharedindex\.[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class WorkerIndex:
-    """A copy of the worker's own index."""
+    """A copy of the worker's own git index."""
 
     def __init__(self, git: HostGit, notes: Notes) -> None:
-        """Copy the index out of the store; add a warning if it is unreadable."""
+        """Copy the index out of the worker's git store; add a warning if it cannot be read."""
         self._git = git
         self._store = git.places.store
         copy = os.path.join(git.places.git_dir, "worker-index")
@@ -36,7 +36,7 @@ class WorkerIndex:
             notes.warn("the worker's git index is unreadable: content that was only staged is lost")
 
     def _copy_shared(self) -> None:
-        """Copy the files that a split index refers to."""
+        """Copy the additional files of a split index."""
         found = [name for name in os.listdir(self._store) if _SHARED_INDEX.fullmatch(name)]
         for name in found[:10]:
             target = os.path.join(self._git.places.git_dir, name)
@@ -49,7 +49,7 @@ class WorkerIndex:
         return done.stdout.split(b"\0")[:-1] if done.returncode == 0 else []
 
     def staged(self, commit: str) -> Entries:
-        """Return every staged file that differs from a commit."""
+        """Return the staged files that differ from a commit."""
         form = ("-z", "--cached", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=AMT")
         lines = self._lines("diff-index", *form, "--ignore-submodules=none", commit)
         found = {}
@@ -60,7 +60,7 @@ class WorkerIndex:
         return self._sound(found)
 
     def modes(self) -> dict[bytes, str]:
-        """Return the mode of every file in the worker's index."""
+        """Return the mode of each file in the worker's index."""
         found = {}
         for line in self._lines("ls-files", "-s", "-z"):
             head, _, path = line.partition(b"\t")
@@ -70,7 +70,7 @@ class WorkerIndex:
         return found
 
     def unmerged(self) -> Entries:
-        """Return the sides of a conflict, each in a directory named after its stage number."""
+        """Return the versions of conflicting files, in directories named by stage number."""
         found = {}
         for line in self._lines("ls-files", "-u", "-z"):
             head, _, path = line.partition(b"\t")
@@ -80,11 +80,11 @@ class WorkerIndex:
         return self._sound(found)
 
     def not_checked_out(self) -> set[bytes]:
-        """Return the paths that a sparse checkout leaves out."""
+        """Return the paths that are missing only because of a sparse checkout."""
         return {line[2:] for line in self._lines("ls-files", "-t", "-z") if line[:2] == b"S "}
 
     def _sound(self, found: Entries) -> Entries:
-        """Return the entries whose content exists, is not empty and is not too large."""
+        """Return the entries whose content exists, is not empty, and is not too large."""
         asked = "".join(f"{blob}\n" for _, blob in found.values()).encode()
         form = "--batch-check=%(objecttype) %(objectsize)"
         answers = self._git.run("cat-file", form, "--buffer", stdin=asked).stdout.splitlines()

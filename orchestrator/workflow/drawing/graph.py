@@ -1,4 +1,7 @@
-"""The graph that is drawn: each `foreach` is one node, and redundant edges are omitted."""
+"""The graph that is drawn for a workflow: a node for each task, without redundant edges.
+
+All tasks of one `foreach` are a single node.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,25 +15,25 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 @dataclass(frozen=True)
 class Node:
-    """A task, or all batches of a `foreach`, drawn as one box."""
+    """A box in the drawing: one task, or all tasks of a `foreach`."""
 
     name: str
     tasks: tuple[Task, ...]
     depth: int
-    """Index of the wave in which the node's tasks run; 0 is the first."""
+    """Number of the wave (step of the workflow) in which the node's tasks run; the first is 0."""
     after: tuple[int, ...]
-    """Indices of the nodes that this node depends on, without indirect dependencies."""
+    """Indices of the nodes that this node depends on directly."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A graph in topological order: each node comes after its dependencies."""
+    """The nodes to draw, each after the nodes that it depends on."""
 
     nodes: tuple[Node, ...]
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of node indices: the second node depends on the first."""
+        """Return pairs of node indices; the second node of a pair depends on the first."""
         return tuple(
             (before, number) for number, node in enumerate(self.nodes) for before in node.after
         )
@@ -57,7 +60,7 @@ def _union(sets: Iterable[int]) -> int:
 
 
 def _members(workflow: Workflow) -> list[tuple[Task, ...]]:
-    """Group the batches of each `foreach` that one node can represent; other tasks are alone."""
+    """Group the tasks of each `foreach` that can be drawn as one node; other tasks are alone."""
     groups: dict[str, list[Task]] = {}
     for task in workflow.tasks:
         if task.group is not None:
@@ -71,7 +74,7 @@ def _members(workflow: Workflow) -> list[tuple[Task, ...]]:
 
 
 def _is_whole(batches: Sequence[Task], workflow: Workflow) -> bool:
-    """Return whether all batches have the same dependencies and the same dependents."""
+    """Return whether all tasks of a `foreach` have equal dependencies and equal dependents."""
     ids = {task.id for task in batches}
     if any(set(task.depends_on) != set(batches[0].depends_on) for task in batches):
         return False

@@ -1,8 +1,9 @@
-"""Place the nodes of a workflow's graph in columns and rows, and route the lines between them.
+"""Place a graph's nodes in columns and rows, and find routes for the lines between them.
 
-Column numbers are the waves. All edges into nodes with the same dependencies form one net. A net
-that crosses a column occupies an item there too, called a lane. Lines that touch in the drawing
-always belong to one net, so a reader cannot follow a line to a wrong node.
+Each column is a wave of the workflow. All edges into nodes with the same dependencies are drawn as
+one set of connected lines, a net. Where a net crosses a column, it takes up a row there, called a
+lane. Lines that touch always belong to the same net, so that a reader cannot follow a line to a
+wrong node.
 """
 
 from bisect import bisect_right, insort
@@ -18,25 +19,27 @@ from orchestrator.workflow.drawing.routing import Tracks, tracks
 _SWEEPS = 12
 _RELAXATIONS = 6
 _PATIENCE = 100
-"""Attempts to route a gap by moving items down one row, before they are moved below all lines."""
+"""Number of attempts to route the lines of a gap by moving items down one row each; after that, the
+items are moved below all lines.
+"""
 
 
 @dataclass(eq=False)
 class Item:
-    """An entry of a column: a node, or a lane of a net that crosses the column."""
+    """What takes up rows in a column: a node, or a net that crosses the column (a lane)."""
 
     node: int | None
     inlet: int | None
-    """The net that enters the item from the left."""
+    """Number of the net that enters the item from the left; None if there is none."""
     outlets: list[int]
-    """The nets that leave the item to the right; each takes one row."""
+    """Numbers of the nets that leave the item to the right; each takes one row."""
     row: int = 0
     position: float = 0.0
-    """Preferred row, before it is rounded to a whole row."""
+    """Preferred row of the item, before all items are moved to whole rows."""
 
     @property
     def height(self) -> int:
-        """Number of rows that the item takes."""
+        """Return the number of rows that the item takes up."""
         return max(1, len(self.outlets))
 
 
@@ -45,12 +48,12 @@ Column = list[Item]
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns from left to right, and the routed lines in the gaps between them."""
+    """Columns of items from left to right, and the routed lines in the gaps between the columns."""
 
     columns: Sequence[Column]
     gaps: Sequence[Tracks]
     breaks: frozenset[int]
-    """Indices of columns that hold only lanes: a wide drawing may be wrapped there."""
+    """Indices of columns without nodes, at which a wide drawing may be wrapped."""
 
 
 def lay_out(shape: Shape, breaks: Iterable[int] = ()) -> Layout:
@@ -85,7 +88,7 @@ def _columns(shape: Shape, places: Sequence[int]) -> list[Column]:
 
 
 def _before(columns: Sequence[Column], place: int) -> Callable[[Item], list[Item]]:
-    """Return a function that finds the items to the left which a given item is connected to."""
+    """Return a function that returns the items on the left to which an item is connected."""
     found: dict[int, list[Item]] = {}
     for item in columns[place - 1] if place else ():
         for net in item.outlets:
@@ -102,7 +105,7 @@ def _behind(columns: Sequence[Column], place: int) -> Callable[[Item], list[Item
 
 
 def _order(columns: list[Column]) -> list[Column]:
-    """Reorder the items of each column to reduce the number of crossing lines."""
+    """Reorder the items in each column so that fewer lines cross."""
     best, least = [list(column) for column in columns], _crossings(columns)
     for sweep in range(_SWEEPS):
         if not least:
@@ -157,7 +160,7 @@ def _order_outlets(column: Column, right: Column) -> None:
 
 
 def _relax(columns: Sequence[Column]) -> None:
-    """Move items towards the rows of the items that they are connected to."""
+    """Move items nearer to the rows of the items to which they are connected."""
     for column in columns:
         tops = accumulate((item.height for item in column), initial=0)
         middle = sum(item.height for item in column) / 2
@@ -197,7 +200,7 @@ def _positions_from_right(columns: Sequence[Column], place: int) -> list[float]:
 
 
 def _move(column: Column, positions: Sequence[float]) -> None:
-    """Set the position of each item as near to `positions` as possible, in order, no overlap."""
+    """Set items' positions as close to `positions` as possible, in order and without overlap."""
     tops = list(accumulate((item.height for item in column), initial=0))
     blocks: list[tuple[float, int]] = []
     for position, top in zip(positions, tops, strict=False):
@@ -213,7 +216,7 @@ def _move(column: Column, positions: Sequence[float]) -> None:
 
 
 def _settle(columns: Sequence[Column]) -> list[Tracks]:
-    """Round all positions to rows, and route the lines of each gap; return the routed gaps."""
+    """Move all items to whole rows, and find routes for the lines in each gap; return these."""
     gaps: list[Tracks] = []
     for place, column in enumerate(columns):
         _move(column, [item.position for item in column])

@@ -1,4 +1,4 @@
-"""Export a workflow as a Mermaid flowchart for Markdown; labels are escaped."""
+"""Convert a workflow to a Mermaid flowchart for Markdown documents."""
 
 import json
 from collections.abc import Iterator

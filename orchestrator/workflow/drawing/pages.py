@@ -1,4 +1,4 @@
-"""Cut a layout into bands that fit a page, with all coordinates in characters."""
+"""Cut a wide drawing into bands, one below the other, with all coordinates in characters."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True)
 class Place:
-    """Horizontal positions in a column of a layout: arrows, texts, and the start of its lines."""
+    """Positions of a column in the drawing: of its arrows, its texts, and the lines after it."""
 
     column: Column
     arrow: int
@@ -22,16 +22,16 @@ class Place:
     is_first: bool
     is_last: bool
     label: Callable[[Item], str]
-    """Return the text of an item; empty for a lane."""
+    """Function that returns the text of an item; empty for an item without a node."""
 
     def start(self, item: Item) -> Point:
-        """Return the point where the line that leaves an item starts."""
+        """Return the point from which the lines of an item start."""
         label = self.label(item)
         return (self.text + len(label) + 1 if label else self.arrow, item.row)
 
 
 class Band:
-    """A range of columns of a layout, drawn beside each other."""
+    """Some successive columns of the drawing, which stand side by side."""
 
     def __init__(
         self, layout: Layout, label: Callable[[int, Item], str], first: int, last: int
@@ -62,29 +62,29 @@ class Band:
 
     @property
     def width(self) -> int:
-        """Number of characters of the longest line."""
+        """Return the number of characters of the band's longest line."""
         return self.places[self.last].port - 1
 
     def track(self, number: int, net: int) -> int | None:
-        """Return the position of a net's vertical line after a column; None without such a line."""
+        """Return the position of a net's vertical line after a column; None if it has none."""
         track = self._layout.gaps[number].of.get(net)
         return None if track is None else self.places[number].port + 2 + 2 * track
 
     def stem(self, number: int, item: Item, net: int) -> list[Point]:
-        """Return the points from an item to just after its column, on the row of a net."""
+        """Return the points from an item to the gap after its column, on the row of a net."""
         place = self.places[number]
         row = item.row + item.outlets.index(net)
         return [place.start(item), (place.port, item.row), (place.port, row), (place.port + 1, row)]
 
     def run(self, number: int, net: int, row: int, end: Item) -> list[Point]:
-        """Return the points of a net from just after a column to an item of the next column."""
+        """Return the points of a net from the gap after a column to an item of the next column."""
         place = self.places[number]
         turn = self.track(number, net)
         corners = [] if turn is None else [(turn, row), (turn, end.row)]
         return [(place.port + 1, row), *corners, (self.places[number + 1].arrow, end.row)]
 
     def runs(self, number: int) -> Iterator[tuple[int, Item, Item]]:
-        """Yield the connections after a column: a net, and its items on the left and right."""
+        """Yield the connections after a column: the net, and the items on its left and right."""
         if number == self.last:
             return
         ends: dict[int | None, list[Item]] = {}
@@ -97,6 +97,6 @@ class Band:
 
 
 def bands(layout: Layout, label: Callable[[int, Item], str]) -> Sequence[Band]:
-    """Cut a layout at its breaks; a break column ends one band and starts the next."""
+    """Cut a layout at the columns where it may be wrapped."""
     edges = [0, *sorted(layout.breaks), len(layout.columns) - 1]
     return [Band(layout, label, first, last) for first, last in pairwise(edges)]

@@ -1,23 +1,25 @@
-"""Assign vertical lines to tracks between two columns, so that different nets never overlap."""
+"""Choose positions for the vertical lines between two columns, so that no two lines overlap."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 Ports = Mapping[int, int]
-"""The net at each row on one side of a gap. A net connects all of its ports."""
+"""Number of the net at each row on one side of a gap. A net connects all rows with its number."""
 
 
 @dataclass(frozen=True)
 class Tracks:
-    """The vertical lines of one gap between two columns."""
+    """Positions of the vertical lines in the gap between two columns."""
 
     of: Mapping[int, int]
-    """Track of each net, counted from the left; a net that continues straight has none."""
+    """Position of each net's vertical line, counted from the left. A net that goes straight has
+    none.
+    """
     count: int
 
 
 def tracks(left: Ports, right: Ports) -> Tracks | int:
-    """Return a track for each net, or a row on the right side that makes the routing impossible.
+    """Return a position for each net's vertical line; or the row on the right that prevents this.
 
     A row may belong to different nets on the left and right. The left net must then leave the row
     on an earlier track than the right net enters it.

@@ -1,4 +1,4 @@
-"""Export a workflow as a self-contained SVG without scripts or external resources."""
+"""Convert a workflow to an SVG picture without scripts or external resources."""
 
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
@@ -10,13 +10,13 @@ from orchestrator.workflow.drawing.pages import Band
 from orchestrator.workflow.model import Workflow
 
 _WIDTH, _HEIGHT = 8, 32
-"""Width of a character and height of a row in pixels."""
+"""Width of a character and height of a row, in pixels."""
 _BOX = 24
 _MARGIN = 16
 _FONT = 13
 _TITLE = 400
 _ENDS = frozenset({0xFFFE, 0xFFFF})
-"""Last two code points of each Unicode plane, which XML does not allow."""
+"""Last two code points of each Unicode plane, which are not allowed in XML."""
 
 Point = tuple[float, float]
 
@@ -98,7 +98,7 @@ class _Drawing:
         yield x, y + height / 2
 
     def _joints(self) -> Iterator[Point]:
-        """Yield the points where lines of the same net join, which are drawn as dots."""
+        """Yield the points where lines of the same net meet, which are drawn as dots."""
         for place in range(self._band.last):
             ports: dict[int, list[tuple[str, int]]] = {}
             for net, item, end in self._band.runs(place):
@@ -135,7 +135,7 @@ class _Drawing:
 
 
 def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
-    """Yield the rows where more than two lines of a net meet."""
+    """Yield the rows in which more than two lines of a net meet."""
     rows = {row for _, row in ports}
     for row in sorted(rows):
         sides = len({side for side, other in ports if other == row})
@@ -144,7 +144,7 @@ def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
 
 
 def _is_on(item: Item, net: int, end: Item) -> bool:
-    """Return whether an item is on the path of a net to `end`."""
+    """Return whether a net passes through an item on its way to the item `end`."""
     return item is end or (item.node is None and item.inlet == net)
 
 

@@ -32,11 +32,11 @@ _ARROW = "►"
 _ASCII = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "►": ">"})
 _ASCII_TEXT = str.maketrans({"…": "~", TIMES: "x"})
 LINES = "".join({*_LINES.values(), _ARROW, "…", TIMES})
-"""All non-ASCII characters that a drawing uses."""
+"""All characters of a drawing that are not ASCII."""
 _LENGTHS = (24, 16, 12)
-"""Lengths to which names are shortened, in turn, before the drawing is wrapped."""
+"""Maximum lengths of names that are tried, one after the other, before the drawing is wrapped."""
 _STEP = 8
-"""Step in characters by which the width is reduced until a wrapped drawing fits."""
+"""Number of characters by which the width is reduced until a wrapped drawing fits."""
 
 
 def picture(workflow: Workflow, *, width: int | None = None, ascii_only: bool = False) -> str:
@@ -71,7 +71,7 @@ def _fitting(shape: Shape, width: int | None) -> list[str]:
 
 
 def _cut(names: Sequence[str], length: int) -> list[str]:
-    """Shorten long names in the middle; shortened names stay distinct."""
+    """Shorten long names in the middle, so that different names stay different."""
     shortened: list[str] = []
     for number, name in enumerate(names, 1):
         short = name
@@ -92,7 +92,7 @@ def _legend(full: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _broken(shape: Shape, whole: Layout, names: Sequence[str], width: int) -> Layout | None:
-    """Return a layout wrapped so that it fits; None if a single column is too wide."""
+    """Return a layout that is wrapped to fit the width; None if even one column is too wide."""
     widths = [
         band.places[n].port - band.places[n].arrow + 2 * whole.gaps[n].count + 2
         for band in _bands(whole, names)
@@ -124,7 +124,7 @@ def _bands(layout: Layout, names: Sequence[str]) -> Sequence[Band]:
 
 
 def _connectors(layout: Layout) -> Mapping[tuple[int, int], str]:
-    """Return a number for each lane that a break cuts, by column and row."""
+    """Return a number for each line that is cut where the drawing is wrapped, by column and row."""
     cut = [(place, item.row) for place in sorted(layout.breaks) for item in layout.columns[place]]
     return {where: f"({number})" for number, where in enumerate(cut, 1)}
 
@@ -145,7 +145,7 @@ def _draw(layout: Layout, names: Sequence[str]) -> list[str]:
 
 
 class _Canvas:
-    """A grid of characters that records which lines pass through each cell."""
+    """A grid of characters that records which lines go through each cell."""
 
     def __init__(self, band: Band) -> None:
         self._cells: dict[Point, dict[int | None, int]] = {}
@@ -185,7 +185,7 @@ class _Canvas:
         nets[net] = nets.get(net, 0) | arm
 
     def lines(self) -> list[str]:
-        """Return the drawn lines; rows with nothing but vertical lines are left out."""
+        """Return the drawing as lines of text, without rows where only vertical lines continue."""
         drawn = {where: _character(nets) for where, nets in self._cells.items()} | self._text
         rows: dict[int, dict[int, str]] = {}
         for (x, y), character in drawn.items():

@@ -1,4 +1,4 @@
-"""List the waves of a workflow: groups of tasks that may run at the same time."""
+"""List the waves of a workflow: groups of tasks that do not depend on each other."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from orchestrator.workflow.order import Fits, Order, TaskOutcome, has_room
 
 
 def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[str]:
-    """Return a line per wave. The tasks of a wave do not depend on each other.
+    """Return a line for each wave of a workflow, with its tasks.
 
     Args:
         workflow: The workflow.
@@ -27,7 +27,7 @@ def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[st
 
 
 def _together(workflow: Workflow, tasks: Sequence[Task], slots: int, fits: Fits) -> int:
-    """Count the tasks of a wave that can start at once after all earlier tasks succeeded."""
+    """Return how many tasks of a wave can start at once when all earlier waves have succeeded."""
     waiting = {task.id for task in tasks}
     over = {task.id: TaskOutcome.SUCCEEDED for task in workflow.tasks if task.id not in waiting}
     return len(Order(workflow, fits).next(waiting, (), over, free=slots))
@@ -45,7 +45,7 @@ def _marks(task: Task) -> Sequence[str]:
 
 
 def _limits(task: Task) -> Sequence[str]:
-    """Return the task's own CPU and memory limits, which affect when it can start."""
+    """Return the CPU and memory limits that a task sets itself: they affect when it can start."""
     limits = task.settings.limits
     asked = limits.model_fields_set
     cpus = [f"{limits.cpus:g} CPUs"] if "cpus" in asked and limits.cpus is not None else []

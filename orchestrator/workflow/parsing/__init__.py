@@ -1,1 +1,1 @@
-"""Parse workflow files of all supported dialects into a `Workflow`."""
+"""Parse workflow files in all supported formats."""

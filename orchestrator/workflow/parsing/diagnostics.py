@@ -1,4 +1,4 @@
-"""Collect all problems of a workflow file, to report them together."""
+"""Collect all mistakes in a workflow file, so that they are reported together."""
 
 import json
 from collections.abc import Sequence
@@ -20,27 +20,27 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Mistakes:
-    """Collects the problems of one file."""
+    """Collects the mistakes in one workflow file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._found: dict[str, int] = {}
 
     def meant(self, text: str, known: Sequence[str]) -> str:
-        """Return a suggestion for a misspelt name, unless there are many mistakes already."""
+        """Return a suggestion for a misspelt name; empty if there are many mistakes already."""
         return did_you_mean(text, known) if len(self._found) < MOST_SUGGESTIONS else ""
 
     def add(self, node: Node | None, message: str) -> None:
-        """Record a problem and its line."""
+        """Record a mistake and the line where it is."""
         line = node.line if node is not None and node.line else 0
         self.add_line(f"{place(self._file, node)}: {message}", line)
 
     def add_line(self, text: str, line: int = 0) -> None:
-        """Record a problem whose text already contains its place."""
+        """Record a mistake whose text already says where it is."""
         self._found.setdefault(one_line(text, limit=400), line)
 
     def raise_any(self) -> None:
-        """Raise an error if any problem was recorded.
+        """Raise an error with all recorded mistakes, if there are any.
 
         Raises:
             ConfigError: There are problems. The message lists them in the order of the file.
@@ -51,7 +51,7 @@ class Mistakes:
         raise mistakes(lines, _HINT, "workflow")
 
     def checked(self, model: type[M], node: Node, name: str) -> M | None:
-        """Validate a part of the file; record its problems and return None if it is invalid.
+        """Validate a part of the file; record its mistakes and return None if it is invalid.
 
         Args:
             model: The model of the part.

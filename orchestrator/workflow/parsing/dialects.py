@@ -1,6 +1,6 @@
-"""Convert every supported way of writing a workflow to the form that the models expect.
+"""Convert every supported way to write a workflow to a single form.
 
-Operates on nodes, so that every part keeps its line number.
+The conversion works on parsed nodes, so that every part keeps its line number.
 """
 
 import re
@@ -10,17 +10,22 @@ from orchestrator.config.document import Node
 from orchestrator.workflow.parsing.manifest import ManifestTask
 
 _SHORTHAND = re.compile(r"(?P<agent>[a-z][A-Za-z0-9_-]*):(?P<task>(?:[^\W\d_]|[\"'`]).*)", re.S)
-"""Matches `backend:Implement it`, but not `note: this`, URLs, `localhost:80`, `std::move` or
-`TODO:fix it`. Profiles that start with a capital letter must be given with `agent`."""
+"""Pattern of a task with a profile, as `backend:Implement it`. It does not match `note: this`,
+URLs, `localhost:80`, `std::move` or `TODO:fix it`. A profile that starts with a capital letter must
+be given with `agent`.
+"""
 TEXTS = ("id", "name", "task", "agent", "agent_cli", "model", "image")
-"""Keys of a task that hold text: numbers such as `010` and `1.10` keep their spelling."""
+"""Keys of a task whose values are text, so that `010` and `1.10` are not changed as numbers would
+be.
+"""
 _NAMES = ("depends_on", "dependencies", "reduce", "inputs")
 LISTS = (*_NAMES, "resources", "paths", "touches", "setup")
-"""Keys of a task that hold a list; a list with one item may be written without brackets."""
+"""Keys of a task whose values are lists; a list with a single item may be written without brackets.
+"""
 
 
 def as_manifest(root: Node) -> Node:
-    """Convert any dialect to a mapping with `tasks` and `stages`."""
+    """Convert a workflow in any supported form to a mapping with `tasks` and `stages`."""
     if isinstance(root.value, list):
         staged = any(isinstance(item.value, list) for item in root.value)
         root = Node({"stages" if staged else "tasks": root}, root.line)
@@ -38,7 +43,7 @@ _Read = Callable[[Node], Node]
 
 
 def _with(node: Node, **reads: _Read) -> Node:
-    """Convert members of a mapping, and drop those that are null."""
+    """Convert the values of the given keys of a mapping; leave out keys whose value is null."""
     if not isinstance(node.value, dict):
         return node
     given = {key: member for key, member in node.value.items() if member.value is not None}
@@ -69,12 +74,12 @@ def _task(node: Node) -> Node:
 
 
 def _is_key(text: str) -> bool:
-    """Return whether text is a key of a task, possibly misspelt, and not the name of a profile."""
+    """Return whether text is a key of a task, possibly misspelt, and not a profile's name."""
     return any(_is_typo_of(text, key) for key in ManifestTask.model_fields)
 
 
 def _is_typo_of(text: str, key: str) -> bool:
-    """Return whether text differs from a key by at most one typing error."""
+    """Return whether text is a key with at most one typing error."""
     begin = next((at for at, pair in enumerate(zip(text, key, strict=False)) if pair[0] != pair[1]),
                  min(len(text), len(key)))  # fmt: skip
     rest, wanted = text[begin:], key[begin:]

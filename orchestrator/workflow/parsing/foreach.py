@@ -1,4 +1,4 @@
-"""Expand `foreach`: where the items come from, and the batches they form. Does no I/O itself."""
+"""Determine the tasks of a `foreach`: where its items come from, and how they are grouped."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,22 +16,23 @@ LONGEST_ITEM = 4096
 
 @dataclass(frozen=True)
 class Source:
-    """Source of a `foreach` task's items."""
+    """Where the items of a `foreach` task come from: files, a JSON file, or a command."""
 
     task: str
     """Id of the task."""
     kind: Literal["glob", "json", "command"]
     values: tuple[str, ...]
-    """Patterns of a glob, or the single file or command."""
+    """Patterns of the files; or the name of the single JSON file; or the command."""
 
 
 Expand = Callable[[Source], Sequence[str] | None]
-"""Returns the items of a source; None if they are not known yet, which leaves one task as a
-placeholder. Raises `ConfigError` if the source cannot be read or run."""
+"""Function that returns the items from a source; None if they are not known yet, so that a single
+task takes their place. It raises `ConfigError` if the source cannot be read or run.
+"""
 
 
 def unexpanded(source: Source) -> None:
-    """Return None: all items that are not listed in the file stay unknown."""
+    """Return None for any source: only items that the workflow file lists are known."""
 
 
 def expander(
@@ -40,7 +41,7 @@ def expander(
     read: Callable[[str], bytes | None],
     run: Callable[[str], str] | None,
 ) -> Expand:
-    """Return a function that lists the items of a `foreach`.
+    """Return a function that returns the items of a `foreach` task.
 
     Args:
         files: Returns the paths of all files of the run's base commit.
@@ -61,7 +62,7 @@ def expander(
 
 
 def items_of_lines(text: str) -> list[str]:
-    """Return the non-empty lines of a command's output."""
+    """Return the lines of a command's output that are not empty."""
     return [line for line in (line.strip() for line in text.splitlines()) if line]
 
 
@@ -82,7 +83,7 @@ def _items_in(content: bytes | None, path: str) -> list[str]:
 
 
 def as_text(item: object) -> str:
-    """Return an item or a variable as text for a template."""
+    """Return an item or a variable's value as text for a template."""
     return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
@@ -96,7 +97,7 @@ def source_of(foreach: Foreach, task: str) -> Source | None:
 
 
 def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    """Group items into batches of at most `size`.
+    """Group items so that each group has at most `size` of them; a task is created for each group.
 
     Raises:
         ConfigError: An item is invalid, or there are too many.
@@ -128,6 +129,6 @@ def _check(item: str, *, alone: bool) -> None:
 
 
 def values_of(batch: Sequence[str], index: int) -> Mapping[str, tuple[str, ...]]:
-    """Return the values of the template variables for one batch."""
+    """Return the values of the template variables for the task of one group of items."""
     single = {"item": (batch[0],)} if len(batch) == 1 else {}
     return {**single, "items": tuple(batch), "index": (str(index),)}

@@ -15,7 +15,7 @@ _TASKS: _Schema = {"type": "array", "items": _TASK}
 
 
 def json_schema() -> _Schema:
-    """Return the JSON Schema of workflow files, for editors and other tools."""
+    """Return the JSON Schema of workflow files, with all short forms."""
     whole = published(whole_schema(Manifest))
     parts = whole["properties"]
     task, stage = parts["tasks"]["items"], parts["stages"]["items"]
@@ -34,7 +34,7 @@ def json_schema() -> _Schema:
 
 
 def _members(schema: Mapping[str, Any]) -> _Schema:
-    """Return a schema of a mapping whose members may be null."""
+    """Return the schema of a mapping, changed so that each value may also be null."""
     inner = {name: nullable(part) for name, part in schema["properties"].items()}
     return {**schema, "properties": inner}
 

@@ -1,4 +1,4 @@
-"""Find likely mistakes in a valid workflow."""
+"""Warn about likely mistakes in a workflow that is valid."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _MOST = 20
 
 
 def advice(workflow: Workflow) -> tuple[str, ...]:
-    """Return warnings about likely mistakes."""
+    """Return warnings about likely mistakes in a workflow."""
     kinds = (_unmatchable, _overlaps, _unshared_locks, _slow)
     warnings = list(dict.fromkeys(line for kind in kinds for line in kind(workflow)))
     more = len(warnings) - _MOST
@@ -19,7 +19,7 @@ def advice(workflow: Workflow) -> tuple[str, ...]:
 
 
 def _overlaps(workflow: Workflow) -> Iterator[str]:
-    """Warn about tasks that may run at the same time and change the same files."""
+    """Yield warnings about tasks that may run at the same time and change the same files."""
     before = _before(workflow)
     for first, second, shared in _pairs_sharing_files(workflow.tasks):
         one, other = workflow.tasks[first], workflow.tasks[second]
@@ -31,7 +31,7 @@ def _overlaps(workflow: Workflow) -> Iterator[str]:
 
 
 def _pairs_sharing_files(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
-    """Return pairs of tasks whose patterns may match the same file, with the narrower pattern."""
+    """Return pairs of tasks that may change the same file, with the more specific pattern."""
     by_pattern: dict[str, list[int]] = {}
     for number, task in enumerate(tasks):
         for pattern in dict.fromkeys(_patterns_of(task)):
@@ -45,7 +45,7 @@ def _pairs_sharing_files(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
 
 
 def _patterns_of(task: Task) -> Iterator[str]:
-    """Yield the patterns of a task that can match; paths without wildcards are normalised."""
+    """Yield a task's path patterns that can match a file; plain paths are normalised."""
     for pattern in (*(task.settings.paths or ()), *task.touches):
         if problem(pattern) is None:
             yield pattern.rstrip("/") if is_wild(pattern) else _plain(pattern)
@@ -56,7 +56,7 @@ def _plain(pattern: str) -> str:
 
 
 def _overlapping(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of patterns that may match the same file, including each pattern with itself."""
+    """Yield pairs of patterns that may match the same file; one may be paired with itself."""
     plain = {pattern for pattern in patterns if not is_wild(pattern)}
     for pattern in plain:
         yield from ((above, pattern) for above in _with_parents(pattern) if above in plain)
@@ -72,7 +72,7 @@ def _narrowness(pattern: str) -> tuple[bool, int, bool, int]:
 
 
 def _with_parents(path: str) -> Iterator[str]:
-    """Yield a path, all its parent directories, and `.`."""
+    """Yield a path, all directories above it, and `.`."""
     parts = path.split("/")
     yield from ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
     if path != ".":
@@ -80,7 +80,7 @@ def _with_parents(path: str) -> Iterator[str]:
 
 
 def _unmatchable(workflow: Workflow) -> Iterator[str]:
-    """Warn about patterns that cannot match any file."""
+    """Yield warnings about path patterns that cannot match any file."""
     for task in workflow.tasks:
         for key, patterns in (("paths", task.settings.paths or ()), ("touches", task.touches)):
             for pattern in patterns:
@@ -90,7 +90,7 @@ def _unmatchable(workflow: Workflow) -> Iterator[str]:
 
 
 def _before(workflow: Workflow) -> dict[str, set[str]]:
-    """Return all direct and indirect dependencies of each task."""
+    """Return the ids of all direct and indirect dependencies of each task."""
     before: dict[str, set[str]] = {}
     for task in workflow.tasks:
         before[task.id] = {*task.depends_on}.union(*(before[other] for other in task.depends_on))

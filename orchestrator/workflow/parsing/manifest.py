@@ -1,4 +1,4 @@
-"""Models of a workflow file before templates are filled in; all dialects are parsed into them."""
+"""The models of a workflow file, before templates are filled in and tasks are created."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ LONGEST_ID = 100
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_ID - 1}}}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 BUILT_IN = ("item", "items", "index", "results")
-"""Template names with a built-in meaning, which variables cannot have."""
+"""Names that have a meaning in templates, so that no variable can have them."""
 
 
 def is_id(text: str) -> bool:
@@ -64,17 +64,20 @@ Scalar = str | int | float | bool
 
 
 class Foreach(Model):
-    """Items for each of which a task is created."""
+    """The items of a task with `foreach`; a task is created for each item."""
 
     items: tuple[Scalar, ...] | None = None
     """List of items; `foreach: [a, b]` is a short form."""
     words: str | None = Field(default=None, min_length=1)
-    """Text whose words are the items, such as a variable: `{{issues}}` with `--var "issues=1
-    2"`."""
+    """Text of which each word is an item, such as a variable: `{{issues}}` with `--var "issues=1
+    2"`.
+    """
     glob: Patterns | None = None
-    """Patterns of files in the commit that the run starts from: `src/**/*.py`, `*.md`."""
+    """Patterns of files in the commit that the run starts from, such as `src/**/*.py` or `*.md`;
+    each file is an item.
+    """
     json_file: str | None = Field(default=None, min_length=1, alias="json")
-    """JSON file in the commit that the run starts from; it must contain a list."""
+    """JSON file in the commit that the run starts from; it must contain a list of items."""
     command: str | None = Field(default=None, min_length=1)
     """Shell command that runs in a container on the commit that the run starts from; each line of
     its output is an item."""
@@ -89,10 +92,10 @@ class Foreach(Model):
 
 
 class TaskDefaults(WorkerSettings):
-    """Settings that can be set for all tasks of a workflow."""
+    """Settings that can be set for one task, or for all tasks of a workflow."""
 
     agent_cli: Annotated[str, AfterValidator(_program)] | None = None
-    """Agent program of the task."""
+    """Agent program that performs the task, such as `claude`."""
     critical: bool | None = None
     """`true`: if the task fails, no further tasks start. `false`: if the task fails, the run can
     still succeed. Default: if the task fails, its dependents are skipped, other tasks run, and the
@@ -114,32 +117,38 @@ class ManifestTask(TaskDefaults):
     """One task of a workflow file."""
 
     id: Id | None = None
-    """Name of the task for `depends_on`. Default: the profile, or `task`, numbered if necessary."""
+    """Name of the task, for use in `depends_on`. Default: the profile, or `task`, with a number if
+    necessary.
+    """
     name: Id | None = None
-    """Same as `id`."""
+    """Another name for `id`."""
     task: Prompt | None = None
-    """Prompt of the task. Default: the id."""
+    """Prompt or command of the task. Default: the task's id."""
     depends_on: Ids = ()
-    """Tasks that must end before this task starts. It starts from their merged branches."""
+    """Tasks that must end before this task starts. The task starts from their merged branches."""
     dependencies: Ids = ()
-    """Same as `depends_on`."""
+    """Another name for `depends_on`."""
     stage: str | int | None = None
-    """Stage of the task. The task starts when all tasks of the previous stage have ended."""
+    """Name or number of the task's stage. The task starts when all tasks of the previous stage have
+    ended.
+    """
     when: WHEN = "on_success"
     """When the task runs. `on_success`: if all its dependencies succeeded. `on_failure`: if at
     least one of them failed. `always`: in both cases."""
     parallel: bool = True
     """`false`: the task runs alone; no other task runs at the same time."""
     foreach: Foreach | None = None
-    """Items for which tasks `ID-1`, `ID-2` and so on are created; a dependency on `ID` means
-    all."""
+    """Items for each of which a task `ID-1`, `ID-2` and so on is created; a task that depends on
+    `ID` depends on all of them.
+    """
     batch: int | None = Field(default=None, ge=1)
-    """Items per created task. Default: 1."""
+    """Number of items for each created task. Default: 1."""
     reduce: Ids = ()
-    """Dependencies whose results, summaries and diffs the task gets as files; `{{results}}` in its
-    text is replaced by their results."""
+    """Tasks whose results, summaries and diffs this task gets as files, because it combines them;
+    `{{results}}` in its text is replaced by their results.
+    """
     inputs: Ids = ()
-    """Same as `reduce`."""
+    """Another name for `reduce`."""
 
     @model_validator(mode="after")
     def _no_alias_twice(self) -> "ManifestTask":
@@ -152,27 +161,27 @@ class ManifestTask(TaskDefaults):
 
     @property
     def before(self) -> tuple[str, ...]:
-        """All dependencies of the task."""
+        """Return the ids of all tasks that this task depends on."""
         named = (*self.depends_on, *self.dependencies, *self.reduced)
         return tuple(dict.fromkeys(named))
 
     @property
     def reduced(self) -> tuple[str, ...]:
-        """The tasks whose results this task gets."""
+        """Return the ids of the tasks whose results this task gets."""
         return tuple(dict.fromkeys((*self.reduce, *self.inputs)))
 
 
 class Stage(Model):
-    """A stage: its tasks start when all tasks of the previous stage have ended."""
+    """A stage of a workflow: its tasks start when all tasks of the previous stage have ended."""
 
     name: str | int | None = None
-    """Name of the stage; tasks elsewhere in the file join the stage with `stage`."""
+    """Name of the stage, by which tasks outside of this list can join it with `stage`."""
     tasks: tuple[ManifestTask, ...] = ()
     """Tasks of the stage."""
 
 
 class Constraints(Model):
-    """The `constraints` of AutomatosX."""
+    """The block `constraints` in workflow files of AutomatosX."""
 
     max_latency: float | None = Field(default=None, gt=0, alias="maxLatency")
     """Milliseconds that a task may take before a warning is printed."""
@@ -182,14 +191,14 @@ class Constraints(Model):
 
 
 class Policy(Model):
-    """The `policy` of AutomatosX."""
+    """The block `policy` in workflow files of AutomatosX."""
 
     constraints: Constraints = Constraints()
-    """Constraints on every task."""
+    """Constraints that apply to every task."""
 
 
 class Manifest(Model):
-    """A workflow file."""
+    """A whole workflow file."""
 
     name: str | None = Field(default=None, min_length=1, max_length=200)
     """Name of the workflow. Default: the file's name."""
@@ -198,16 +207,18 @@ class Manifest(Model):
     stages: tuple[Stage, ...] = ()
     """Stages of tasks, which run one after another."""
     defaults: TaskDefaults = TaskDefaults()
-    """Settings of tasks that do not set them."""
+    """Settings for all tasks that do not set them themselves."""
     vars: Annotated[dict[str, Scalar | None], AfterValidator(_names)] = Field(default={})
     """Values of `{{NAME}}` in the texts of tasks; `--var NAME=VALUE` overrides them. A variable
     that is `null` must be set by `--var`."""
     continue_on_error: bool = False
     """Whether a stage starts even if tasks of the previous stage failed."""
     complexity: AtOneTime = AtOneTime()
-    """Number of tasks of each complexity at the same time: `{high: 1, medium: 2, low: 10}`."""
+    """Maximum numbers of tasks of each complexity at the same time: `{high: 1, medium: 2, low:
+    10}`.
+    """
     policy: Policy = Policy()
-    """Constraints on the whole workflow."""
+    """Constraints that apply to the whole workflow."""
 
     @model_validator(mode="after")
     def _some_task(self) -> "Manifest":

@@ -1,4 +1,4 @@
-"""Read a workflow file of any dialect into a `Workflow`."""
+"""Read a workflow file in any supported format."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from orchestrator.workflow.parsing.variables import unquoted_items, variables_of
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A workflow file after parsing."""
+    """A parsed workflow file, with messages about it."""
 
     workflow: Workflow
     notices: tuple[str, ...] = ()
-    """Facts that the user should know about how the file was read."""
+    """Messages for the user about how the file was understood."""
     warnings: tuple[str, ...] = ()
-    """Likely mistakes in the workflow."""
+    """Warnings about likely mistakes in the workflow."""
 
 
 def read_workflow(
@@ -35,7 +35,7 @@ def read_workflow(
     variables: Mapping[str, str] | None = None,
     expand: Expand | None = None,
 ) -> Reading:
-    """Read and validate a workflow file: YAML, JSON or SQUAD.md.
+    """Read and check a workflow file in YAML, JSON or the format of SQUAD.md.
 
     Args:
         path: The file.

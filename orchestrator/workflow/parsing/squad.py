@@ -1,4 +1,4 @@
-"""Parse SQUAD.md: agents under `## Parallel Agents`, and a final task, `## Orchestration`."""
+"""Parse a file SQUAD.md: agents under `## Parallel Agents`, final task under `## Orchestration`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
 
 def is_squad(path: Path) -> bool:
-    """Return whether a file is a SQUAD.md, by its name."""
+    """Return whether a file has the name of a SQUAD.md file."""
     return path.suffix.lower() in {".md", ".markdown"}
 
 
@@ -28,7 +28,7 @@ class _Section:
 
 
 def read_squad(path: Path) -> Node:
-    """Read a SQUAD.md as a manifest with a list of tasks.
+    """Read a SQUAD.md file as a workflow with a list of tasks.
 
     Raises:
         DocumentError: The file cannot be read, or has unknown sections.
@@ -47,7 +47,7 @@ def read_squad(path: Path) -> Node:
 
 
 def _sections(text: str) -> Iterator[_Section]:
-    """Split text at headings of the levels 1 to 3; deeper headings are part of a section's text."""
+    """Split text at headings of level 1 to 3; a deeper heading is part of its section."""
     level, title, start, body = 0, "", 1, list[str]()
     fence = ""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -75,7 +75,7 @@ def _part(section: _Section, path: Path) -> str:
 
 
 def _agents(sections: list[_Section]) -> Iterator[Node]:
-    """Yield a task for each agent's section; text before the first agent is added to all tasks."""
+    """Yield a task for each agent's section; text before the first agent is added to each task."""
     to_all = "\n\n".join(section.text for section in sections if section.level == 2)
     for section in sections:
         text = f"{to_all}\n\n{section.text}".strip()

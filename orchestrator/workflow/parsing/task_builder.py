@@ -1,4 +1,4 @@
-"""Build the tasks of a workflow: apply defaults, expand `foreach`, fill in templates."""
+"""Build a workflow's tasks: apply defaults, create tasks of each `foreach`, fill in templates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ from orchestrator.workflow.parsing.templates import Values, fill, fill_task, lef
 from orchestrator.workflow.parsing.variables import RESULTS
 
 LONGEST_TASK = 100_000
-"""Maximum size of a task's text in bytes: it becomes an argument, which Linux limits to 128 KiB."""
+"""Maximum size in bytes of a task's text, which becomes a program's argument: Linux allows 128 KiB.
+"""
 _SETTINGS = frozenset(WorkerSettings.model_fields)
 
 
@@ -35,11 +36,12 @@ class Maker:
     edges: Mapping[str, Sequence[str]]
     notices: list[str] = field(default_factory=list)
     made: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Ids of the tasks built from each task of the file."""
+    """Ids of the tasks that were built from each task in the file."""
     instead: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Dependencies of tasks without items: their dependents depend on these instead."""
+    """Dependencies of each `foreach` task without items; tasks that depend on it get these instead.
+    """
     after_stage: frozenset[str] = frozenset()
-    """Ids of the tasks that have a previous stage."""
+    """Ids of the tasks that come after another stage."""
 
     def tasks(self, written: Sequence[Written]) -> list[Task]:
         """Build all tasks.
@@ -90,7 +92,7 @@ class Maker:
         return Node(members, task.node.line)
 
     def _batches(self, task: Written) -> list[tuple[str, ...]] | None:
-        """Return the batches of a `foreach`; None if its items are not known yet."""
+        """Return the groups of items of a `foreach` task; None if its items are not known yet."""
         node = fill(task.members["foreach"], self.values)
         foreach = self.mistakes.checked(Foreach, node, f"{task.place}.foreach")
         if foreach is None:
@@ -146,7 +148,7 @@ class Maker:
         return "always" if goes_on and "when" not in asked.model_fields_set else asked.when
 
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
-        """Return a problem between valid settings of a task; None if there is none."""
+        """Return a contradiction between valid settings of a task; None if there is none."""
         if len(name) > LONGEST_ID:
             return f"its id is too long for the numbered ids of {len(self.made[whole.id])} tasks"
         if len((asked.task or "").encode()) > LONGEST_TASK:
@@ -166,7 +168,7 @@ def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
 
 
 def _unenforceable(asked: ManifestTask) -> str | None:
-    """Return why a task cannot be confined to its paths; None if it can."""
+    """Return why `enforce` cannot confine a task to its paths; None if it can."""
     if asked.enforce is None:
         return None
     if not asked.paths:
@@ -179,7 +181,7 @@ def _unenforceable(asked: ManifestTask) -> str | None:
 
 
 def clash(asked: WorkerSettings, network: Network | None) -> str | None:
-    """Return a contradiction in a task's settings, by the same rules as for a run; or None."""
+    """Return a contradiction in a task's settings, by the rules for runs; None if there is none."""
     isolation = _given(network=asked.network or network, ports=asked.ports)
     project = _given(services=asked.services)
     try:

@@ -1,6 +1,7 @@
-"""Find the tasks of a workflow file, with their ids and dependencies.
+"""Find the tasks in a workflow file, with their ids and dependencies.
 
-Operates on nodes instead of models, so that other problems of a file do not hide those found here.
+This works on the parsed file before it is validated, so that no other mistake hides those found
+here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,23 +22,23 @@ _Key = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A task as written in the file."""
+    """A task as it is written in the file."""
 
     place: str
-    """Name of the task in messages: `tasks[3]`."""
+    """How messages name the task before it has an id: `tasks[3]`."""
     node: Node
     id: str
     stage: int | None
-    """Number of the task's stage."""
+    """Number of the stage that the task belongs to; None if it has no stage."""
 
     @property
     def members(self) -> Mapping[str, Node]:
-        """The task's keys and values."""
+        """Return the task's keys and values."""
         return self.node.value if isinstance(self.node.value, dict) else {}
 
 
 def tasks_of(root: Node, mistakes: Mistakes) -> list[Written]:
-    """Return the tasks of a file, each with a unique id."""
+    """Return the tasks in a file, each with its own id."""
     placed = list(_placed(root))
     stages = _Stages(root, [node for _, node, _ in placed], mistakes)
     names = _ids(placed, mistakes)
@@ -107,7 +108,7 @@ def _own(node: Node) -> str | None:
 
 
 def _free(node: Node, taken: set[str]) -> str:
-    """Return an unused id: `backend`, `backend-2`, `backend-3`."""
+    """Return an id that no task has yet: `backend`, `backend-2`, `backend-3` and so on."""
     agent = _members(node).get("agent")
     base = agent.value if agent is not None and isinstance(agent.value, str) else "task"
     base = base if is_id(base) else "task"
@@ -120,7 +121,7 @@ def _free(node: Node, taken: set[str]) -> str:
 
 
 class _Stages:
-    """Numbers the stages: in the order of `stages`, else by number or first use."""
+    """Numbers the stages: by their order in `stages`, else by number or first use."""
 
     def __init__(self, root: Node, nodes: Sequence[Node], mistakes: Mistakes) -> None:
         self._mistakes = mistakes
@@ -154,7 +155,7 @@ def _key(node: Node, key: str) -> _Key | None:
 
 
 def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str]]:
-    """Return the dependencies of each task: those it names, and the tasks of the previous stage."""
+    """Return the ids that each task depends on: those it names, and those of the previous stage."""
     by_id = {task.id: task for task in tasks}
     before = _stage_before(tasks)
     edges: dict[str, list[str]] = {}
@@ -179,7 +180,7 @@ def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str
 
 
 def _stage_before(tasks: Sequence[Written]) -> Mapping[int | None, Sequence[str]]:
-    """Return the tasks of the previous stage, by stage; stages without tasks are ignored."""
+    """Return the ids of the previous stage's tasks, by stage; stages without tasks do not count."""
     members: dict[int, list[str]] = {}
     for task in tasks:
         if task.stage is not None:
@@ -189,7 +190,7 @@ def _stage_before(tasks: Sequence[Written]) -> Mapping[int | None, Sequence[str]
 
 
 def after_a_stage(tasks: Sequence[Written]) -> frozenset[str]:
-    """Return the ids of tasks that have a previous stage."""
+    """Return the ids of the tasks that come after another stage."""
     before = _stage_before(tasks)
     return frozenset(task.id for task in tasks if task.stage in before)
 

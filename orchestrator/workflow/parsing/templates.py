@@ -14,22 +14,24 @@ FILLED = frozenset(
         "services",
     }
 )
-"""Keys of a task whose texts may contain templates."""
+"""Keys of a task in whose texts templates are filled in."""
 _USE = re.compile(
     r"(?P<literal>\\)?\{\{[ \t]*(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*"
     r"(?:\|[ \t]*(?P<filter>[A-Za-z_]+)[ \t]*)?\}\}"
 )
-"""Does not match `{{ user.name }}` of other template languages. `\\{{name}}` is an escape."""
+r"""Pattern of a template. It does not match `{{ user.name }}` of other template languages;
+`\{{name}}` is an escape.
+"""
 
 
 @dataclass(frozen=True)
 class Use:
-    """One `{{name}}` or `{{name|filter}}`."""
+    """One template in a text: `{{name}}` or `{{name|filter}}`."""
 
     name: str
     filter: str | None
     key: str
-    """Path of the text within the task: `checks[1].run`."""
+    """Where the text is in the task, such as `checks[1].run`."""
     node: Node
 
     def __str__(self) -> str:
@@ -56,11 +58,11 @@ def uses(node: Node, key: str) -> Iterator[Use]:
 
 
 Values = Mapping[str, tuple[str, ...]]
-"""Values of templates: a text, or several texts that become lines or quoted words."""
+"""Values of templates by name: a text, or several texts that become lines or quoted words."""
 
 
 def fill(node: Node, values: Values) -> Node:
-    """Return a node with its templates filled in; templates inside values stay as they are."""
+    """Return a part of a task with its templates filled in; templates in inserted values stay."""
     if isinstance(node.value, str):
         return Node(_filled(node.value, values), node.line)
     if isinstance(node.value, list):
@@ -71,7 +73,7 @@ def fill(node: Node, values: Values) -> Node:
 
 
 def fill_task(node: Node, values: Values) -> Node:
-    """Return a task with templates filled in, in the keys where templates are allowed."""
+    """Return a task with its templates filled in, in those keys where templates are allowed."""
     if not isinstance(node.value, dict):
         return node
     return Node(
@@ -81,17 +83,17 @@ def fill_task(node: Node, values: Values) -> Node:
 
 
 def holds(text: str, name: str) -> bool:
-    """Return whether a text contains a template of that name."""
+    """Return whether a text contains a template with this name."""
     return any(match["name"] == name and not match["literal"] for match in _USE.finditer(text))
 
 
 def place(name: str) -> re.Pattern[str]:
-    """Return a pattern that matches `{{NAME}}`, for a name that gets its value later."""
+    """Return a pattern that matches `{{NAME}}` in a text, for a name that gets its value later."""
     return re.compile(rf"\{{\{{[ \t]*{name}[ \t]*\}}\}}")
 
 
 def left_open(text: str, values: Values, name: str) -> tuple[int, ...]:
-    """Return the positions, from 0, of templates among the matches of `place` in the filled text.
+    """Return which matches of `place` in the filled-in text are templates, counted from 0.
 
     The other matches come from values whose text only looks like a template. `values` has none for
     `name`, whose value is not known yet.

@@ -1,14 +1,14 @@
-"""Sort tasks topologically, keeping the order of the file where possible; find cycles."""
+"""Sort tasks so that each comes after its dependencies, in the order of the file; find cycles."""
 
 from collections.abc import Collection, Mapping
 from heapq import heapify, heappop, heappush
 
 Edges = Mapping[str, Collection[str]]
-"""Dependencies by task. Every dependency is a key too."""
+"""Ids of the dependencies of each task; each dependency is a key too."""
 
 
 def in_order(edges: Edges) -> list[str]:
-    """Return in topological order the tasks that neither form a cycle nor depend on one.
+    """Return the sorted ids of all tasks, except those that can never run because of a cycle.
 
     Args:
         edges: Dependencies in the order of the file, which is kept where possible.
@@ -32,7 +32,7 @@ def in_order(edges: Edges) -> list[str]:
 
 
 def cycles(edges: Edges) -> list[list[str]]:
-    """Return cycles of tasks that depend on each other; no task is in two of the returned cycles.
+    """Return cycles of tasks that depend on each other. No task is in two of them.
 
     Each cycle starts with its first task in the file; each task depends on the next, and the last
     on the first.
@@ -50,7 +50,7 @@ def cycles(edges: Edges) -> list[list[str]]:
 
 
 def _unreachable(edges: Edges) -> dict[str, list[str]]:
-    """Return the tasks that can never run, each with its dependencies that can never run."""
+    """Return the tasks that can never run, each with those dependencies that can never run."""
     done = {*in_order(edges)}
     return {
         task: [other for other in before if other not in done]
@@ -60,7 +60,7 @@ def _unreachable(edges: Edges) -> dict[str, list[str]]:
 
 
 def _find_cycle(stuck: Mapping[str, list[str]]) -> list[str]:
-    """Return one cycle among stuck tasks, by following dependencies until a task repeats."""
+    """Return one cycle among tasks that can never run."""
     path: dict[str, None] = {}
     task = next(iter(stuck))
     while task not in path:

@@ -1,4 +1,4 @@
-"""Check the variables that the texts of a workflow use, and collect their values."""
+"""Check the variables that a workflow's texts use, and collect the variables' values."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -17,11 +17,11 @@ RESULTS = "results"
 def variables_of(
     root: Node, given: Mapping[str, str], tasks: Sequence[Written], mistakes: Mistakes
 ) -> Values:
-    """Return the values of the user's variables, and check every use of a variable.
+    """Return the values of the user's variables, after checking every use of a variable.
 
     Args:
         root: The file.
-        given: Values from options, which override those of the file.
+        given: Values given with `--var`, which override those in the file.
         tasks: The tasks of the file.
         mistakes: Collects the problems.
     """
@@ -68,7 +68,7 @@ def _is_command(task: Written, defaults: Node | None) -> bool:
 
 
 def _check_command(task: Written, mistakes: Mistakes) -> None:
-    """Check that a shell never interprets results of other tasks, which are untrusted."""
+    """Check that no shell would execute results of other tasks, which are untrusted."""
     text = task.members.get("task")
     for use in uses(text, f"{task.place}.task") if text is not None else ():
         if use.name == RESULTS:
@@ -106,7 +106,7 @@ def _explanation(name: str, allowed: Sequence[str], mistakes: Mistakes) -> str:
 
 
 def _check_items(task: Written, mistakes: Mistakes) -> None:
-    """Check that the text of a `foreach` task contains its items, and that it fits `batch`."""
+    """Check that a `foreach` task's text contains its item, in the form that fits `batch`."""
     text = task.members.get("task")
     held = {use.name for use in uses(text, "task")} if text is not None else set()
     if not held & {*_EACH}:
@@ -124,7 +124,7 @@ def _check_items(task: Written, mistakes: Mistakes) -> None:
 
 
 def unquoted_items(tasks: Sequence[Written], defaults: Mapping[str, Node]) -> Iterator[str]:
-    """Warn about untrusted items, such as file names, that a shell would interpret."""
+    """Yield warnings about untrusted items, such as file names, that a shell would interpret."""
     for task in tasks:
         each = _member(task.node, "foreach")
         if each is None or _member(each, "items") is not None:

@@ -1,4 +1,4 @@
-"""The seccomp profile: the system calls that workers' and helpers' containers may make."""
+"""The seccomp profile: the system calls that containers are allowed to make."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 
 @cache
 def profile() -> str:
-    """Return the profile in the daemon's format: JSON on one line."""
+    """Return the seccomp profile as the daemon expects it: JSON on one line."""
     text = files(__package__).joinpath("profile.json").read_text()
     return json.dumps(json.loads(text), separators=(",", ":"))
 
 
 def is_supported(info: Mapping[str, Any]) -> bool:
-    """Return whether the daemon that `info` describes can filter system calls."""
+    """Return whether the daemon can filter system calls; `info` is its answer to `/info`."""
     return any("name=seccomp" in option for option in info.get("SecurityOptions") or ())
