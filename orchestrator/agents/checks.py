@@ -111,7 +111,7 @@ def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
 
 
 def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the caller that the agent program or the credential broker gets.
+    """Return the user's environment variables for the agent program and the credential broker.
 
     Raises:
         ConfigError: A variable is not UTF-8 text.

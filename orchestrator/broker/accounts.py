@@ -52,7 +52,7 @@ class Account:
     """Times of the worker's calls during the last minute."""
 
     def begin(self, *, billed: bool) -> None:
-        """Count a call.
+        """Check that the worker does not call too often, and count the call.
 
         Args:
             billed: Whether the call costs money.
