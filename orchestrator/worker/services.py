@@ -96,7 +96,7 @@ class Services:
         return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})
 
     def _found(self) -> bool:
-        """Take over the services of another process, or remove them if they cannot be used."""
+        """Adopt the services of another process, or remove them if they cannot be used."""
         noted = self._checkpoints.services()
         if noted is None:
             return False

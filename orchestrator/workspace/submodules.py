@@ -149,7 +149,7 @@ def write_submodules(submodules: Iterable[Submodule], *directories: Path) -> Non
 
 
 def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
-    """Keep patches of a worker's changes in submodules; return notes with the patches' paths.
+    """Store patches of a worker's changes in submodules; return notes with the patches' paths.
 
     A branch cannot contain such changes.
 

@@ -135,7 +135,7 @@ class FilesCommitter:
         return ("--sparse",) if os.path.exists(patterns) else ()
 
     def _restore_sparse(self, index: WorkerIndex, parent: str) -> None:
-        """Keep files that are missing only because of the worker's sparse checkout."""
+        """Retain files that are missing only because of the worker's sparse checkout."""
         form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=D")
         gone = set(self._git.paths("diff-index", *form, parent))
         sparse = gone & index.not_checked_out() if gone else set()

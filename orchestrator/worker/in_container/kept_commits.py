@@ -1,4 +1,4 @@
-"""Keep the commits that a worker left outside of its branch, and content that is only staged.
+"""Store the commits that a worker left outside of its branch, and content that is only staged.
 
 A worker may leave commits on other branches, under tags, in stashes, on a detached HEAD, or in no
 ref at all. It may also leave staged content, or an unfinished rebase, bisect, merge or cherry-pick.
@@ -36,12 +36,12 @@ class KeptCommits:
         self._kept: dict[str, str] = {}
 
     def keep_commit(self, name: str, commit: str, parent: str) -> None:
-        """Keep, under a name, a commit that was created in this container."""
+        """Record, under a name, a commit that was created in this container."""
         self._kept[name] = commit
         self._graph.parents[commit] = (parent,)
 
     def keep_index(self, index: WorkerIndex, at: str, made: str) -> None:
-        """Keep staged content that neither the commit `at` nor the files' commit `made` has."""
+        """Record staged content that neither the commit `at` nor the files' commit `made` has."""
         self._keep_staged(index, at, made)
         sides = index.unmerged()
         if sides:
