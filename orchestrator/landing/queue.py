@@ -117,10 +117,7 @@ class Queue:
         return known
 
     def _prefixes(self, outcome: Outcome, rest: Sequence[Branch]) -> list[tuple[Branch, str]]:
-        """Add branches to the last good commit, and return them with the resulting commits.
-
-        Branches that conflict or have nothing to add are recorded in `outcome`.
-        """
+        """Add branches to the last good commit; record those that conflict or add nothing."""
         commit, found = outcome.commit, []
         outcome.conflicts, outcome.contained = [], []
         for branch in rest:

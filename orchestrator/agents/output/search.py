@@ -110,10 +110,7 @@ def last_line(path: Path) -> str | None:
 
 
 def _parse_at(file: BinaryIO, start: int) -> tuple[dict[str, object] | None, int]:
-    """Parse the JSON object at offset `start`; return the object and the number of bytes parsed.
-
-    The object is None if there is no valid object of an accepted size.
-    """
+    """Return the JSON object at an offset (None if invalid or too large) and its length."""
     used = 0
     for window in _WINDOWS:
         raw = _read(file, start, window)

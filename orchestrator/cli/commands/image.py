@@ -143,10 +143,7 @@ def _project(path: Path, *, quiet: bool) -> ProjectImage:
 def list_images(
     json: Json = False,
 ) -> None:
-    """List the images of agents and projects.
-
-    The list shows whether each image is up to date.
-    """
+    """List the images of agents and projects, and their states."""
     with _engine() as engine:
         statuses = image_statuses(engine)
     if json:
