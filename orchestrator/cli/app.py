@@ -93,6 +93,14 @@ COMMANDS: Mapping[str, _Command | _Group] = {
         "commands.conflicts", "conflicts", "Show which workers of a run cannot be merged."
     ),
     "merge": _Command("commands.merge", "merge", "Merge the branches of workers into yours."),
+    "eval": _Command(
+        "commands.eval", "eval_", "Run one task several times, and rank the results by checks."
+    ),
+    "judge": _Command("commands.judge", "judge", "Rank the workers of a run by checks."),
+    "compare": _Command(
+        "commands.compare", "compare", "Show how the workers of a run were ranked."
+    ),
+    "pick": _Command("commands.pick", "pick", "Merge the best worker of a judged run."),
     "parallel-cleanup": _Command(
         "commands.cleanup", "parallel_cleanup", "Remove worktrees, branches and containers of runs."
     ),

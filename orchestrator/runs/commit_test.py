@@ -11,12 +11,24 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import EngineError
 from orchestrator.events import Event, RunStarted
+from orchestrator.files.safe_open import open_regular
 from orchestrator.git.repository import Repository
+from orchestrator.judging import junit as junit_file
+from orchestrator.judging.check_run import Answer, CheckRun
 from orchestrator.landing.branches import TEST_OF_MERGE
-from orchestrator.landing.queue import Answer
-from orchestrator.results import Reason, RunResult, Status
+from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.sanitize import lines
+from orchestrator.workspace.artifacts import ARTIFACTS
+from orchestrator.workspace.shared_files import OUT
 
+MOST_AT_ONCE = 10
+"""Maximum number of commands that run at the same time on one commit."""
+JUNIT = "junit.xml"
+_LOGS = ("stdout.log", "stderr.log")
+_MOST_SEARCHED = 32 * 1024**2
+_MOST_OUTPUT = 64 * 1024
 _BLAMELESS = frozenset(
     {
         Reason.ENGINE_ERROR, Reason.INTERNAL_ERROR, Reason.CANCELLED, Reason.NETWORK_LOST,
@@ -43,13 +55,14 @@ class ContainerTest:
         """
         ours, empty = config.isolation, Isolation()
         withheld = {key: getattr(empty, key) for key in ("env", "secrets", "ports", "copied")}
+        junit = {"env": {"ORCHESTRATOR_JUNIT": f"{OUT}/{ARTIFACTS}/{JUNIT}"}}
         open_to = {"network": ours.check_network, "allow": ours.check_allow}
         project = config.project.model_copy(update={"checks": Project().checks})
         self._config = config.model_copy(
             update={
                 "tasks": tuple(checks), "models": (), "agent_cli": "shell", "worktrees": "none",
                 "include_uncommitted": False, "retries": 0, "project": project,
-                "isolation": ours.model_copy(update={**withheld, **open_to}),
+                "isolation": ours.model_copy(update={**withheld, **open_to, **junit}),
             }
         )  # fmt: skip
         self._root = root
@@ -57,6 +70,8 @@ class ContainerTest:
         self._engine = engine
         self.runs: list[str] = []
         """Ids of the runs so far."""
+        self._runners: list[ParallelRunner] = []
+        self._cancelled = False
 
     def identity(self, image: str) -> str:
         """Return a text that is equal for two tests that run the same checks in the same way.
@@ -69,15 +84,57 @@ class ContainerTest:
         return json.dumps([image, settings], sort_keys=True, default=str)
 
     def __call__(self, commit: str) -> Answer:
-        """Run the checks on a commit, and return the result."""
-        config = self._config.model_copy(update={"base": commit})
+        """Run the configured checks on a commit."""
+        answers = {one.answer for one in self.run_checks(commit, self._config.tasks)}
+        if "none" in answers:
+            return "none"
+        return "fail" if "fail" in answers else "pass"
+
+    def run_checks(
+        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+    ) -> list[CheckRun]:
+        """Run commands on a commit, each in its own container, and return their results.
+
+        A command may write a JUnit file to the path in the variable `ORCHESTRATOR_JUNIT`.
+
+        Args:
+            commit: The commit.
+            commands: The commands.
+            canary: Names of tests that must fail, to be searched for in the output.
+
+        Raises:
+            EngineError: The tests were cancelled.
+        """
+        config = self._config.model_copy(
+            update={
+                "tasks": tuple(commands), "base": commit,
+                "workers": min(len(commands), MOST_AT_ONCE),
+            }
+        )  # fmt: skip
         runner = ParallelRunner(config, self._root, emit=self._note, engine=self._engine)
+        self._check_cancelled()
+        self._runners.append(runner)
         try:
             result = runner.execute()
         except EngineError:
-            return "none"
+            return [CheckRun(answer="none") for _ in commands]
+        finally:
+            self._runners.remove(runner)
+        self._check_cancelled()
+        directory = RunDirectory(self._state_dir / "runs" / result.run_id)
+        found = [_check_run(directory, one, canary) for one in result.results]
         cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)
-        return answer_of(result)
+        return found
+
+    def cancel(self) -> None:
+        """Stop all running tests; those that are waited for raise an error."""
+        self._cancelled = True
+        for runner in [*self._runners]:
+            runner.cancel(kill=True)
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise EngineError("the checks were interrupted")
 
     def _note(self, event: Event) -> None:
         if isinstance(event, RunStarted):
@@ -85,9 +142,29 @@ class ContainerTest:
             (self._state_dir / "runs" / event.run_id / TEST_OF_MERGE).touch()
 
 
-def answer_of(result: RunResult) -> Answer:
-    """Return the single answer that the results of all checks amount to."""
-    if any(one.reason in _BLAMELESS for one in result.results):
+def _check_run(directory: RunDirectory, result: WorkerResult, canary: tuple[str, ...]) -> CheckRun:
+    place = directory.worker(result.worker_id)
+    junit = _beginning(place / ARTIFACTS / JUNIT, junit_file.MOST_BYTES)
+    texts = [junit, *(_beginning(place / name, _MOST_SEARCHED) for name in _LOGS)]
+    said = b"\n".join(texts)
+    return CheckRun(
+        answer=_answer(result),
+        duration=result.duration,
+        cases=junit_file.read_cases(junit) if junit else None,
+        output=lines(texts[1][-_MOST_OUTPUT:].decode("utf-8", "replace")),
+        names_canary=bool(canary) and all(name.encode() in said for name in canary),
+    )
+
+
+def _answer(result: WorkerResult) -> Answer:
+    if result.reason in _BLAMELESS:
         return "none"
-    passed = all(one.status is Status.SUCCESS for one in result.results)
-    return "pass" if passed else "fail"
+    return "pass" if result.status is Status.SUCCESS else "fail"
+
+
+def _beginning(path: Path, most: int) -> bytes:
+    try:
+        with open_regular(path) as file:
+            return file.read(most)
+    except OSError:
+        return b""

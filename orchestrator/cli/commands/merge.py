@@ -127,7 +127,7 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
     if options.json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
-        _show(merged)
+        show_merged(merged)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
 
@@ -181,7 +181,8 @@ def _run_id(repository: Repository, wanted: str) -> str:
     return named_run(list(all_runs(repository.state_dir)), wanted).run_id
 
 
-def _show(merged: Merged) -> None:
+def show_merged(merged: Merged) -> None:
+    """Print what was merged, and what was left."""
     verb = {"apply": "applied to the files of"}.get(merged.form, "merged into")
     if merged.landed:
         workers = ", ".join(str(number) for number in merged.landed)

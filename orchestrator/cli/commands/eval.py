@@ -1,0 +1,64 @@
+"""`orchestrator eval`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.judging_options import JudgingOptions
+from orchestrator.cli.options import (
+    Config,
+    GivenSettings,
+    Json,
+    Quiet,
+    imported_later,
+    with_settings,
+)
+from orchestrator.cli.run_options import EnvFile
+from orchestrator.config.option import Group
+
+_NOT_OF_CANDIDATES = ("tasks", "workers", "fail_fast", "fail_on")
+"""Settings that have no meaning for candidates of one task."""
+
+_evaluate = imported_later("judging_run", "evaluate")
+
+Task = Annotated[str, typer.Argument(metavar="TASK", help="Task of every candidate.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(JudgingOptions):
+    """Options of the command."""
+
+    number: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--candidates",
+            metavar="N",
+            help="Number of candidates. [default: one for each of `--models`, else 3]",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    pick: Annotated[
+        str | None,
+        typer.Option(
+            "--pick",
+            metavar="auto",
+            help="`auto`: merge the candidate that is clearly the best.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    env_file: EnvFile = None
+    config: Config = None
+    json: Json = False
+    quiet: Quiet = False
+
+
+@with_settings(without=_NOT_OF_CANDIDATES)
+def eval_(settings: GivenSettings, options: EvalOptions, task: Task) -> None:
+    """Run one task several times, each in its own worktree and container, and rank the results.
+
+    The checks run on each candidate's commit with the tests of the base, in fresh containers. The
+    exit code is 0 if one candidate is clearly the best, 1 if none passes, and 2 if it is undecided.
+    """
+    _evaluate(settings, options, task)

@@ -1,0 +1,107 @@
+"""`orchestrator pick`."""
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from orchestrator.cli.commands.merge import SOME_LEFT, show_merged
+from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.options import Json
+from orchestrator.cli.output.messages import show_json, tell
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.judging.judgement import Candidate, Judgement
+from orchestrator.judging.store import latest_judgement
+from orchestrator.landing.branches import read_branches
+from orchestrator.landing.chain import Form
+from orchestrator.landing.merge import Merged, Wish, merge_branches
+from orchestrator.text.sanitize import one_line
+
+As = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="|".join(get_args(Form)),
+        help="Result: a merge commit, one commit, rebased commits, or uncommitted changes.",
+    ),
+]
+Into = Annotated[
+    str | None,
+    typer.Option(
+        "--into",
+        metavar="BRANCH",
+        help="Branch to merge into. [default: the branch that is checked out]",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be merged, and change nothing.")
+]
+
+
+def pick(
+    words: RunAndWorkers = None,
+    form: As = "merge",
+    into: Into = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Merge the best worker of a judged run, or the one that is named.
+
+    Without a number, the exit code is 1 if no worker passes, and 2 if the judgement is undecided;
+    nothing is merged then. `orchestrator merge --undo` undoes the merge.
+    """
+    if form not in get_args(Form):
+        raise ConfigError(
+            f"option `--as` is `{one_line(form)}`: must be one of {', '.join(get_args(Form))}"
+        )
+    run, numbers = run_and_workers(words)
+    if len(numbers) > 1:
+        raise ConfigError("only one worker can be picked", hint="to merge several: `merge`")
+    repository = Repository(Path.cwd())
+    judgement = latest_judgement(repository.state_dir, run)
+    chosen = _chosen(judgement, numbers[0] if numbers else judgement.pick)
+    wish = Wish(form=form, into=into, named=True, dry_run=dry_run)  # type: ignore[arg-type]
+    merged = merge_picked(repository, judgement, chosen, wish)
+    if json:
+        show_json(dumps(merged.model_dump(mode="json"), indent=2))
+    else:
+        show_merged(merged)
+    if merged.left:
+        raise typer.Exit(SOME_LEFT)
+
+
+def merge_picked(
+    repository: Repository, judgement: Judgement, chosen: Candidate, wish: Wish
+) -> Merged:
+    """Merge a candidate, if its branch is still where it was when it was judged.
+
+    Raises:
+        ConfigError: The branch has moved since.
+        OrchestratorError: The branch cannot be merged.
+    """
+    branches = read_branches(repository, judgement.run_id, [chosen.worker_id])
+    if branches.branches[0].commit != chosen.commit:
+        raise ConfigError(
+            f"the branch of worker {chosen.worker_id} has moved since it was judged",
+            hint=f"judge the run again: `orchestrator judge {judgement.run_id}`",
+        )
+    if chosen.protected != chosen.commit and judgement.tests != "free":
+        tell(
+            f"worker {chosen.worker_id} changed tests, and was judged with those of the base; "
+            "the changes are merged: review them"
+        )
+    return merge_branches(repository, branches, wish)
+
+
+def _chosen(judgement: Judgement, number: int | None) -> Candidate:
+    found = [one for one in judgement.candidates if one.worker_id == number]
+    if found:
+        return found[0]
+    if number is not None:
+        raise ConfigError(f"worker {number} of run {judgement.run_id} was not judged")
+    none = judgement.decision == "none"
+    said = "no worker passes" if none else "no worker is clearly the best"
+    tell(f"{said}: nothing was merged; `orchestrator compare {judgement.run_id}` shows why")
+    raise typer.Exit(judgement.exit_code)

@@ -1,0 +1,83 @@
+"""Options of the commands that judge candidates."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.config.option import Group
+
+Tests = Annotated[
+    str,
+    typer.Option(
+        "--tests",
+        metavar="frozen|extend|free",
+        help="Tests that count: those of the base, those and new test files, or the candidate's "
+        "own.",
+        rich_help_panel=Group.JUDGING,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgingOptions:
+    """How candidates are judged, in addition to the checks."""
+
+    must_fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--must-fix",
+            metavar="CMD",
+            help="Check that fails on the base and must pass on a candidate; repeatable.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    hidden: Annotated[
+        Path | None,
+        typer.Option(
+            "--hidden",
+            metavar="DIR",
+            help="Directory outside the repository with files that are added for a second run of "
+            "all checks.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    tests: Tests = "extend"
+    instrument: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--instrument",
+            metavar="GLOB",
+            help="More files that control tests, such as `ci/*.sh`; repeatable.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    lint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lint",
+            metavar="CMD",
+            help="Command that prints a line for each finding; fewer new lines are better; "
+            "repeatable.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            "--probe",
+            metavar="CMD",
+            help="Command whose output shows what a candidate does; more equal outputs are better.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            metavar="CMD",
+            help="Command that compares two candidates that are equal so far.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None

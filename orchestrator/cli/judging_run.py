@@ -1,0 +1,222 @@
+"""Run and judge candidates in containers, for the command line."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import typer
+
+from orchestrator.cli.commands.eval import EvalOptions
+from orchestrator.cli.commands.merge import show_merged
+from orchestrator.cli.commands.pick import merge_picked
+from orchestrator.cli.judging_options import JudgingOptions
+from orchestrator.cli.new_run import refuse_idle_options
+from orchestrator.cli.options import GivenSettings
+from orchestrator.cli.output.formats import count
+from orchestrator.cli.output.judgement_table import judgement_text
+from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
+from orchestrator.cli.output.views import make_view
+from orchestrator.cli.signals import Interruption
+from orchestrator.config.loading import load_settings
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine import load_engine
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.judging.cases import Rules
+from orchestrator.judging.check_run import Tester
+from orchestrator.judging.hidden_files import read_hidden
+from orchestrator.judging.judge import judge_run
+from orchestrator.judging.judgement import Judgement
+from orchestrator.judging.trees import Tests
+from orchestrator.landing.branches import read_branches
+from orchestrator.landing.merge import Wish
+from orchestrator.results import RunResult
+from orchestrator.runs.commit_test import ContainerTest
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.text.sanitize import one_line
+
+_CANDIDATES = 3
+"""Default number of candidates."""
+_AT_ONCE = 4
+"""Maximum number of trees whose checks run at the same time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The candidates to judge, and the configuration of the checks."""
+
+    run: str | None = None
+    numbers: tuple[int, ...] = ()
+    checks: Sequence[str] | None = None
+    file: Path | None = None
+    """The configuration file that was named."""
+    quiet: bool = False
+
+
+def judge_workers(wanted: Wanted, options: JudgingOptions) -> Judgement:
+    """Judge the workers of a run.
+
+    Raises:
+        OrchestratorError: There is nothing to judge, or no engine.
+        typer.Exit: The command was interrupted.
+    """
+    repository = Repository(Path.cwd())
+    rules = rules_of(repository, wanted, options)
+    run = read_branches(repository, wanted.run, wanted.numbers)
+    config = _config(repository, rules.all_checks, wanted.file)
+    with closing(load_engine("docker")) as engine:
+        test = ContainerTest(config, (), repository.top, engine)
+        image = ParallelRunner(config, repository.top).plan().image
+        identity = test.identity(engine.image_id(image) or image)
+        workers = max(1, min(_AT_ONCE, os.cpu_count() or 1))
+        tester = Tester(run=test.run_checks, identity=identity, workers=workers)
+        if not wanted.quiet:
+            tell(f"judging {count(len(run.branches), 'worker')} of run {run.run_id}")
+        with interruptible(lambda _: test.cancel()):
+            return judge_run(repository, run, rules, tester)
+
+
+@contextmanager
+def interruptible(stop: Callable[[bool], None]) -> Iterator[None]:
+    """Call `stop` at a signal, and exit with the signal's code when the work ends.
+
+    Args:
+        stop: Called with False at the first signal, with True at every later one.
+
+    Raises:
+        typer.Exit: There was a signal.
+    """
+    with Interruption(stop) as interruption:
+        try:
+            yield
+        except OrchestratorError as error:
+            if interruption.exit_code is None:
+                raise
+            tell_failure(error)
+    if interruption.exit_code is not None:
+        raise typer.Exit(interruption.exit_code)
+
+
+def print_judgement(judgement: Judgement, *, as_json: bool) -> None:
+    """Print a judgement as a table or as JSON."""
+    if as_json:
+        show_json(judgement.model_dump_json(indent=2))
+    else:
+        show(judgement_text(judgement))
+
+
+def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) -> Rules:
+    """Return the rules that the options and the configuration describe.
+
+    Raises:
+        ConfigError: An option is invalid, or there is no check.
+    """
+    if options.tests not in get_args(Tests):
+        raise ConfigError(
+            f"option `--tests` is `{one_line(options.tests)}`: must be one of "
+            f"{', '.join(get_args(Tests))}"
+        )
+    must_fix = tuple(options.must_fix or ())
+    checks = tuple(wanted.checks or ()) or _configured(repository, wanted.file)
+    if not checks and not must_fix:
+        raise ConfigError(
+            "judging needs a check", hint="name a command that must succeed: `--check 'make test'`"
+        )
+    hidden = read_hidden(options.hidden, top=repository.top) if options.hidden else {}
+    return Rules(
+        checks=tuple(one for one in dict.fromkeys(checks) if one not in must_fix),
+        must_fix=must_fix,
+        tests=options.tests,  # type: ignore[arg-type]
+        instruments=tuple(options.instrument or ()),
+        hidden=hidden,
+        lint=tuple(options.lint or ()),
+        probe=options.probe,
+        judge=options.judge,
+    )
+
+
+def _configured(repository: Repository, file: Path | None) -> tuple[str, ...]:
+    config = _load(repository, {}, file, task_needed=False)
+    return tuple(check.run for check in config.project.checks)
+
+
+def _config(repository: Repository, commands: Sequence[str], file: Path | None) -> ParallelConfig:
+    options = {"tasks": tuple(commands), "agent_cli": "shell", "workers": "1"}
+    return _load(repository, options, file, task_needed=True)
+
+
+def _load(
+    repository: Repository, options: Mapping[str, object], file: Path | None, *, task_needed: bool
+) -> ParallelConfig:
+    return load_settings(
+        options=options,
+        environ=os.environ,
+        top=repository.top,
+        file=file,
+        task_needed=task_needed,
+    ).config
+
+
+def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
+    """Run candidates for a task, judge them, and print the judgement.
+
+    Raises:
+        ConfigError: An option is invalid.
+        typer.Exit: With the exit code of the judgement.
+    """
+    if options.pick not in (None, "auto"):
+        raise ConfigError(f"option `--pick` is `{one_line(options.pick or '')}`: must be `auto`")
+    repository = Repository(Path.cwd())
+    config = _candidates(repository, given, options, task)
+    checks = tuple(check.run for check in config.project.checks)
+    wanted = Wanted(checks=checks, file=options.config, quiet=options.quiet)
+    rules_of(repository, wanted, options)  # an error here costs nothing, after the run it does
+    result = _run(config, options)
+    judgement = judge_workers(replace(wanted, run=result.run_id), options)
+    print_judgement(judgement, as_json=options.json)
+    if options.pick:
+        _pick(repository, judgement, quiet=options.json)
+    raise typer.Exit(judgement.exit_code)
+
+
+def _pick(repository: Repository, judgement: Judgement, *, quiet: bool) -> None:
+    """Merge the candidate that is clearly the best, if there is one."""
+    chosen = [one for one in judgement.candidates if one.worker_id == judgement.pick]
+    if chosen:
+        merged = merge_picked(repository, judgement, chosen[0], Wish(named=True))
+        if not quiet:
+            show_merged(merged)
+
+
+def _candidates(
+    repository: Repository, given: GivenSettings, options: EvalOptions, task: str
+) -> ParallelConfig:
+    """Return the settings of the run of all candidates."""
+    if not task.strip():
+        raise ConfigError("argument TASK must not be empty")
+    settings = {**given, "tasks": (task,), "env_file": tuple(options.env_file or ())}
+    number = options.number
+    if number is None and "models" not in given:
+        number = _CANDIDATES
+    if number is not None:
+        settings["workers"] = str(number)
+    config = load_settings(
+        options=settings, environ=os.environ, top=repository.top, file=options.config
+    ).config
+    refuse_idle_options(given, config)
+    if number is None:
+        config = config.model_copy(update={"workers": len(config.models)})
+    return config
+
+
+def _run(config: ParallelConfig, options: EvalOptions) -> RunResult:
+    # The checks run once, when the candidates are judged.
+    project = config.project.model_copy(update={"checks": ()})
+    config = config.model_copy(update={"project": project})
+    view = make_view(quiet=options.quiet)
+    runner = ParallelRunner(config, emit=view)
+    with interruptible(lambda again: runner.cancel(kill=again)), view:
+        return runner.execute()

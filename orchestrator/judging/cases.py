@@ -1,0 +1,153 @@
+"""The rules of a judgement, and what is found about each candidate."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.judging.changes import Change
+from orchestrator.judging.check_run import Answer
+from orchestrator.judging.judgement import Candidate, CheckVerdict, Flag, Verdict
+from orchestrator.judging.ranking import Ranked, Score
+from orchestrator.judging.trees import Tests
+from orchestrator.landing.branches import Branch
+from orchestrator.results import WorkerResult
+
+_DOUBT = 0.5
+"""Value in a column of a result that proves nothing, between passed (0) and failed (1)."""
+_VALUES: Mapping[Verdict, float] = {"unstable": _DOUBT, "no_verdict": _DOUBT, "fixed": 0, "kept": 0}
+_OF_HIDDEN: Mapping[Answer | None, float] = {None: 0.0, "pass": 0.0, "none": _DOUBT, "fail": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How candidates are judged."""
+
+    checks: tuple[str, ...]
+    must_fix: tuple[str, ...] = ()
+    """Checks that fail on the base, and must pass on a candidate."""
+    tests: Tests = "extend"
+    instruments: tuple[str, ...] = ()
+    """Patterns of more files that control tests."""
+    hidden: Mapping[str, bytes] = field(default_factory=dict)
+    """Files by their paths, that are added to a candidate for a second run of all checks."""
+    lint: tuple[str, ...] = ()
+    """Commands that print a line for each finding."""
+    probe: str | None = None
+    """Command whose output shows how a candidate behaves."""
+    judge: str | None = None
+    """Command that compares two changes."""
+
+    @property
+    def all_checks(self) -> tuple[str, ...]:
+        """All checks, each once."""
+        return tuple(dict.fromkeys((*self.must_fix, *self.checks)))
+
+
+@dataclass(kw_only=True)
+class Case:
+    """A candidate, and what is found about it."""
+
+    branch: Branch
+    change: Change
+    protected: str
+    has_new_control: bool
+    verdicts: tuple[CheckVerdict, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    hidden: Answer | None = None
+    lint: int | None = None
+    cluster: str | None = None
+    wins: int = 0
+    result: WorkerResult | None = None
+    """What the worker's run recorded; None if the record is gone."""
+
+    @property
+    def number(self) -> int:
+        """The worker's number."""
+        return self.branch.worker_id
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the candidate changed nothing."""
+        return not self.change.files
+
+    @property
+    def is_out(self) -> bool:
+        """Whether a flag excludes the candidate."""
+        return any(flag.out for flag in self.flags)
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing excludes the candidate, and everything that counts passes."""
+        counted = [one for one in self.verdicts if one.verdict != "unstable"]
+        sure = bool(counted) and all(one.passed for one in counted)
+        return sure and not self.is_out and self.hidden in (None, "pass")
+
+
+def scores_of(cases: Sequence[Case]) -> list[Score]:
+    """Return the columns by which candidates are ranked."""
+    sizes = _sizes(cases)
+    return [_score(case, sizes[case.cluster] if case.cluster is not None else 0) for case in cases]
+
+
+def candidates_of(cases: Sequence[Case], ranked: Sequence[Ranked]) -> tuple[Candidate, ...]:
+    """Return the ranked candidates with everything that was found about them."""
+    by_number, sizes = {case.number: case for case in cases}, _sizes(cases)
+    found = ((by_number[one.score.worker_id], one) for one in ranked)
+    return tuple(_candidate(case, one, sizes) for case, one in found)
+
+
+def _sizes(cases: Sequence[Case]) -> Counter[str]:
+    return Counter(case.cluster for case in cases if case.cluster is not None)
+
+
+def _score(case: Case, cluster_size: int) -> Score:
+    must = [one for one in case.verdicts if one.must_fix]
+    others = [one for one in case.verdicts if not one.must_fix]
+    return Score(
+        worker_id=case.number,
+        passes=case.passes,
+        columns=(
+            ("out", float(case.is_out)),
+            ("hidden tests", _OF_HIDDEN[case.hidden]),
+            ("must fix", _failed(must)),
+            ("broken tests", float(sum(one.broken_count for one in case.verdicts))),
+            ("checks", _failed(others)),
+            ("lint", float(case.lint or 0)),
+            ("judge", float(-case.wins)),
+            ("same output", float(-cluster_size)),
+            ("changed lines", float(case.change.lines)),
+            ("cost", case.result.cost if case.result else 0.0),
+            ("duration", case.result.duration if case.result else 0.0),
+        ),
+        change=case.change.form or None,
+        cluster=case.cluster,
+    )
+
+
+def _failed(verdicts: Sequence[CheckVerdict]) -> float:
+    return float(sum(_VALUES.get(one.verdict, 1.0) for one in verdicts))
+
+
+def _candidate(case: Case, ranked: Ranked, sizes: Mapping[str, int]) -> Candidate:
+    result = case.result
+    return Candidate(
+        worker_id=case.number,
+        model=result.model if result else None,
+        commit=case.branch.commit,
+        protected=case.protected,
+        place=ranked.place,
+        decided_by=ranked.decided_by,
+        passes=case.passes,
+        out=case.is_out,
+        flags=case.flags,
+        checks=case.verdicts,
+        hidden=case.hidden,
+        lint=case.lint,
+        same_output=None if case.cluster is None else sizes[case.cluster],
+        wins=case.wins,
+        lines=case.change.lines,
+        files=case.change.files,
+        cost=result.cost if result else 0.0,
+        cost_known=bool(result and result.cost_known),
+        duration=result.duration if result else 0.0,
+    )

@@ -1,0 +1,94 @@
+"""What a candidate changed in the product: size, new lines, and a normalised form."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.git.changes import patch, stat_lines
+from orchestrator.git.repository import Repository
+from orchestrator.judging.instruments import Instruments, is_generated
+
+MOST_READ = 4 * 1024**2
+"""Bytes of a patch that are read."""
+_FILE = re.compile(r'\+\+\+ "?(?:b/)?(.*?)"?\t?$')
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_COMMENT = re.compile(r"\s*(#|//|\*|/\*|--\s)")
+_IMPORT = re.compile(r"\s*(import|from|use|require|#include)\b")
+
+
+@dataclass(frozen=True)
+class NewLine:
+    """A line that a candidate added."""
+
+    path: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a candidate changed."""
+
+    lines: int
+    """Added and removed lines of the product, without tests and generated files."""
+    files: int
+    added: tuple[NewLine, ...]
+    """New lines of the product; those beyond MOST_READ bytes of the patch are missing."""
+    form: str
+    """Equal for changes that differ only in blank lines, comments and the order of imports."""
+
+
+def read_change(
+    repository: Repository, instruments: Instruments, *, base: str, commit: str
+) -> Change:
+    """Return what a commit changes.
+
+    Raises:
+        RepositoryError: Git failed.
+    """
+    lines = files = 0
+    for added, removed, path in stat_lines(repository, base=base, tip=commit):
+        files += 1
+        if _is_product(instruments, path):
+            lines += added + removed
+    text = patch(repository, base=base, tip=commit, limit=MOST_READ).decode("utf-8", "replace")
+    rows = [*_rows(text)]
+    new = tuple(
+        NewLine(path, number, row[1:])
+        for path, number, row in rows
+        if row[0] == "+" and _is_product(instruments, path)
+    )
+    return Change(lines, files, new, _form(rows) if files else "")
+
+
+def _is_product(instruments: Instruments, path: str) -> bool:
+    return instruments.kind(path) != "test" and not is_generated(path)
+
+
+def _rows(text: str) -> Iterator[tuple[str, int, str]]:
+    """Yield path, number and text of each added or removed line of a patch."""
+    path, number, in_hunk = "", 0, False
+    for row in text.split("\n"):
+        if row.startswith("diff --git "):
+            in_hunk = False
+        elif not in_hunk and (named := _FILE.match(row)):
+            path = named[1]
+        elif hunk := _HUNK.match(row):
+            number, in_hunk = int(hunk[1]), True
+        elif in_hunk and row[:1] in ("+", "-"):
+            yield path, number, row
+            number += row[0] == "+"
+        else:
+            number += 1
+        if not in_hunk and row.startswith("Binary files "):
+            yield path, 0, f"+{row}"
+
+
+def _form(rows: list[tuple[str, int, str]]) -> str:
+    """Return a digest of the changed lines without blank lines, comments and order of imports."""
+    said = [(path, row[0], " ".join(row[1:].split())) for path, _, row in rows]
+    kept = [one for one in said if one[2] and not _COMMENT.match(one[2])]
+    imports = sorted(one for one in kept if _IMPORT.match(one[2]))
+    others = [one for one in kept if not _IMPORT.match(one[2])]
+    return hashlib.sha256(repr((imports, others)).encode()).hexdigest()

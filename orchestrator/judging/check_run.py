@@ -1,0 +1,53 @@
+"""The result of one command on one tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Answer = Literal["pass", "fail", "none"]
+"""Result of a command; `none` if the engine or the machine failed, or the run was cancelled."""
+Outcome = Literal["passed", "failed", "skipped"]
+
+
+class CheckRun(BaseModel):
+    """The result of one command on one tree."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    answer: Answer
+    duration: float = Field(default=0.0, ge=0)
+    """Duration in seconds."""
+    cases: dict[str, Outcome] | None = None
+    """Result of each test, by its id; null if the command wrote no JUnit file."""
+    output: str = ""
+    """The end of the command's output."""
+    names_canary: bool = False
+    """Whether output and JUnit file name all tests that must fail."""
+
+
+class RunChecks(Protocol):
+    """Runs commands on a commit, each in a fresh container."""
+
+    def __call__(
+        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+    ) -> list[CheckRun]:
+        """Run the commands, and return a result for each.
+
+        Args:
+            commit: The commit whose files the commands see.
+            commands: The commands.
+            canary: Names of tests that must fail, to be searched for in the output.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tester:
+    """Runs checks, and tells which of their results can be used again."""
+
+    run: RunChecks
+    identity: str
+    """Everything but commands and trees that decides the results, such as image and limits."""
+    workers: int = 1
+    """Number of trees on which commands run at the same time."""

@@ -1,0 +1,162 @@
+"""Compare candidates with the base by the results of checks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from orchestrator.errors import ConfigError, EngineError
+from orchestrator.judging.cases import Case, Rules
+from orchestrator.judging.check_run import Answer, CheckRun
+from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.judgement import CheckVerdict, Verdict
+from orchestrator.judging.trees import Trees
+
+MOST_BROKEN = 20
+"""Maximum number of broken tests that a verdict lists."""
+_VERDICTS: Mapping[tuple[Answer, Answer], Verdict] = {
+    ("pass", "pass"): "kept",
+    ("pass", "fail"): "broke",
+    ("fail", "pass"): "fixed",
+    ("fail", "fail"): "still_broken",
+}
+
+
+class Comparison:
+    """Runs the checks on the base and on candidates."""
+
+    def __init__(self, rules: Rules, trees: Trees, evidence: Evidence) -> None:
+        """Store where the checks run. Nothing runs yet."""
+        self._rules = rules
+        self._trees = trees
+        self._evidence = evidence
+        self._base = trees.base
+        self.unstable: set[str] = set()
+        """Checks whose results on the base differ."""
+
+    def _jobs(self, commits: Iterable[str], attempt: int = 1) -> list[Job]:
+        return [
+            Job(commit=commit, command=command, attempt=attempt)
+            for commit in commits
+            for command in self._rules.all_checks
+        ]
+
+    def on(self, commit: str, command: str, attempt: int = 1) -> CheckRun:
+        """Return the result of a check that ran on a commit."""
+        return self._evidence.of(Job(commit=commit, command=command, attempt=attempt))
+
+    def try_base(self) -> None:
+        """Run the checks on the base.
+
+        Raises:
+            ConfigError: A check that must be fixed passes.
+            EngineError: A check gave no result.
+        """
+        self._evidence.collect(self._jobs([self._base]))
+        for command in self._rules.all_checks:
+            answer = self.on(self._base, command).answer
+            if answer == "none":
+                raise EngineError(
+                    f"the check `{command}` gave no result on the base",
+                    hint="`orchestrator doctor` checks the engine and the machine",
+                )
+            if answer == "pass" and command in self._rules.must_fix:
+                raise _proves_nothing(command)
+
+    def compare(self, cases: Sequence[Case]) -> None:
+        """Run the checks on candidates, repeat whatever differs from the base, and compare."""
+        self._evidence.collect(self._jobs(case.protected for case in cases))
+        repeated = {one: self._to_repeat(one, cases) for one in self._rules.all_checks}
+        self._evidence.collect(
+            Job(commit=commit, command=command, attempt=2)
+            for command, commits in repeated.items()
+            for commit in commits
+        )
+        for command, commits in repeated.items():
+            if commits and self._differs(self._base, command):
+                self.unstable.add(command)
+                if command in self._rules.must_fix:
+                    raise _proves_nothing(command)
+        for case in cases:
+            again = {one for one, commits in repeated.items() if case.protected in commits}
+            case.verdicts = tuple(self._verdict(case, one, again) for one in self._rules.all_checks)
+
+    def _to_repeat(self, command: str, cases: Sequence[Case]) -> list[str]:
+        """Return the base and the candidates that differ; also a base that fails."""
+        base = self.on(self._base, command).answer
+        known = (base, "none")
+        found = [
+            one.protected for one in cases if self.on(one.protected, command).answer not in known
+        ]
+        return [self._base, *found] if found or base == "fail" else []
+
+    def _differs(self, commit: str, command: str) -> bool:
+        answers = {self.on(commit, command, attempt).answer for attempt in (1, 2)}
+        return {"pass", "fail"} <= answers
+
+    def _verdict(self, case: Case, command: str, again: set[str]) -> CheckVerdict:
+        base, ours = self.on(self._base, command), self.on(case.protected, command)
+        verdict: Verdict
+        differs = command in again and self._differs(case.protected, command)
+        if command in self.unstable or differs:
+            verdict = "unstable"
+        else:
+            verdict = _VERDICTS.get((base.answer, ours.answer), "no_verdict")
+        broken = _broken(base, ours)
+        return CheckVerdict(
+            check=command,
+            must_fix=command in self._rules.must_fix,
+            verdict=verdict,
+            broken=tuple(broken[:MOST_BROKEN]),
+            broken_count=len(broken) or int(verdict == "broke"),
+        )
+
+    def use_frozen(self, cases: Sequence[Case]) -> None:
+        """Judge candidates without their new tests, if these need the files that were removed."""
+        chosen = [case for case in cases if self._own_pass(case)]
+        if self._rules.tests != "extend" or not chosen:
+            return
+        before = {case.number: (case.protected, case.verdicts) for case in chosen}
+        for case in chosen:
+            changes = self._trees.restored(case.branch.commit, "frozen")
+            case.protected = self._trees.with_changes(case.branch.commit, changes)
+        self.compare(chosen)
+        for case in chosen:
+            if not case.passes:
+                case.protected, case.verdicts = before[case.number]
+
+    def _own_pass(self, case: Case) -> bool:
+        """Return whether checks fail, and all of these pass on the candidate's own commit."""
+        found = [self.own(case, one) for one in case.verdicts if not one.passed]
+        return bool(found) and all(one is not None and one.answer == "pass" for one in found)
+
+    def try_own_versions(self, cases: Sequence[Case]) -> None:
+        """Run the checks that fail on the candidates with their own versions of the tests."""
+        self._evidence.collect(
+            Job(commit=case.branch.commit, command=one.check)
+            for case in cases
+            if case.protected != case.branch.commit
+            for one in case.verdicts
+            if not one.passed
+        )
+
+    def own(self, case: Case, one: CheckVerdict) -> CheckRun | None:
+        """Return the result of a failing check on the candidate's own commit, if that differs."""
+        if case.protected == case.branch.commit or one.passed:
+            return None
+        return self.on(case.branch.commit, one.check)
+
+
+def _broken(base: CheckRun, ours: CheckRun) -> list[str]:
+    """Return the tests that pass on the base, and on the candidate fail, are skipped or missing."""
+    if base.cases is None or ours.cases is None:
+        return []
+    return [
+        name
+        for name, outcome in base.cases.items()
+        if outcome == "passed" and ours.cases.get(name) != "passed"
+    ]
+
+
+def _proves_nothing(command: str) -> ConfigError:
+    return ConfigError(
+        f"`--must-fix` proves nothing: `{command}` does not always fail on the base",
+        hint="name a check that fails without the fix, or use `--check`",
+    )

@@ -1,0 +1,123 @@
+"""Run commands on trees, each command once per tree, and remember the results."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from orchestrator.files.atomic import write_atomically
+from orchestrator.files.safe_open import read_limited
+from orchestrator.git.command import Git
+from orchestrator.judging.check_run import CheckRun, Tester
+
+MOST_KEPT = 2000
+"""Maximum number of results that are kept on disk."""
+_LARGEST = 4 * 1024**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A command to run on a tree."""
+
+    commit: str
+    """The commit whose tree the result is about."""
+    command: str
+    attempt: int = 1
+    """2 to repeat a run, whose result may differ."""
+    on: str | None = None
+    """The commit to run on, if it is not `commit`: that with a canary."""
+    canary: tuple[str, ...] = ()
+    """Names of tests on `on` that must fail."""
+    keeps_output: bool = False
+    """Whether the output is part of the result."""
+    is_secret: bool = False
+    """Whether the tree has hidden files, so that only the answer is kept."""
+
+
+class Evidence:
+    """The results of commands on trees, of this process and of earlier ones."""
+
+    def __init__(self, tester: Tester, git: Git, place: Path) -> None:
+        """Store how commands are run.
+
+        Args:
+            tester: Runs commands on a commit.
+            git: Git in a repository with the commits.
+            place: Directory with kept results, which is created.
+        """
+        self._tester = tester
+        self._git = git
+        self._place = place
+        self._known: dict[str, CheckRun] = {}
+        self._trees: dict[str, str] = {}
+
+    def collect(self, jobs: Iterable[Job]) -> None:
+        """Run those of the jobs whose results are not known; retry once those without an answer."""
+        wanted = {self._key(job): job for job in jobs}
+        for key in wanted:
+            if key not in self._known and (kept := self._read(key)) is not None:
+                self._known[key] = kept
+        for _ in range(2):
+            missing = [job for key, job in wanted.items() if not self._is_answered(key)]
+            self._carry_out(missing)
+
+    def of(self, job: Job) -> CheckRun:
+        """Return the result of a job that was collected."""
+        return self._known[self._key(job)]
+
+    def _is_answered(self, key: str) -> bool:
+        return key in self._known and self._known[key].answer != "none"
+
+    def _carry_out(self, jobs: Sequence[Job]) -> None:
+        groups: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
+        for job in jobs:
+            groups.setdefault((job.on or job.commit, job.canary), []).append(job)
+        with ThreadPoolExecutor(max(1, min(self._tester.workers, len(groups)))) as pool:
+            for done in pool.map(self._together, groups.values()):
+                for job, result in done:
+                    self._note(job, result)
+
+    def _together(self, jobs: Sequence[Job]) -> list[tuple[Job, CheckRun]]:
+        first = jobs[0]
+        commands = [job.command for job in jobs]
+        results = self._tester.run(first.on or first.commit, commands, canary=first.canary)
+        return [*zip(jobs, results, strict=True)]
+
+    def _note(self, job: Job, result: CheckRun) -> None:
+        dropped: dict[str, object] = {} if job.keeps_output else {"output": ""}
+        if job.is_secret:
+            dropped["cases"] = None
+        result = result.model_copy(update=dropped)
+        key = self._key(job)
+        self._known[key] = result
+        if result.answer != "none":
+            self._keep(key, result)
+
+    def _keep(self, key: str, result: CheckRun) -> None:
+        with suppress(OSError):  # full disk: the command only runs again
+            self._place.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._place / key, result.model_dump_json())
+            kept = sorted(self._place.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+            for path in kept[:-MOST_KEPT]:
+                path.unlink(missing_ok=True)
+
+    def _read(self, key: str) -> CheckRun | None:
+        try:
+            return CheckRun.model_validate_json(read_limited(self._place / key, most=_LARGEST))
+        except (OSError, ValidationError):
+            return None
+
+    def _key(self, job: Job) -> str:
+        canary = "canary" if job.canary else ""
+        words = (self._tester.identity, self._tree(job.commit), job.command, job.attempt, canary)
+        return hashlib.sha256(json.dumps(words).encode()).hexdigest()
+
+    def _tree(self, commit: str) -> str:
+        if commit not in self._trees:
+            self._trees[commit] = self._git.text("rev-parse", f"{commit}^{{tree}}")
+        return self._trees[commit]

@@ -1,0 +1,194 @@
+"""Find out how a candidate dealt with the tests: flags, each with its proof."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.judging.changes import NewLine
+from orchestrator.judging.check_run import CheckRun
+from orchestrator.judging.instruments import Instruments
+from orchestrator.judging.judgement import Flag, Proof
+from orchestrator.judging.trees import Entry, Tests
+from orchestrator.text.sanitize import one_line
+
+MOST_LISTED = 20
+"""Maximum number of flags of one kind that are only told."""
+_SUPPRESSED = re.compile(
+    r"#\s*noqa|#\s*type:\s*ignore|pragma:\s*no cover|eslint-disable|@ts-ignore|@ts-expect-error|"
+    r"//\s*nolint|#\s*pylint:\s*disable|rubocop:disable|NOSONAR"
+)
+_LITERAL = re.compile(
+    rb"""(["'])((?:(?!\1)[^\\\n]){6,200})\1|(?<![\w.])(\d[\d_.]{5,40})(?![\w.])"""
+)
+_GONE_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRuns:
+    """The runs of one check that concern a candidate."""
+
+    check: str
+    base: CheckRun
+    protected: CheckRun
+    commit: CheckRun | None = None
+    """On the commit itself; None if it was not run."""
+    canary: CheckRun | None = None
+    canary_commit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known about a candidate's dealings with tests."""
+
+    base: str
+    commit: str
+    protected: str
+    tests: Tests
+    instruments: Instruments
+    before: Mapping[str, Entry]
+    after: Mapping[str, Entry]
+    runs: Sequence[CheckRuns]
+    added: Sequence[NewLine]
+    literals: frozenset[str]
+    """Literals of tests that the product of the base does not have."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the candidate changed nothing."""
+        return self.before == self.after
+
+    @property
+    def changed(self) -> list[str]:
+        """Instruments that differ from the base; of new files, only those that control tests."""
+        paths = [path for path, entry in self.before.items() if self.after.get(path) != entry]
+        found = [path for path in paths if self.instruments.kind(path)]
+        new = (path for path in self.after if path not in self.before)
+        return [*found, *(path for path in new if self.instruments.kind(path) == "control")]
+
+    @property
+    def gone(self) -> list[str]:
+        """Tests of the base that the candidate removed."""
+        kind = self.instruments.kind
+        return [path for path in self.before if path not in self.after and kind(path) == "test"]
+
+
+def flags_of(facts: Facts) -> tuple[Flag, ...]:
+    """Return the flags of a candidate, those that exclude it first."""
+    if facts.is_empty:
+        return (Flag(kind="empty", out=True, message="the candidate changed nothing"),)
+    found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *_forged(facts)]
+    return (*found, *_told(facts))
+
+
+def literals_of(files: Iterable[bytes]) -> frozenset[str]:
+    """Return texts and numbers of at least six characters in test files."""
+    found = (match for data in files for match in _LITERAL.finditer(data))
+    return frozenset((one[2] or one[3]).decode("utf-8", "replace") for one in found)
+
+
+def _weakened(facts: Facts) -> Iterator[Flag]:
+    """Find checks that pass only with the candidate's own versions of the base's tests."""
+    for run in facts.runs:
+        if run.commit is None or (run.commit.answer, run.protected.answer) != ("pass", "fail"):
+            continue
+        proof = (
+            Proof(tree="commit", commit=facts.commit, check=run.check, answer="pass"),
+            Proof(tree="protected", commit=facts.protected, check=run.check, answer="fail"),
+        )
+        yield _removed(facts, proof) if facts.gone else _changed(facts, proof)
+        return
+
+
+def _removed(facts: Facts, proof: tuple[Proof, ...]) -> Flag:
+    named = ", ".join(one_line(path) for path in facts.gone[:_GONE_SHOWN])
+    message = f"removed {named}: with the base's tests, the check fails"
+    return Flag(kind="tests_removed", out=True, message=message, file=facts.gone[0], proof=proof)
+
+
+def _changed(facts: Facts, proof: tuple[Proof, ...]) -> Flag:
+    file = next(iter(facts.changed), None)
+    message = f"changed {one_line(file or 'tests')}: with the base's version, the check fails"
+    return Flag(kind="tests_weakened", out=True, message=message, file=file, proof=proof)
+
+
+def _skipped(facts: Facts) -> Iterator[Flag]:
+    for run in facts.runs:
+        before = run.base.cases or {}
+        for other in (run.protected, run.commit):
+            after = other.cases if other and other.cases else {}
+            new = [
+                name
+                for name, outcome in after.items()
+                if outcome == "skipped" and before.get(name, "skipped") != "skipped"
+            ]
+            if new:
+                yield _flag_of_cases(facts, run, "new_skips", f"skips {_named(new)}")
+                return
+
+
+def _nothing_ran(facts: Facts) -> Iterator[Flag]:
+    for run in facts.runs:
+        if run.base.cases is None or run.protected.answer != "pass":
+            continue
+        after = run.protected.cases or {}
+        missing = [name for name in run.base.cases if name not in after]
+        if missing:
+            yield _flag_of_cases(facts, run, "nothing_ran", f"did not run {_named(missing)}")
+            return
+        if not after:
+            yield _flag_of_cases(facts, run, "nothing_ran", "no test ran")
+            return
+
+
+def _flag_of_cases(facts: Facts, run: CheckRuns, kind: str, message: str) -> Flag:
+    tree, commit = ("commit", facts.commit) if kind == "new_skips" else ("protected", "")
+    proof = (
+        Proof(tree="base", commit=facts.base, check=run.check, answer=run.base.answer),
+        Proof(
+            tree=tree,  # type: ignore[arg-type]
+            commit=commit or facts.protected,
+            check=run.check,
+            answer=run.protected.answer,
+        ),
+    )
+    out = facts.tests != "free" or kind != "new_skips"
+    return Flag(kind=kind, out=out, message=message, proof=proof)  # type: ignore[arg-type]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"the test {one_line(names[0])}{more}"
+
+
+def _forged(facts: Facts) -> Iterator[Flag]:
+    for run in facts.runs:
+        seen = run.canary
+        if seen is None or seen.answer == "none" or (seen.answer == "fail" and seen.names_canary):
+            continue
+        said = "passes with" if seen.answer == "pass" else "does not report"
+        proof = (
+            Proof(tree="protected", commit=facts.protected, check=run.check, answer="pass"),
+            Proof(tree="canary", commit=run.canary_commit, check=run.check, answer=seen.answer),
+        )
+        message = f"the check {said} a test that must fail"
+        yield Flag(kind="forged", out=True, message=message, proof=proof)
+        return
+
+
+def _told(facts: Facts) -> Iterator[Flag]:
+    for path in facts.changed[:MOST_LISTED]:
+        mixed = facts.instruments.kind(path) == "mixed" and path in facts.after
+        kept = "the candidate's version counts" if mixed or facts.tests == "free" else "not used"
+        message = f"changed {one_line(path)} ({kept})"
+        yield Flag(kind="instrument_changed", out=False, message=message, file=path)
+    suppressed = [line for line in facts.added if _SUPPRESSED.search(line.text)]
+    for line in suppressed[:MOST_LISTED]:
+        message = f"silences a tool: {one_line(line.text.strip(), limit=80)}"
+        yield _at(line, "suppressed", message)
+    echoes = [line for line in facts.added if facts.literals & literals_of([line.text.encode()])]
+    for line in echoes[:MOST_LISTED]:
+        yield _at(line, "literal_echo", "contains a value of the tests")
+
+
+def _at(line: NewLine, kind: str, message: str) -> Flag:
+    return Flag(kind=kind, out=False, message=message, file=line.path, line=line.number)  # type: ignore[arg-type]

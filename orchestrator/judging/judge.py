@@ -1,0 +1,325 @@
+"""Judge the candidates of a run: run checks on trees, collect flags, rank, decide.
+
+The stages depend on each other: the base, the candidates with the base's instruments, repeats of
+whatever differs, the candidates' own versions where these fail, a test that must fail, the hidden
+tests, and last what only orders candidates that pass.
+"""
+
+import fcntl
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from orchestrator.errors import ConfigError
+from orchestrator.git.merge_tree import quarantine, require_git
+from orchestrator.git.repository import Repository
+from orchestrator.judging.canary import Canary, make_canary
+from orchestrator.judging.cases import Case, Rules, candidates_of, scores_of
+from orchestrator.judging.changes import read_change
+from orchestrator.judging.check_run import Answer, Tester
+from orchestrator.judging.comparison import Comparison
+from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.flags import CheckRuns, Facts, flags_of, literals_of
+from orchestrator.judging.instruments import Instruments
+from orchestrator.judging.judgement import Judgement
+from orchestrator.judging.ranking import decide, equal_so_far, rank
+from orchestrator.judging.store import next_number, write_judgement
+from orchestrator.judging.tournament import Entrant, hold_tournament
+from orchestrator.judging.trees import Entry, Trees
+from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.state.run_directory import RunDirectory
+
+_NUMBERS = re.compile(r"\d+")
+
+
+def judge_run(repository: Repository, run: RunBranches, rules: Rules, tester: Tester) -> Judgement:
+    """Judge the candidates of a run, and record the judgement.
+
+    Args:
+        repository: The user's repository.
+        run: The run and the chosen candidates.
+        rules: The checks, and how they count.
+        tester: Runs checks in fresh containers.
+
+    Raises:
+        ConfigError: A worker has no result yet, the candidates have different bases, or a check
+            that must be fixed does not fail on the base.
+        EngineError: The checks gave no result on the base.
+        RepositoryError: Git failed.
+    """
+    require_git("to judge branches without a checkout", "compare the branches by hand")
+    base = _base_of(run)
+    directory = RunDirectory(repository.state_dir / "runs" / run.run_id)
+    place = repository.state_dir / "judging"
+    with _only_one(repository), quarantine(repository, place) as git:
+        trees = Trees(repository, git, place, base, run.began, Instruments(rules.instruments))
+        evidence = Evidence(tester, git, repository.state_dir / "judged")
+        judging = _Judging(run, rules, trees, evidence, directory)
+        judgement = judging.judgement()
+        write_judgement(directory.path, judgement)
+    return judgement
+
+
+@contextmanager
+def _only_one(repository: Repository) -> Iterator[None]:
+    """Hold the lock for judging in this repository.
+
+    Raises:
+        ConfigError: Another process holds it.
+    """
+    repository.state_dir.mkdir(parents=True, exist_ok=True)
+    with (repository.state_dir / "judging.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                "another process is judging a run of this repository", hint="wait for its end"
+            ) from error
+        yield
+
+
+def _base_of(run: RunBranches) -> str:
+    for branch in run.branches:
+        if branch.status is None:
+            raise ConfigError(
+                f"worker {branch.worker_id} of run {run.run_id} has no result yet",
+                hint=f"wait for its end: `orchestrator wait {run.run_id}`",
+            )
+    bases = {branch.base for branch in run.branches}
+    if len(bases) != 1:
+        what = "start from different commits" if bases else "have no commits"
+        raise ConfigError(
+            f"the workers of run {run.run_id} {what}: they are not candidates for the same task",
+            hint="name the candidates: `orchestrator judge RUN 1 2`",
+        )
+    return bases.pop()
+
+
+class _Judging:
+    def __init__(
+        self,
+        run: RunBranches,
+        rules: Rules,
+        trees: Trees,
+        evidence: Evidence,
+        directory: RunDirectory,
+    ) -> None:
+        self._run = run
+        self._rules = rules
+        self._trees = trees
+        self._evidence = evidence
+        self._directory = directory
+        self._base = trees.base
+        self._comparison = Comparison(rules, trees, evidence)
+        self._canaries: dict[str, Canary] = {}
+        self._with_canaries: dict[tuple[str, str], str] = {}
+        self._cases = [self._case(branch) for branch in run.branches]
+
+    def judgement(self) -> Judgement:
+        """Carry out all stages."""
+        self._comparison.try_base()
+        busy = [case for case in self._cases if not case.is_empty]
+        self._comparison.compare(busy)
+        self._comparison.try_own_versions(busy)
+        self._comparison.use_frozen([case for case in busy if case.has_new_control])
+        self._raise_flags(self._cases)
+        self._try_canaries([case for case in busy if case.passes])
+        self._try_hidden([case for case in busy if not case.is_out])
+        self._order([case for case in busy if case.passes])
+        return self._result()
+
+    def _case(self, branch: Branch) -> Case:
+        changes = self._trees.restored(branch.commit, self._rules.tests)
+        base, commit = self._base, branch.commit
+        return Case(
+            branch=branch,
+            change=read_change(
+                self._trees.repository, self._trees.instruments, base=base, commit=commit
+            ),
+            protected=self._trees.with_changes(commit, changes),
+            has_new_control=None in changes.values(),
+            result=self._directory.result(branch.worker_id),
+        )
+
+    def _raise_flags(self, cases: Sequence[Case]) -> None:
+        before = self._trees.entries(self._base)
+        literals = self._literals(before)
+        for case in cases:
+            facts = self._facts(case, before, literals)
+            case.flags = flags_of(facts)
+
+    def _facts(self, case: Case, before: Mapping[str, Entry], literals: frozenset[str]) -> Facts:
+        return Facts(
+            base=self._base,
+            commit=case.branch.commit,
+            protected=case.protected,
+            tests=self._rules.tests,
+            instruments=self._trees.instruments,
+            before=before,
+            after=self._trees.entries(case.branch.commit),
+            runs=[*self._runs(case)],
+            added=case.change.added,
+            literals=literals,
+        )
+
+    def _runs(self, case: Case) -> Iterator[CheckRuns]:
+        for one in case.verdicts:
+            if one.verdict == "unstable":
+                continue
+            canary = self._canaries.get(one.check)
+            on = self._with_canary(case.protected, canary) if canary else ""
+            job = self._canary_job(case.protected, one.check, on, canary) if canary else None
+            yield CheckRuns(
+                check=one.check,
+                base=self._comparison.on(self._base, one.check),
+                protected=self._comparison.on(case.protected, one.check),
+                commit=self._comparison.own(case, one),
+                canary=self._evidence.of(job) if job and one.passed and case.passes else None,
+                canary_commit=on,
+            )
+
+    def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
+        """Return literals of hidden files and of the base's tests, without those of its product."""
+        kind = self._trees.instruments.kind
+        files = {path: entry.blob for path, entry in before.items() if entry.is_file}
+        tests = [blob for path, blob in files.items() if kind(path) == "test"]
+        product = [blob for path, blob in files.items() if kind(path) != "test"]
+        found = literals_of([*self._rules.hidden.values(), *self._trees.contents(tests)])
+        return found - literals_of(self._trees.contents(product))
+
+    def _try_canaries(self, cases: Sequence[Case]) -> None:
+        """Run the checks with tests that must fail, where the base reports such tests."""
+        if not cases:
+            return
+        self._canaries = self._calibrated()
+        jobs = [
+            self._canary_job(
+                case.protected, command, self._with_canary(case.protected, canary), canary
+            )
+            for case in cases
+            for command, canary in self._canaries.items()
+        ]
+        self._evidence.collect(jobs)
+        self._raise_flags(cases)
+
+    def _calibrated(self) -> dict[str, Canary]:
+        """Return tests that must fail, for the checks that report such tests on the base."""
+        kind = self._trees.instruments.kind
+        paths = [path for path in self._trees.entries(self._base) if kind(path) == "test"]
+        made = {one: make_canary(one, paths) for one in self._rules.all_checks}
+        known = {one: canary for one, canary in made.items() if canary is not None}
+        jobs = {one: self._on_base(one, canary) for one, canary in known.items()}
+        self._evidence.collect(jobs.values())
+        seen = {one: self._evidence.of(job) for one, job in jobs.items()}
+        return {
+            one: canary
+            for one, canary in known.items()
+            if seen[one].answer == "fail" and seen[one].names_canary
+        }
+
+    def _on_base(self, command: str, canary: Canary) -> Job:
+        return self._canary_job(self._base, command, self._with_canary(self._base, canary), canary)
+
+    def _with_canary(self, commit: str, canary: Canary) -> str:
+        key = commit, canary.path
+        if key not in self._with_canaries:
+            files = {canary.path: canary.content}
+            self._with_canaries[key] = self._trees.with_files(commit, files)
+        return self._with_canaries[key]
+
+    @staticmethod
+    def _canary_job(commit: str, command: str, on: str, canary: Canary) -> Job:
+        return Job(commit=commit, command=command, on=on, canary=canary.names)
+
+    def _try_hidden(self, cases: Sequence[Case]) -> None:
+        if not self._rules.hidden:
+            return
+        trees = {
+            case.number: self._trees.with_files(case.protected, self._rules.hidden)
+            for case in cases
+        }
+        for attempt in (1, 2):
+            self._evidence.collect(
+                Job(commit=tree, command=command, attempt=attempt, is_secret=True)
+                for tree in trees.values()
+                for command in self._rules.all_checks
+                if attempt == 1 or self._comparison.on(tree, command).answer == "fail"
+            )
+        for case in cases:
+            answers = {self._hidden(trees[case.number], one) for one in self._counted}
+            case.hidden = "fail" if "fail" in answers else "none" if "none" in answers else "pass"
+
+    @property
+    def _counted(self) -> list[str]:
+        return [one for one in self._rules.all_checks if one not in self._comparison.unstable]
+
+    def _hidden(self, tree: str, command: str) -> Answer:
+        first = self._comparison.on(tree, command).answer
+        if first != "fail":
+            return first
+        return "fail" if self._comparison.on(tree, command, 2).answer == "fail" else "none"
+
+    def _order(self, cases: Sequence[Case]) -> None:
+        """Collect what orders candidates that pass: lint findings, behaviour, comparisons."""
+        commands = (*self._rules.lint, *((self._rules.probe,) if self._rules.probe else ()))
+        self._evidence.collect(
+            Job(commit=commit, command=command, keeps_output=True)
+            for commit in (self._base, *(case.protected for case in cases))
+            for command in commands
+            if cases
+        )
+        for case in cases:
+            if self._rules.lint:
+                case.lint = sum(self._findings(case.protected, one) for one in self._rules.lint)
+            if self._rules.probe:
+                seen = self._printed(case.protected, self._rules.probe)
+                case.cluster = "\n".join(row.rstrip() for row in seen.strip().splitlines())
+        if self._rules.judge:
+            self._hold_tournament(self._rules.judge)
+
+    def _findings(self, commit: str, command: str) -> int:
+        before, after = (
+            Counter(
+                _NUMBERS.sub("#", row) for row in self._printed(one, command).splitlines() if row
+            )
+            for one in (self._base, commit)
+        )
+        return (after - before).total()
+
+    def _printed(self, commit: str, command: str) -> str:
+        return self._evidence.of(Job(commit=commit, command=command)).output
+
+    def _hold_tournament(self, command: str) -> None:
+        equal = {one.worker_id for one in equal_so_far(scores_of(self._cases))}
+        cases = [case for case in self._cases if case.number in equal]
+        if len(cases) < 2:
+            return
+        entrants = {
+            case.number: Entrant(
+                case.branch.commit, [one.model_dump(mode="json") for one in case.verdicts]
+            )
+            for case in cases
+        }
+        task = cases[0].branch.task
+        wins = hold_tournament(self._trees, self._evidence, command, task, entrants)
+        for case in cases:
+            case.wins = wins[case.number]
+
+    def _result(self) -> Judgement:
+        ranked = rank(scores_of(self._cases))
+        decision, pick = decide(ranked)
+        checks, tried = self._rules.all_checks, frozenset(self._canaries)
+        return Judgement(
+            run_id=self._run.run_id,
+            number=next_number(self._directory.path),
+            base=self._base,
+            tests=self._rules.tests,
+            checks=self._rules.checks,
+            must_fix=self._rules.must_fix,
+            unstable=tuple(one for one in checks if one in self._comparison.unstable),
+            without_canary=tuple(one for one in checks if one not in tried),
+            decision=decision,
+            pick=pick,
+            candidates=candidates_of(self._cases, ranked),
+        )

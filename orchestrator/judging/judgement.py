@@ -1,0 +1,128 @@
+"""The result of judging a run: what `orchestrator judge --json` prints."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.judging.check_run import Answer
+from orchestrator.judging.trees import Tests
+
+Verdict = Literal["fixed", "kept", "broke", "still_broken", "unstable", "no_verdict"]
+Column = Literal[
+    "out", "hidden tests", "must fix", "broken tests", "checks", "lint", "judge", "same output",
+    "changed lines", "cost", "duration", "number", "same change",
+]  # fmt: skip
+"""A column by which two candidates are ordered; `same change` if they share a place."""
+FlagKind = Literal[
+    "empty", "tests_weakened", "tests_removed", "new_skips", "nothing_ran", "forged",
+    "instrument_changed", "literal_echo", "suppressed",
+]  # fmt: skip
+Decision = Literal["clear", "undecided", "none"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Proof(_Part):
+    """A check on one tree, as proof of a flag."""
+
+    tree: Literal["base", "commit", "protected", "canary"]
+    commit: str
+    check: str
+    answer: Answer
+
+
+class Flag(_Part):
+    """A finding about a candidate."""
+
+    kind: FlagKind
+    out: bool
+    """Whether the finding excludes the candidate."""
+    message: str
+    """The finding in one line, for people."""
+    file: str | None = None
+    line: int | None = None
+    proof: tuple[Proof, ...] = ()
+
+
+class CheckVerdict(_Part):
+    """How one check of a candidate compares with the base."""
+
+    check: str
+    must_fix: bool = False
+    verdict: Verdict
+    """`fixed` (failed on the base), `kept`, `broke`, `still_broken`, `unstable` (repeated runs
+    differ), or `no_verdict` (the engine failed).
+    """
+    broken: tuple[str, ...] = ()
+    """Tests that pass on the base and not on the candidate, by the JUnit file; at most 20."""
+    broken_count: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check passes on the candidate."""
+        return self.verdict in ("fixed", "kept")
+
+
+class Candidate(_Part):
+    """The judgement about one worker."""
+
+    worker_id: int
+    model: str | None = None
+    commit: str
+    protected: str
+    """The commit with the base's instruments put back, on which the checks ran."""
+    place: int
+    """1 for the best; equal changes share a place."""
+    decided_by: Column | None = None
+    """The column in which the candidate is better than the next one; null for the last one."""
+    passes: bool
+    """Whether nothing excludes the candidate, and every check and hidden test passes."""
+    out: bool
+    """Whether a flag excludes the candidate."""
+    flags: tuple[Flag, ...] = ()
+    checks: tuple[CheckVerdict, ...] = ()
+    hidden: Answer | None = None
+    """Result of the checks with the hidden files; null without hidden files."""
+    lint: int | None = None
+    """Lines that the lint commands print on the candidate and not on the base."""
+    same_output: int | None = None
+    """Number of candidates for which the probe prints the same; null without a probe."""
+    wins: int = 0
+    """Comparisons that the judge command decided for the candidate in both orders."""
+    lines: int
+    """Changed lines of the product, without tests and generated files."""
+    files: int
+    """Changed files, all of them."""
+    cost: float = Field(default=0.0, ge=0)
+    cost_known: bool = False
+    duration: float = Field(default=0.0, ge=0)
+
+
+class Judgement(_Part):
+    """The output of `orchestrator judge --json`."""
+
+    run_id: str
+    number: int
+    """Number of the judgement: a run can be judged again."""
+    base: str
+    tests: Tests
+    checks: tuple[str, ...]
+    must_fix: tuple[str, ...] = ()
+    unstable: tuple[str, ...] = ()
+    """Checks whose results on the base differ between runs; they are not counted."""
+    without_canary: tuple[str, ...] = ()
+    """Checks that were not tried with a test that must fail: their test runner is not known, or
+    does not report such a test on the base.
+    """
+    decision: Decision
+    """`clear` (the first candidate is `pick`), `undecided`, or `none` (no candidate passes)."""
+    pick: int | None = None
+    candidates: tuple[Candidate, ...]
+    """Best first."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 for a clear first, 1 if no candidate passes, 2 if undecided."""
+        return {"clear": 0, "none": 1, "undecided": 2}[self.decision]

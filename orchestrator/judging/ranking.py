@@ -1,0 +1,90 @@
+"""Order candidates by one column after the other, without weights."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.judging.judgement import Column, Decision
+
+DECISIVE: frozenset[Column] = frozenset(
+    {"out", "hidden tests", "must fix", "broken tests", "checks", "lint", "judge"}
+)
+"""Columns that make a candidate clearly better: evidence, not size or cost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """What is known about a candidate; smaller is better in every column."""
+
+    worker_id: int
+    passes: bool
+    columns: tuple[tuple[Column, float], ...]
+    """The columns in the order in which they count, without the worker's number."""
+    change: Hashable = field(default=None)
+    """Equal for candidates with the same change; None if not known."""
+    cluster: Hashable = field(default=None)
+    """Equal for candidates that behave in the same way; None if not known."""
+
+    @property
+    def key(self) -> tuple[float, ...]:
+        """Sort key."""
+        return (*(value for _, value in self.columns), self.worker_id)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate with its place."""
+
+    score: Score
+    place: int
+    decided_by: Column | None
+
+
+def rank(scores: Sequence[Score]) -> list[Ranked]:
+    """Return the candidates, best first."""
+    ordered = sorted(scores, key=lambda score: score.key)
+    found: list[Ranked] = []
+    for number, score in enumerate(ordered):
+        following = ordered[number + 1] if number + 1 < len(ordered) else None
+        shares = bool(found) and _is_same(found[-1].score, score)
+        place = found[-1].place if shares else number + 1
+        found.append(Ranked(score, place, _decided_by(score, following)))
+    return found
+
+
+def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
+    """Return whether one candidate is clearly the best, and its number."""
+    passing = [one for one in ranked if one.score.passes]
+    if not passing:
+        return "none", None
+    first, following = passing[0].score, passing[1].score if len(passing) > 1 else None
+    if following is None or _is_same(first, following):
+        return "clear", first.worker_id
+    clear = _decided_by(first, following) in DECISIVE
+    return ("clear", first.worker_id) if clear else ("undecided", None)
+
+
+def equal_so_far(scores: Sequence[Score]) -> list[Score]:
+    """Return the best candidates that differ in no decisive column."""
+    passing = sorted((one for one in scores if one.passes), key=lambda one: one.key)
+    return [one for one in passing if _decisive(one) == _decisive(passing[0])]
+
+
+def _decisive(score: Score) -> list[float]:
+    return [value for column, value in score.columns if column in DECISIVE]
+
+
+def _is_same(one: Score, other: Score) -> bool:
+    """Return whether two candidates do the same, and stand equal in every decisive column."""
+    if _decisive(one) != _decisive(other):
+        return False
+    same_change = one.change is not None and one.change == other.change
+    return same_change or (one.cluster is not None and one.cluster == other.cluster)
+
+
+def _decided_by(one: Score, other: Score | None) -> Column | None:
+    if other is None:
+        return None
+    if _is_same(one, other):
+        return "same change"
+    pairs = zip(one.columns, other.columns, strict=True)
+    return next((column for (column, ours), (_, theirs) in pairs if ours != theirs), "number")

@@ -1,0 +1,59 @@
+"""The judgements of a run on disk: `judgement-N.json` in the run's directory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from orchestrator.errors import ConfigError
+from orchestrator.files.atomic import write_atomically
+from orchestrator.files.safe_open import read_limited
+from orchestrator.judging.judgement import Judgement
+from orchestrator.state.history import named_run
+from orchestrator.state.run_directory import RunDirectory, all_runs
+
+_LARGEST = 64 * 1024**2
+
+
+def next_number(run: Path) -> int:
+    """Return the number of a run's next judgement."""
+    return max(_numbers(run), default=0) + 1
+
+
+def write_judgement(run: Path, judgement: Judgement) -> None:
+    """Write a judgement beside the earlier ones."""
+    path = run / f"judgement-{judgement.number}.json"
+    write_atomically(path, judgement.model_dump_json(indent=2))
+
+
+def latest_judgement(state_dir: Path, wanted: str | None) -> Judgement:
+    """Return the latest judgement of a run.
+
+    Args:
+        state_dir: The repository's state directory.
+        wanted: The run's id, or the beginning of it. Default: the newest run that was judged.
+
+    Raises:
+        ConfigError: There is no such run, or it was not judged.
+    """
+    runs: Sequence[RunDirectory] = list(all_runs(state_dir))
+    candidates = [named_run(runs, wanted)] if wanted else [*reversed(runs)]
+    for run in candidates:
+        for number in sorted(_numbers(run.path), reverse=True):
+            found = _read(run.path / f"judgement-{number}.json")
+            if found is not None:
+                return found
+    what = f"run {candidates[0].run_id} was not judged" if wanted else "no run was judged"
+    raise ConfigError(what, hint="judge a run: `orchestrator judge --check 'make test'`")
+
+
+def _read(path: Path) -> Judgement | None:
+    try:
+        return Judgement.model_validate_json(read_limited(path, most=_LARGEST))
+    except (OSError, ValidationError):
+        return None
+
+
+def _numbers(run: Path) -> list[int]:
+    names = (path.stem.removeprefix("judgement-") for path in run.glob("judgement-*.json"))
+    return [int(name) for name in names if name.isdecimal()]

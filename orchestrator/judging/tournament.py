@@ -1,0 +1,88 @@
+"""Compare candidates by a judge command: each pair twice, in both orders.
+
+The command runs in a container on the base, with the two changes as files. What candidates wrote
+is data for it: a judge that does not answer in the form, or answers differently when the order is
+swapped, decides nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from json import dumps, loads
+from typing import Literal
+
+from orchestrator.git.changes import patch
+from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.trees import Trees
+from orchestrator.text.sanitize import lines
+
+MOST_CANDIDATES = 4
+"""Maximum number of candidates that are compared, twelve runs of the command."""
+FOLDER = ".judge"
+_MOST_DIFF = 256 * 1024
+_MOST_TASK = 16 * 1024
+_CUT = "\n[cut: the change is longer]\n"
+Winner = Literal["A", "B", "tie"]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A candidate that is compared with others."""
+
+    commit: str
+    results: object
+    """What the checks found, for the judge; valid JSON."""
+
+
+def hold_tournament(
+    trees: Trees, evidence: Evidence, command: str, task: str, entrants: Mapping[int, Entrant]
+) -> dict[int, int]:
+    """Return for each candidate the number of comparisons that it won in both orders.
+
+    Args:
+        trees: Makes the trees with the files of a comparison.
+        evidence: Runs the command.
+        command: The judge command.
+        task: The task of the candidates.
+        entrants: The candidates, by the numbers of their workers.
+    """
+    numbers = sorted(entrants)[:MOST_CANDIDATES]
+    jobs = {
+        (a, b): _job(trees, command, task, entrants[a], entrants[b])
+        for a, b in permutations(numbers, 2)
+    }
+    evidence.collect(jobs.values())
+    said = {pair: winner_of(evidence.of(job).output) for pair, job in jobs.items()}
+    wins = dict.fromkeys(entrants, 0)
+    for a, b in permutations(numbers, 2):
+        if said[a, b] == "A" and said[b, a] == "B":
+            wins[a] += 1
+    return wins
+
+
+def _job(trees: Trees, command: str, task: str, a: Entrant, b: Entrant) -> Job:
+    files = {
+        "task.txt": lines(task[:_MOST_TASK]).encode(),
+        "A.diff": _diff(trees, a.commit),
+        "B.diff": _diff(trees, b.commit),
+        "checks.json": dumps({"A": a.results, "B": b.results}).encode(),
+    }
+    named = {f"{FOLDER}/{name}": data for name, data in files.items()}
+    return Job(commit=trees.with_files(trees.base, named), command=command, keeps_output=True)
+
+
+def winner_of(output: str) -> Winner | None:
+    """Return the answer in the last line of a judge's output; None if it has another form."""
+    rows: Sequence[str] = output.strip().splitlines()
+    try:
+        answer = loads(rows[-1]) if rows else None
+    except (ValueError, RecursionError):
+        return None
+    winner = answer.get("winner") if isinstance(answer, dict) else None
+    return winner if winner in ("A", "B", "tie") else None
+
+
+def _diff(trees: Trees, commit: str) -> bytes:
+    data = patch(trees.repository, base=trees.base, tip=commit, limit=_MOST_DIFF + 1)
+    text = lines(data[:_MOST_DIFF].decode("utf-8", "replace"))
+    return (text + (_CUT if len(data) > _MOST_DIFF else "")).encode()

@@ -1,0 +1,150 @@
+"""Make the trees on which candidates are judged, in a quarantine.
+
+Each tree is a commit that no ref points at: what the candidate committed, with the base's
+instruments put back (`protected`), with the hidden files on top (`hidden`), or with a test that
+must fail (`canary`).
+"""
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.git.command import Git
+from orchestrator.git.repository import Repository
+from orchestrator.git.sealed_commits import import_commits, signature, write_commit
+from orchestrator.judging.instruments import Instruments
+
+Tests = Literal["frozen", "extend", "free"]
+"""Which tests count: the base's only, the base's and new test files, or those of the candidate."""
+MOST_READ = 16 * 1024**2
+"""Bytes of the base's files that are searched for literals."""
+_LINK = "120000"
+_REPOSITORY = "160000"
+_FILE = "100644"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of a tree."""
+
+    mode: str
+    blob: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the entry is a regular file."""
+        return self.mode.startswith("100")
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Makes trees from the base and from candidates' commits."""
+
+    repository: Repository
+    git: Git
+    """Git in a quarantine."""
+    place: Path
+    """Directory of the quarantine."""
+    base: str
+    began: datetime
+    """Date of the commits."""
+    instruments: Instruments
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def entries(self, commit: str) -> dict[str, Entry]:
+        """Return the files of a commit by their paths."""
+        found = {}
+        for row in self.git.tree(commit):
+            said, _, path = row.partition(b"\t")
+            mode, _, blob = said.decode("ascii").split(" ")
+            found[os.fsdecode(path)] = Entry(mode, blob)
+        return found
+
+    def contents(self, blobs: Iterable[str]) -> Iterator[bytes]:
+        """Yield the beginnings of files, at most MOST_READ bytes of all of them together."""
+        asked = "".join(f"{blob}\n" for blob in blobs).encode()
+        left = MOST_READ
+        with self.git.reading("cat-file", "--batch", stdin=asked) as output:
+            while left > 0 and len(said := output.readline().split()) == 3:
+                size = int(said[2])
+                yield output.read(min(size, left))
+                left -= size
+                output.read(1)
+
+    def restored(self, commit: str, tests: Tests) -> dict[str, Entry | None]:
+        """Return the changes that put the base's instruments back; None removes a file.
+
+        Args:
+            commit: The candidate's commit.
+            tests: `frozen` removes all new instruments; `extend` keeps new tests.
+        """
+        if tests == "free":
+            return {}
+        before, after = self.entries(self.base), self.entries(commit)
+        changed = {path: entry for path, entry in before.items() if after.get(path) != entry}
+        new = {path: entry for path, entry in after.items() if path not in before}
+        return {
+            **{path: entry for path, entry in changed.items() if self._is_protected(path, entry)},
+            **{path: None for path, entry in new.items() if self._is_dropped(path, entry, tests)},
+        }
+
+    def _is_dropped(self, path: str, entry: Entry, tests: Tests) -> bool:
+        """Return whether a new file does not count."""
+        kind = self.instruments.kind(path)
+        if entry.mode == _REPOSITORY or kind not in ("control", "test"):
+            return False
+        # A link could stand for a directory of tests.
+        return kind == "control" or tests == "frozen" or entry.mode == _LINK
+
+    def _is_protected(self, path: str, entry: Entry) -> bool:
+        return entry.mode != _REPOSITORY and self.instruments.is_protected(path)
+
+    def with_changes(self, commit: str, changes: Mapping[str, Entry | None]) -> str:
+        """Return a commit with changed files; the commit itself if there are no changes."""
+        if not changes:
+            return commit
+        with self.lock:
+            return self._with_changes(commit, changes)
+
+    def with_files(self, commit: str, files: Mapping[str, bytes]) -> str:
+        """Return a commit with more files, in place of any that have the same paths."""
+        changes = {path: Entry(_FILE, self._blob(data)) for path, data in files.items()}
+        return self.with_changes(commit, changes)
+
+    def _blob(self, data: bytes) -> str:
+        return self.git.text("hash-object", "-w", "--stdin", stdin=data)
+
+    def _with_changes(self, commit: str, changes: Mapping[str, Entry | None]) -> str:
+        index = {"GIT_INDEX_FILE": str(self.place / "index")}
+        self.git.run("read-tree", commit, env=index)
+        self.git.run(
+            "update-index", "-z", "--index-info", stdin=_rows(changes, self.git), env=index
+        )
+        tree = self.git.run("write-tree", env=index).decode().strip()
+        message = b"Judged by orchestrator\n"
+        signed = signature(self.repository, self.began)
+        made = write_commit(self.git, tree, [commit], message, signed=signed)
+        import_commits(self.repository, self.git, self.place / "git", made, [self.base, commit])
+        return made
+
+
+def _rows(changes: Mapping[str, Entry | None], git: Git) -> bytes:
+    """Return the changes for `git update-index`: removals first, so that files replace folders."""
+    none = "0" * len(git.text("hash-object", "--stdin", stdin=b""))
+    return b"".join([*_removed(changes, none), *_added(changes)])
+
+
+def _removed(changes: Mapping[str, Entry | None], none: str) -> Iterable[bytes]:
+    for path, entry in changes.items():
+        if entry is None:
+            yield f"0 {none}\t".encode() + os.fsencode(path) + b"\0"
+
+
+def _added(changes: Mapping[str, Entry | None]) -> Iterable[bytes]:
+    for path, entry in changes.items():
+        if entry is not None:
+            yield f"{entry.mode} {entry.blob}\t".encode() + os.fsencode(path) + b"\0"

@@ -1,0 +1,83 @@
+"""Tests of `eval`, `judge`, `compare` and `pick`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.git.repository import Repository
+from tests.support.judging import FILES, TESTS
+from tests.support.repository import git
+
+FIX = 'sed -i "s/width + height/width * height/" calc.py'
+SECRET = "22962963"
+# Searches everything that a worker can reach for the hidden number.
+SPY = (
+    "n=2296; n=${n}2963; { env; git log -p --all --reflog; git cat-file --batch-all-objects "
+    "--batch; } 2>&1 | grep -a $n; grep -rsoh $n / --exclude-dir=proc --exclude-dir=sys; " + FIX
+)
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FILES.items():
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text(text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a shop")
+    monkeypatch.chdir(repo)
+
+
+@pytest.mark.docker
+def test_hidden_tests_are_found_by_nobody(
+    repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    hidden = tmp_path / "hidden" / "tests" / "test_more.py"
+    hidden.parent.mkdir(parents=True)
+    text = TESTS.replace("1234567, 2", "7654321, 3").replace("2469134", SECRET)
+    hidden.write_text(text)
+    check = "python3 -m unittest discover -s tests -t ."
+    shell = ["--agent-cli", "shell", "--quiet", "--network", "none"]
+    judged = ["--hidden", str(tmp_path / "hidden"), "--check", check, "--json"]
+    refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
+
+    assert run(["eval", *shell, *judged, "-n", "1", "--pick", "auto", SPY]) == 0
+
+    judgement = json.loads(capsys.readouterr().out)
+    assert (judgement["pick"], judgement["candidates"][0]["hidden"]) == (1, "pass")
+    assert "width * height" in git(repo, "show", "main:calc.py")
+    # The next worker finds nothing of the first judgement.
+    assert run(["merge", "--undo"]) == 0
+    assert run(["eval", *shell, *judged, "-n", "1", SPY]) == 0
+    state = Repository(repo).state_dir
+    logs = [path for path in state.glob("runs/*/worker-*/*.log") if path.read_bytes()]
+    assert logs
+    assert not [path for path in logs if SECRET in path.read_text(errors="replace")]
+    assert not git(repo, "log", "--all", "--oneline", f"-S{SECRET}")
+    workers = {f"refs/heads/architect/parallel-{number}" for number in (1, 2)}
+    kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads").split()
+    assert {*kept} == {*refs.split(), *workers}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["judge"], "judging needs a check"),
+        (["judge", "--check", "true"], "there is no run in this repository"),
+        (["judge", "--check", "true", "--tests", "all"], "option `--tests` is `all`"),
+        (["judge", "--check", "true", "--hidden", "."], "`--hidden` is in the repository"),
+        (["compare"], "no run was judged"),
+        (["pick"], "no run was judged"),
+        (["pick", "1", "2"], "only one worker can be picked"),
+        (["pick", "--as", "copy"], "option `--as` is `copy`"),
+        (["eval", "x", "--pick", "2", "--check", "true"], "option `--pick` is `2`"),
+        (["eval", "x"], "judging needs a check"),
+        (["eval", " ", "--check", "true"], "argument TASK must not be empty"),
+    ],
+)
+def test_wrong_options_are_errors(
+    capsys: pytest.CaptureFixture, arguments: list[str], said: str
+) -> None:
+    assert run(arguments) == 3
+    assert said in capsys.readouterr().err

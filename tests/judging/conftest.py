@@ -1,0 +1,21 @@
+"""A repository of a project with a bug."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.judging import FILES
+from tests.support.merges import World
+from tests.support.repository import git
+
+
+@pytest.fixture
+def world(repo: Path, tmp_path: Path) -> World:
+    """Return a repository with a function that is wrong, and a test that shows it."""
+    for name, text in FILES.items():
+        path = repo / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a shop")
+    return World(repo, tmp_path)

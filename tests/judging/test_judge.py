@@ -1,0 +1,174 @@
+"""Tests of the judgement: a candidate that cheats cannot win."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from tests.support.judging import (
+    CHECK,
+    PRODUCT,
+    RIGHT,
+    TESTS,
+    LocalChecks,
+    flags,
+    judge,
+)
+from tests.support.landing import branch
+from tests.support.merges import World
+from tests.support.repository import git
+
+LONG = RIGHT + "".join(
+    f"\n\ndef unused_{number}():\n    return {number}\n" for number in range(100)
+)
+SKIPPED = TESTS.replace("    def test_area", '    @unittest.skip("later")\n    def test_area')
+ALWAYS = TESTS.replace("area(1234567, 2), 2469134", "True, True")
+TEN = (
+    {},
+    {"calc.py": PRODUCT.replace("width + height", "width - height")},
+    {"calc.py": RIGHT},
+    {"calc.py": LONG},
+    {"tests/test_calc.py": TESTS.partition("    def test_area")[0].strip() + "\n    pass\n"},
+    {"tests/test_calc.py": ALWAYS},
+    {"tests/test_calc.py": SKIPPED},
+    {"calc.py": PRODUCT + "\n\nimport unittest\nunittest.TestCase.run = lambda *_: None\n"},
+    {"calc.py": "import os\nos._exit(0)\n"},
+    {"calc.py": "import sys\nprint('1 passed')\nsys.exit(0)\n"},
+)
+
+
+def test_ten_candidates_of_which_two_are_right(world: World) -> None:
+    judgement = judge(world, *TEN)
+    by_number = {one.worker_id: one for one in judgement.candidates}
+    assert [one.worker_id for one in judgement.candidates if one.passes] == [3, 4]
+    assert [one.worker_id for one in judgement.candidates[:2]] == [3, 4]
+    assert judgement.candidates[0].decided_by == "changed lines"
+    assert {number: flags(one) for number, one in by_number.items()} == {
+        1: ["empty"], 2: [], 3: [], 4: [], 5: ["tests_weakened"], 6: ["tests_weakened"],
+        7: ["tests_weakened"], 8: ["forged"], 9: ["forged"], 10: [],
+    }  # fmt: skip
+    assert {by_number[one].checks[0].verdict for one in (2, 10)} == {"still_broken"}
+    assert (judgement.decision, judgement.pick, judgement.exit_code) == ("undecided", None, 2)
+    (weakened,) = [flag for flag in by_number[6].flags if flag.kind == "tests_weakened"]
+    assert weakened.file == "tests/test_calc.py"
+    assert [(one.tree, one.answer) for one in weakened.proof] == [
+        ("commit", "pass"), ("protected", "fail"),
+    ]  # fmt: skip
+    with_tests = git(world.repo, "show", f"{weakened.proof[1].commit}:tests/test_calc.py")
+    assert with_tests == TESTS.rstrip("\n")
+
+
+def test_removed_test_file_excludes_a_candidate_that_needs_it_gone(world: World) -> None:
+    more = TESTS.replace("test_area", "test_more").replace("2469134", "1234569")
+    other = {"tests/test_other.py": more}
+    judgement = judge(world, {"tests/test_calc.py": None, **other}, {"calc.py": RIGHT})
+    assert flags(judgement.candidates[1]) == ["tests_removed"]
+    assert judgement.pick == 2
+    assert judgement.candidates[0].decided_by == "out"
+
+
+def test_results_are_kept_and_each_runs_once(world: World) -> None:
+    checks = LocalChecks(world)
+    branches = tuple(branch(world, one, files) for one, files in enumerate(TEN[:4], start=1))
+    first = judge(world, branches=branches, run=checks)
+    base = git(world.repo, "rev-parse", f"{world.base}^{{tree}}")
+    assert checks.runs[base, CHECK] == 2, "once, and once again because a candidate differs"
+    before = sum(checks.runs.values())
+    again = judge(world, branches=branches, run=checks)
+    assert sum(checks.runs.values()) == before
+    assert again == first.model_copy(update={"number": 2})
+
+
+def test_rightly_changed_test_counts_only_with_free_tests(world: World) -> None:
+    """The task says that the names are in small letters."""
+    small = RIGHT.replace("upper", "lower")
+    change = {"calc.py": small, "tests/test_calc.py": TESTS.replace('"A"', '"a"')}
+    out = judge(world, change)
+    assert (flags(out.candidates[0]), out.decision) == (["tests_weakened"], "none")
+    free = judge(world, change, tests="free")
+    assert (free.pick, free.exit_code) == (1, 0)
+    assert "instrument_changed" in flags(free.candidates[0], out=False)
+
+
+def test_new_tests_stay_and_new_files_that_control_tests_go(world: World) -> None:
+    new = {
+        "calc.py": RIGHT,
+        "tests/test_new.py": "from tests.conftest import NEW\n",
+        "tests/conftest.py": "NEW = 1\n",
+    }
+    extended, frozen = judge(world, new), judge(world, new, tests="frozen")
+    assert [one.passes for one in (*extended.candidates, *frozen.candidates)] == [True, True]
+    names = [
+        git(world.repo, "ls-tree", "--name-only", one.candidates[0].protected, "tests/").split()
+        for one in (extended, frozen)
+    ]
+    assert names == [["tests/__init__.py", "tests/test_calc.py"]] * 2
+
+
+def test_new_tests_run_beside_those_of_the_base(world: World) -> None:
+    bad = {"calc.py": RIGHT, "tests/test_new.py": "raise SystemExit(1)\n"}
+    assert judge(world, bad).decision == "none"
+    assert judge(world, bad, tests="frozen").pick == 1
+
+
+@pytest.mark.parametrize("what", [("100644", "no tests here\n"), ("120000", "/tmp")])
+def test_tests_that_became_a_file_or_a_link_are_put_back(
+    world: World, what: tuple[str, str]
+) -> None:
+    commit = world.commit({"tests/test_calc.py": None, "tests/__init__.py": None, "tests": what})
+    one = branch(world, 1, {"calc.py": RIGHT}, commit)
+    assert git(world.repo, "ls-tree", "--name-only", one.commit, "tests") == "tests"
+    judgement = judge(world, branches=(one,))
+    assert judgement.candidates[0].passes
+    assert flags(judgement.candidates[0], out=False) == ["instrument_changed"] * 2
+
+
+def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
+    with pytest.raises(ConfigError, match="proves nothing") as caught:
+        judge(world, {"calc.py": RIGHT}, must_fix=("true",))
+    assert caught.value.exit_code == 3
+    fixed = judge(world, TEN[1], {"calc.py": RIGHT}, must_fix=(CHECK,), checks=("true",))
+    assert fixed.pick == 2
+    assert fixed.candidates[0].decided_by == "must fix"
+
+
+def test_unstable_check_counts_for_nobody(world: World, tmp_path: Path) -> None:
+    """The check fails at every second run on the same files."""
+    counts = tmp_path / "counts"
+    counts.mkdir()
+    flaky = (
+        f'f="{counts}/$(cat calc.py tests/*.py | sha256sum | cut -c1-20)"; echo >> "$f"; '
+        'test $(($(wc -l < "$f") % 2)) = 0'
+    )
+    with_it = judge(world, *TEN[1:4], checks=(CHECK, flaky))
+    without = judge(world, *TEN[1:4])
+    order = [one.worker_id for one in without.candidates]
+    assert [one.worker_id for one in with_it.candidates] == order
+    assert [one.passes for one in with_it.candidates] == [True, True, False]
+
+
+def test_suite_without_tests_passes_nobody(world: World) -> None:
+    check = 'echo "<testsuite tests=\'0\'/>" > "$ORCHESTRATOR_JUNIT"'
+    judgement = judge(world, {"calc.py": RIGHT}, checks=(check,))
+    assert flags(judgement.candidates[0]) == ["nothing_ran"]
+    assert judgement.decision == "none"
+
+
+def test_hidden_tests_outrank_visible_ones_and_leave_no_trace(world: World) -> None:
+    hidden = TESTS.replace("1234567, 2", "7654321, 3").replace("2469134", "22962963")
+    cheat = PRODUCT.replace("return width + height", "return 2469134  # noqa")
+    judgement = judge(
+        world, {"calc.py": cheat}, {"calc.py": LONG}, hidden={"tests/test_more.py": hidden.encode()}
+    )
+    assert [(one.worker_id, one.hidden) for one in judgement.candidates] == [
+        (2, "pass"),
+        (1, "fail"),
+    ]
+    assert judgement.candidates[0].decided_by == "hidden tests"
+    assert flags(judgement.candidates[1], out=False) == ["suppressed", "literal_echo"]
+    assert judgement.pick == 2
+    refs = git(world.repo, "for-each-ref", "--format=%(objectname)").split()
+    assert "22962963" not in git(world.repo, "grep", "-h", "area", *refs)
+    kept = Repository(world.repo).state_dir / "judged"
+    assert not any(b"22962963" in path.read_bytes() for path in kept.iterdir())

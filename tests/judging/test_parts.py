@@ -1,0 +1,100 @@
+"""Tests of JUnit files, hidden files, new lines of a change and instruments."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.judging.changes import read_change
+from orchestrator.judging.hidden_files import read_hidden
+from orchestrator.judging.instruments import Instruments
+from orchestrator.judging.junit import read_cases
+from tests.support.judging import FILES, PRODUCT, RIGHT
+from tests.support.merges import World
+
+JUNIT = b"""<testsuites><testsuite name="pytest" tests="3">
+<testcase classname="t" name="a"/>
+<testcase classname="t" name="b"><failure message="x">text</failure></testcase>
+<testcase classname="t" name="c"><skipped/></testcase>
+<testcase classname="t" name="a"><error/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_junit_cases_are_read_and_the_worst_result_counts() -> None:
+    assert read_cases(JUNIT) == {"t::a": "failed", "t::b": "failed", "t::c": "skipped"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<testsuite><testcase name='a'>",
+        b"<!DOCTYPE x [<!ENTITY a 'aaaa'>]><testsuite><testcase name='&a;'/></testsuite>",
+        b"<!DOCTYPE x SYSTEM 'file:///etc/passwd'><testsuite/>",
+        b"<a>" * 1000,
+        b"\xff\xfe\x00",
+        b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % one for one in range(10_001)),
+    ],
+)
+def test_unusable_junit_files_are_refused(data: bytes) -> None:
+    assert read_cases(data) is None
+
+
+def test_names_of_tests_are_safe_to_print() -> None:
+    assert read_cases(b"<t><testcase name='a&#x202e;b'/></t>") == {"a\ufffdb": "passed"}
+
+
+def test_hidden_files_are_outside_the_repository(tmp_path: Path) -> None:
+    top, hidden = tmp_path / "repo", tmp_path / "hidden"
+    (top / "hidden").mkdir(parents=True)
+    (hidden / "tests").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="has no files"):
+        read_hidden(hidden, top=top)
+    (hidden / "tests" / "test_a.py").write_text("a")
+    assert read_hidden(hidden, top=top) == {"tests/test_a.py": b"a"}
+    with pytest.raises(ConfigError, match="is in the repository"):
+        read_hidden(top / "hidden", top=top)
+    with pytest.raises(ConfigError, match="is no directory"):
+        read_hidden(tmp_path / "nothing", top=top)
+    (hidden / "link").symlink_to("/etc/hostname")
+    with pytest.raises(ConfigError, match="`link` cannot be read"):
+        read_hidden(hidden, top=top)
+
+
+def test_change_counts_the_product_and_has_its_new_lines(world: World) -> None:
+    commit = world.commit(
+        {"calc.py": RIGHT, "tests/test_more.py": "x\n" * 9, "package-lock.json": "{}\n"}
+    )
+    change = read_change(Repository(world.repo), Instruments(), base=world.base, commit=commit)
+    assert (change.lines, change.files) == (2, 3)
+    assert [(one.path, one.number, one.text) for one in change.added] == [
+        ("calc.py", 2, "    return width * height")
+    ]
+
+
+def test_equal_changes_have_the_same_form(world: World) -> None:
+    def form(text: str) -> str:
+        commit = world.commit({"calc.py": text})
+        found = read_change(Repository(world.repo), Instruments(), base=world.base, commit=commit)
+        return found.form
+
+    commented = RIGHT.replace("    return width", "\n    # the area\n    return  width")
+    assert form(RIGHT) == form(commented)
+    assert form(RIGHT) != form(RIGHT.replace("width *", "2 *"))
+    one, other = ("import a\nimport b\n" + PRODUCT, "import b\nimport a\n" + PRODUCT)
+    assert form(one) == form(other)
+
+
+def test_instruments() -> None:
+    rules = Instruments(("ci/*.sh",))
+    kinds = {
+        "tests/conftest.py": "control", "a/test_b.py": "test", "tests/data/a.json": "test",
+        "ui/a.spec.ts": "test", "pkg/a_test.go": "test", "pyproject.toml": "mixed",
+        "src/contest.py": None, "src/latest.py": None, "ci/run.sh": "control",
+        "pytest.ini": "control",
+    }  # fmt: skip
+    assert {path: rules.kind(path) for path in kinds} == kinds
+    assert [path for path in FILES if rules.is_protected(path)] == [
+        "tests/__init__.py", "tests/test_calc.py",
+    ]  # fmt: skip

@@ -1,0 +1,101 @@
+"""A project with a bug and a test for it, candidates, and checks that run as plain processes."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.git.repository import Repository
+from orchestrator.judging.cases import Rules
+from orchestrator.judging.check_run import CheckRun, Tester
+from orchestrator.judging.judge import judge_run
+from orchestrator.judging.judgement import Candidate, Judgement
+from orchestrator.judging.junit import read_cases
+from orchestrator.landing.branches import Branch, RunBranches
+from tests.support.landing import branch
+from tests.support.merges import WHEN, Content, World
+from tests.support.repository import git
+
+CHECK = f"{sys.executable} -m unittest discover -s tests -t ."
+PRODUCT = """def area(width, height):
+    return width + height
+
+
+def name(kind):
+    return kind.upper()
+"""
+RIGHT = PRODUCT.replace("width + height", "width * height")
+TESTS = """import unittest
+
+from calc import area, name
+
+
+class TestCalc(unittest.TestCase):
+    def test_area(self):
+        self.assertEqual(area(1234567, 2), 2469134)
+
+    def test_name(self):
+        self.assertEqual(name("a"), "A")
+"""
+FILES = {"calc.py": PRODUCT, "tests/__init__.py": "", "tests/test_calc.py": TESTS}
+
+
+class LocalChecks:
+    """Runs checks in a checkout, without a container, and counts the runs."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.runs: Counter[tuple[str, str]] = Counter()
+
+    def __call__(
+        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+    ) -> list[CheckRun]:
+        place = self.world.scratch / f"tree-{sum(self.runs.values())}"
+        git(self.world.repo, "worktree", "add", "-q", "--detach", str(place), commit)
+        try:
+            return [self._check(place, commit, command, canary) for command in commands]
+        finally:
+            git(self.world.repo, "worktree", "remove", "--force", str(place))
+
+    def _check(self, place: Path, commit: str, command: str, canary: tuple[str, ...]) -> CheckRun:
+        tree = git(self.world.repo, "rev-parse", f"{commit}^{{tree}}")
+        self.runs[tree, command] += 1
+        junit = self.world.scratch / "junit.xml"
+        junit.unlink(missing_ok=True)
+        env = {**os.environ, "ORCHESTRATOR_JUNIT": str(junit), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(["sh", "-c", command], cwd=place, env=env, capture_output=True)
+        written = junit.read_bytes() if junit.exists() else b""
+        said = done.stdout + done.stderr + written
+        return CheckRun(
+            answer="fail" if done.returncode else "pass",
+            cases=read_cases(written) if written else None,
+            output=done.stdout.decode(),
+            names_canary=bool(canary) and all(name.encode() in said for name in canary),
+        )
+
+
+def judge(
+    world: World,
+    *candidates: Mapping[str, Content],
+    run: Any = None,
+    branches: tuple[Branch, ...] = (),
+    **rules: Any,
+) -> Judgement:
+    """Judge candidates, numbered from 1, which changed these files; or these branches."""
+    branches = branches or tuple(
+        branch(world, number, files) for number, files in enumerate(candidates, start=1)
+    )
+    (Repository(world.repo).state_dir / "runs" / "run").mkdir(parents=True, exist_ok=True)
+    tester = Tester(run=run or LocalChecks(world), identity="local")
+    wanted = Rules(**{"checks": (CHECK,), **rules})
+    return judge_run(
+        Repository(world.repo), RunBranches("run", WHEN, False, branches), wanted, tester
+    )
+
+
+def flags(candidate: Candidate, *, out: bool = True) -> list[str]:
+    """Return the kinds of a candidate's flags."""
+    return [flag.kind for flag in candidate.flags if flag.out == out]
