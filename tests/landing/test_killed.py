@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.land import complete, undo
 from tests.support.landing import branch, merge
@@ -81,6 +82,20 @@ def test_killed_apply_is_completed_by_the_next(world: World, when: str) -> None:
     assert git(world.repo, "status", "--porcelain").splitlines() == ["M  a.txt", "A  new"]
     undo(Repository(world.repo), into=None, run_id=None)
     assert git(world.repo, "status", "--porcelain") == ""
+
+
+def test_merge_that_died_before_the_branch_moved_is_not_undone(world: World) -> None:
+    one, two = branch(world, 1, {"a.txt": "x\n"}), branch(world, 2, {"new": "n\n"})
+    merge(world, one)
+    die(world, f"{LAND}write_record", "after", "merge", "merge", two.commit)
+    repository = Repository(world.repo)
+
+    assert undo(repository, into=None, run_id=None).workers == (1,)
+
+    assert git(world.repo, "rev-parse", "main") == world.base
+    assert git(world.repo, "for-each-ref", "refs/orchestrator/landed") == ""
+    with pytest.raises(ConfigError, match="no record of a landing on `main`"):
+        undo(repository, into=None, run_id=None)
 
 
 def test_edit_after_a_killed_merge_is_not_overwritten(world: World) -> None:
