@@ -17,7 +17,7 @@ from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.timeline import LEGEND, timeline
 from orchestrator.reports.words import cost, counts, heading, outcome, state
 from orchestrator.results import Status
-from orchestrator.text.quantities import duration, money
+from orchestrator.text.quantities import count, duration, money
 from orchestrator.text.sanitize import lines, one_line
 
 _LOG = 32 * 1024
@@ -116,7 +116,7 @@ def _cells(worker: WorkerReport) -> Iterator[str]:
     yield cost(worker)
     yield duration(worker.seconds)
     yield (
-        f'{result.file_count} files <span class="added">+{result.insertions}</span> '
+        f'{count(result.file_count, "file")} <span class="added">+{result.insertions}</span> '
         f'<span class="removed">-{result.deletions}</span>'
         if result and result.file_count
         else ""

@@ -5,14 +5,16 @@ tables, and stands in fences longer than any run of backticks in it; `@`, `#` an
 """
 
 import re
+from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 
-from orchestrator.reports.logs import output_tail
+from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.words import cost, heading, outcome, sums
 from orchestrator.results import WorkerResult
 from orchestrator.state.history import RunState
-from orchestrator.text.quantities import duration
+from orchestrator.text.quantities import count, duration
 from orchestrator.text.sanitize import one_line
 
 MOST = 60_000
@@ -20,7 +22,8 @@ MOST = 60_000
 _LOG = 4000
 """Maximum number of characters of a worker's output."""
 _CELL = 80
-_SHOWN_FILES = 10
+_CHECKS = 5
+"""Maximum number of failed checks of a worker whose output is shown."""
 _SPECIAL = re.compile(r"([\\`*_\[\]{}<>|~$!()&])")
 _JOINER = "\N{WORD JOINER}"
 _ADDRESS = re.compile(r"(?<=[@#!])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)", re.IGNORECASE)
@@ -90,7 +93,8 @@ def _cells(worker: WorkerReport) -> list[str]:
 
 
 def _changes(result: WorkerResult) -> str:
-    return f"{result.file_count} files, +{result.insertions} -{result.deletions}"
+    files = count(result.file_count, "file")
+    return f"{files}, +{result.insertions} -{result.deletions}"
 
 
 def _details(worker: WorkerReport) -> str:
@@ -99,16 +103,20 @@ def _details(worker: WorkerReport) -> str:
     parts = [f"\n<details><summary>{_html(title)}</summary>\n"]
     if worker.message:
         parts.append(f"\n{inline(one_line(worker.message, limit=1000))}\n")
-    for check in worker.checks:
-        if not check.passed:
-            said = f": {inline(check.message)}" if check.message else ""
-            parts.append(f"\n- check {inline(check.name)}{said}")
-    parts.append(f"\n\nBranch {inline(worker.branch)}\n")
-    printed = output_tail(worker.directory, most=4 * _LOG)[-_LOG:]
-    if printed:
-        parts.append(f"\n{fenced(printed)}\n")
+    parts.append(f"\nBranch {inline(worker.branch)}\n")
+    failed = [check for check in worker.checks if not check.passed]
+    for check in failed[:_CHECKS]:
+        parts.append(f"\nCheck {inline(check.name)}:\n")
+        parts += _printed(tail(Path(check.log), most=4 * _LOG))
+    if not failed:
+        parts += _printed(output_tail(worker.directory, most=4 * _LOG))
     parts.append("\n</details>\n")
     return "".join(parts)
+
+
+def _printed(text: str) -> Iterator[str]:
+    if text:
+        yield f"\n{fenced(text[-_LOG:])}\n"
 
 
 def inline(text: str) -> str:

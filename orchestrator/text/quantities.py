@@ -1,4 +1,4 @@
-"""Format durations and amounts of money."""
+"""Format durations, amounts of money and counts."""
 
 UNKNOWN = "?"
 
@@ -19,3 +19,8 @@ def money(cost: float, *, known: bool = True) -> str:
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 file` or `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -13,7 +13,7 @@ from orchestrator.cleanup.remove import cleanup as clean_up
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
 from orchestrator.cleanup.restore import restore as bring_back
 from orchestrator.cli.options import Config, with_options
-from orchestrator.cli.output.formats import age, count
+from orchestrator.cli.output.formats import age
 from orchestrator.cli.output.messages import show, tell, tell_failure
 from orchestrator.engine import load_engine
 from orchestrator.engine.protocol import Engine
@@ -24,6 +24,7 @@ from orchestrator.errors import (
     UnsupportedError,
 )
 from orchestrator.git.repository import find_top
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 SOME_LEFT = 1

@@ -8,11 +8,12 @@ import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Json
-from orchestrator.cli.output.formats import count, table, terminal_width, titled
+from orchestrator.cli.output.formats import table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 FOUND = 1

@@ -11,12 +11,13 @@ import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.output.ci import in_ci
-from orchestrator.cli.output.formats import called, count, table, terminal_width
+from orchestrator.cli.output.formats import called, table, terminal_width
 from orchestrator.cli.output.messages import put, show
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch_stream, stat_lines
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import lines, one_line
 
 _PIECE = 64 * 1024

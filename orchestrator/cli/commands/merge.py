@@ -10,7 +10,6 @@ import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Config, Json, with_options
-from orchestrator.cli.output.formats import count
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
@@ -26,6 +25,7 @@ from orchestrator.landing.merge import (
 )
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import all_runs
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 SOME_LEFT = 1

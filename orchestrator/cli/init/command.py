@@ -15,7 +15,6 @@ from orchestrator.agents import load_agent
 from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
 from orchestrator.cli.init.image_programs import BASE_PROGRAMS, programs_in
 from orchestrator.cli.init.render import build_command, needs_naming
-from orchestrator.cli.output.formats import count
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.config.loading import check_file
 from orchestrator.config.run import ParallelConfig, repository_config_files
@@ -23,6 +22,7 @@ from orchestrator.config.sources import agent_names
 from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 FILE_NAME = "orchestrator.yaml"

@@ -1,6 +1,6 @@
 """Format the events of a run as lines of text."""
 
-from orchestrator.cli.output.formats import called, count
+from orchestrator.cli.output.formats import called
 from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
 from orchestrator.events import (
     Intervention,
@@ -14,7 +14,7 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.text.quantities import duration, money
+from orchestrator.text.quantities import count, duration, money
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
 

@@ -57,11 +57,6 @@ def amount(number: int) -> str:
     return f"{value:.1f}{unit}" if value < 100 and unit != "B" else f"{value:.0f}{unit}"
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 file` or `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def called(number: int, name: str | None) -> str:
     """Return how messages name a worker: `worker 3`, or `W3 (backend)` for a workflow's task."""
     return f"worker {number}" if name is None else f"W{number} ({one_line(name)})"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from orchestrator.cli.output.formats import (
     amount,
     called,
-    count,
     kept_line,
     shown_sum,
     table,
@@ -19,7 +18,7 @@ from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
-from orchestrator.text.quantities import UNKNOWN, duration, money
+from orchestrator.text.quantities import UNKNOWN, count, duration, money
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.timing import summarise

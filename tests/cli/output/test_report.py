@@ -2,11 +2,11 @@
 
 import pytest
 
-from orchestrator.cli.output.formats import count, table
+from orchestrator.cli.output.formats import table
 from orchestrator.cli.output.report import after_run, run_table
 from orchestrator.git.kept_refs import told
 from orchestrator.results import NetworkCounts, RunResult, Status
-from orchestrator.text.quantities import duration, money
+from orchestrator.text.quantities import count, duration, money
 
 
 def test_table_is_not_shortened_without_a_terminal(result):
