@@ -29,7 +29,7 @@ _ALL_DIFFS = 2 * 1024**2
 _FILES = 500
 """Maximum number of files of a worker that are listed."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-_HEADING = ("Worker", "Task", "Status", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
+_HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
 
 
 def render(report: RunReport) -> str:
@@ -109,8 +109,8 @@ def _table(report: RunReport) -> Iterator[str]:
 def _cells(worker: WorkerReport) -> Iterator[str]:
     result = worker.result
     passed = sum(check.passed for check in worker.checks)
-    yield f'<span class="task">{escaped(one_line(worker.task, limit=120))}</span>'
     yield _badge(worker)
+    yield f'<span class="task">{escaped(one_line(worker.task, limit=120))}</span>'
     yield escaped(one_line(worker.model))
     yield str(worker.steps or "")
     yield cost(worker)
@@ -171,7 +171,7 @@ def _explanation(worker: WorkerReport) -> Iterator[str]:
 def _checks(worker: WorkerReport) -> Iterator[str]:
     for check in worker.checks:
         name, kind = escaped(one_line(check.name)), "success" if check.passed else "failed"
-        word = "passed" if check.passed else one_line(check.message or "failed")
+        word = "passed" if check.passed else "failed"
         title = f'Check {name} <span class="badge {kind}">{escaped(word)}</span>'
         text = "" if check.passed else tail(Path(check.log), most=_LOG)
         yield _block(title, text, always=True, is_markup=True)

@@ -63,7 +63,10 @@ th, td { padding: 7px 12px; text-align: left; white-space: nowrap; }
 thead th { font-size: 12px; color: var(--dim); font-weight: 600; background: var(--panel); }
 tbody tr { border-top: 1px solid var(--line); }
 tbody th { font-weight: 500; }
-.task { display: inline-block; max-width: 340px; white-space: normal; overflow-wrap: anywhere; }
+.task {
+  display: inline-block; min-width: 160px; max-width: 340px; white-space: normal;
+  overflow-wrap: anywhere;
+}
 .worker { margin-top: 12px; border: 1px solid var(--line); border-radius: 6px; }
 summary { padding: 10px 14px; cursor: pointer; }
 .worker details[open] > summary { border-bottom: 1px solid var(--line); }

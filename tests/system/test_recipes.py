@@ -1,0 +1,179 @@
+"""Tests of the recipes for CI systems: by the schemas of the systems, a linter, and real runs."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema.validators import validator_for
+
+from tests.support.ci_parsers import GitHubRunner
+from tests.support.junit_readers import gitlab_cases
+from tests.support.repository import git
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SCHEMAS = {
+    "action.yml": "github-actions",
+    "examples/ci/github.yml": "github-workflows",
+    "examples/ci/gitlab-ci.yml": "gitlab-ci",
+    "examples/ci/buildkite.yml": "buildkite",
+    "templates/parallel.yml": "gitlab-ci",
+}
+ODD = """echo 'a "b" $(touch pwned) ${HOME}' > odd.txt; cat odd.txt"""
+"""A task with characters that a shell interprets."""
+
+
+def documents(name: str) -> Iterator[Any]:
+    yield from yaml.load_all((ROOT / name).read_text(), Loader=yaml.BaseLoader)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_recipe_fits_the_schema_of_its_system(name: str) -> None:
+    vendored = files("check_jsonschema") / "builtin_schemas" / "vendor" / f"{SCHEMAS[name]}.json"
+    schema = json.loads(vendored.read_text())
+    for document in yaml.safe_load_all((ROOT / name).read_text()):
+        # YAML 1.1 reads `on` as true.
+        plain = {"on" if key is True else key: value for key, value in document.items()}
+        errors = validator_for(schema)(schema).iter_errors(plain)
+        assert [error.message for error in errors] == []
+
+
+def test_no_recipe_is_tested_by_nothing() -> None:
+    tested = {*SCHEMAS, "examples/ci/Jenkinsfile"}
+    found = {str(p.relative_to(ROOT)) for d in ("examples/ci", "templates") for p in
+             (ROOT / d).iterdir()}  # fmt: skip
+    assert found <= tested
+
+
+def test_linter_finds_nothing_dangerous() -> None:
+    done = subprocess.run(
+        [BIN / "zizmor", "--offline", "--no-progress", "action.yml", "examples/ci/github.yml"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_recipe_puts_inputs_into_scripts_or_runs_on_foreign_code() -> None:
+    (action,) = documents("action.yml")
+    for step in action["runs"]["steps"]:
+        assert "${{" not in step["run"]
+        assert step["shell"] == "bash"
+    (_, component) = documents("templates/parallel.yml")
+    (job,) = component.values()
+    for name in ("before_script", "script", "after_script"):
+        assert "$[[" not in "\n".join(job[name])
+    for path in (ROOT / "examples" / "ci").iterdir():
+        assert "pull_request_target" not in path.read_text()
+
+
+@pytest.fixture
+def job(repo: Path, tmp_path: Path) -> dict[str, str]:
+    """Return the variables of a CI job, with this project installed where the recipes do so."""
+    temporary = tmp_path / "runner"
+    for place in (temporary / "orchestrator" / "bin", Path(f"{repo}.orchestrator") / "bin"):
+        place.mkdir(parents=True)
+        (place / "orchestrator").symlink_to(BIN / "orchestrator")
+    return {
+        **os.environ,
+        "RUNNER_TEMP": str(temporary),
+        "CI_PROJECT_DIR": str(repo),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+    }
+
+
+@pytest.mark.docker
+def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str, str]) -> None:
+    inputs = {"tasks": f"{ODD}\necho 'a.txt:1:1: bad'; exit 3\n", "agent": "shell",
+              "options": "--network\nnone\n--cpus\n1\n--memory\n256m\n"}  # fmt: skip
+    (action,) = documents("action.yml")
+    codes, printed = {}, ""
+    for step in action["runs"]["steps"][2:]:
+        given = {
+            name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: inputs[match[1]], value)
+            for name, value in step.get("env", {}).items()
+        }
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=repo, env={**job, "GITHUB_ACTIONS": "true", **given}, capture_output=True,
+            text=True, check=False, timeout=300,
+        )  # fmt: skip
+        codes[step["name"]] = done.returncode
+        printed += done.stdout + done.stderr
+    assert codes == {"Run": 1, "Clean up": 0}, printed
+    runner = GitHubRunner()
+    runner.read(printed)
+    assert ("error", "bad") in runner.commands
+    assert not (repo / "pwned").exists()
+    outputs = re.findall(r"^(\S+)<<(\S+)\n(.*)\n\2$", (tmp_path / "output").read_text(), re.M)
+    values = {name: value for name, _, value in outputs}
+    assert (values["status"], values["passed"], values["failed"]) == ("failed", "1", "1")
+    assert values.keys() | {"junit", "html"} == action["outputs"].keys()
+    report = Path(job["RUNNER_TEMP"]) / "orchestrator" / "report.xml"
+    assert [case.status for case in gitlab_cases(report.read_text())] == ["success", "failed"]
+    assert report.with_suffix(".html").exists()
+    assert "1 of 2 workers succeeded" in (tmp_path / "summary").read_text()
+    assert git(repo, "branch", "--list", "architect/*") == ""
+
+
+@pytest.mark.docker
+def test_component_runs_tasks_and_reports(repo: Path, job: dict[str, str]) -> None:
+    (_, component) = documents("templates/parallel.yml")
+    (recipe,) = component.values()
+    given = {"TASKS": f"{ODD}\n", "AGENT": "shell", "GITLAB_CI": "true",
+             "OPTIONS": "--network\nnone\n--cpus\n1\n--memory\n256m\n"}  # fmt: skip
+    assert recipe["variables"].keys() == {"TASKS", "OPTIONS", "AGENT", "PACKAGE"}
+    script = "\n".join(["set -e", *recipe["script"], *recipe["after_script"]])
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=repo, env={**job, **given}, capture_output=True, text=True,
+        check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "section_start:" in done.stderr
+    assert not (repo / "pwned").exists()
+    reports = recipe["artifacts"]["reports"]
+    (case,) = gitlab_cases((repo / reports["junit"]).read_text())
+    assert case.status == "success"
+    assert "ORCHESTRATOR_STATUS=success" in (repo / reports["dotenv"]).read_text()
+    assert json.loads((repo / reports["codequality"]).read_text()) == []
+    assert (repo / recipe["artifacts"]["paths"][0]).exists()
+
+
+@pytest.mark.parametrize("name", ["buildkite.yml", "Jenkinsfile"])
+def test_other_recipes_call_commands_that_exist(tmp_path: Path, name: str) -> None:
+    text = (ROOT / "examples" / "ci" / name).read_text()
+    if name == "Jenkinsfile":
+        blocks = re.findall(r"sh '''(.*?)'''|sh '(.*?)'", text, re.DOTALL)
+        script = "\n".join(one or other for one, other in blocks)
+    else:
+        # Buildkite replaces `$$` by `$` when it reads the file.
+        script = yaml.safe_load(text)["steps"][0]["command"].replace("$$", "$")
+    called = tmp_path / "called"
+    stub = (
+        f'#!/bin/sh\nprintf "%s\\n" "$*" >> {shlex.quote(str(called))}\n'
+        '[ "$1" != parallel ] || : > orchestrator.md\n'
+    )
+    for program in ("orchestrator", "buildkite-agent"):
+        (tmp_path / program).write_text(stub)
+        (tmp_path / program).chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environ, check=True, timeout=60)
+    lines = called.read_text().splitlines()
+    known = subprocess.run(
+        [BIN / "orchestrator", "parallel", "--help"], capture_output=True, text=True, check=True,
+        timeout=60,
+    ).stdout  # fmt: skip
+    options = re.findall(r"(?<= )--[a-z-]+", next(line for line in lines if "parallel " in line))
+    assert "--report" in options
+    assert [option for option in options if f" {option} " not in known] == []
+    assert "parallel-cleanup --purge" in lines
