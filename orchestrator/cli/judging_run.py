@@ -15,7 +15,6 @@ from orchestrator.cli.commands.pick import merge_picked
 from orchestrator.cli.judging_options import JudgingOptions
 from orchestrator.cli.new_run import refuse_idle_options
 from orchestrator.cli.options import GivenSettings
-from orchestrator.cli.output.formats import count
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
 from orchestrator.cli.output.views import make_view
@@ -36,6 +35,7 @@ from orchestrator.landing.merge import Wish
 from orchestrator.results import RunResult
 from orchestrator.runs.commit_test import ContainerTest
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 _CANDIDATES = 3

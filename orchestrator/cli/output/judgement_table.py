@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from orchestrator.cli.output.formats import count, table, terminal_width
+from orchestrator.cli.output.formats import table, terminal_width
 from orchestrator.judging.judgement import Candidate, Judgement
-from orchestrator.text.quantities import UNKNOWN, money
+from orchestrator.text.quantities import UNKNOWN, count, money
 from orchestrator.text.sanitize import one_line
 
 _MOST_TOLD = 5
