@@ -109,14 +109,22 @@ def test_key_is_nowhere_but_in_the_broker(
     assert not Path(memory).exists()
 
 
-@pytest.mark.parametrize("network", ["none", "allowlist", "open"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        # Its limits are the lowest, and its network is the broker's alone.
+        ("--preset", "untrusted"),
+        ("--keys", "broker", "--network", "allowlist", "--allow", "a.example.net:8080"),
+        ("--keys", "broker", "--network", "open"),
+    ],
+)
 def test_worker_reaches_the_model_through_the_broker_alone(
-    model: ModelServer, env: dict[str, str], repo: Path, network: str
+    model: ModelServer, env: dict[str, str], repo: Path, chosen: tuple[str, ...]
 ) -> None:
     port = model.server_address[1]
     direct = f"curl -s -m 4 http://{bridge_gateway()}:{port}/v1/models || echo closed"
-    listed = ("--allow", "a.example.net:8080") if network == "allowlist" else ()
-    done = orchestrator(*ONE, "--network", network, *listed, f"{ASK}; {direct}", cwd=repo, env=env)
+    shell = ("parallel", "--agent-cli", "shell", "--json", "--workers", "1", *ENV)
+    done = orchestrator(*shell, *chosen, f"{ASK}; {direct}", cwd=repo, env=env)
     assert lines_of(done) == ["200", "closed"]
 
 

@@ -76,6 +76,8 @@ printf %s "$RULES" | nft -f - && echo guarded && exec sleep infinity"""
 _CAPABILITIES = ("NET_ADMIN", "SETGID", "SETPCAP", "SETUID")
 _GATEWAY_MEMORY = 128 * 1024**2
 _GATEWAY_PIDS = 32
+_GATEWAY_FILES = 4096
+"""More than twice the connections of the proxy, however low the limit of the worker is."""
 _SCRATCH = 4 * 1024**2
 _KEPT_LOG = 1024**2
 
@@ -190,6 +192,7 @@ def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> Contain
         mounts=(TmpfsMount(target="/tmp", size=_SCRATCH),),  # noqa: S108  # the container's own
         memory=_GATEWAY_MEMORY,
         pids=_GATEWAY_PIDS,
+        open_files=_GATEWAY_FILES,
         kept_output=_KEPT_LOG,
     )
 
