@@ -27,7 +27,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import Rules
 from orchestrator.judging.check_run import Tester
 from orchestrator.judging.hidden_files import read_hidden
-from orchestrator.judging.judge import judge_run
+from orchestrator.judging.judge import check_base, judge_run
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.trees import Tests
 from orchestrator.landing.branches import read_branches
@@ -66,17 +66,29 @@ def judge_workers(wanted: Wanted, options: JudgingOptions) -> Judgement:
     repository = Repository(Path.cwd())
     rules = rules_of(repository, wanted, options)
     run = read_branches(repository, wanted.run, wanted.numbers)
-    config = _config(repository, rules.all_checks, wanted.file)
-    with closing(load_engine("docker")) as engine:
-        test = ContainerTest(config, (), repository.top, engine)
-        image = ParallelRunner(config, repository.top).plan().image
-        identity = test.identity(engine.image_id(image) or image)
-        workers = max(1, min(_AT_ONCE, os.cpu_count() or 1))
-        tester = Tester(run=test.run_checks, identity=identity, workers=workers)
+    with _tester(repository, rules, wanted.file) as tester:
         if not wanted.quiet:
             tell(f"judging {count(len(run.branches), 'worker')} of run {run.run_id}")
+        return judge_run(repository, run, rules, tester)
+
+
+@contextmanager
+def _tester(repository: Repository, rules: Rules, file: Path | None) -> Iterator[Tester]:
+    """Yield what runs checks in containers; a signal stops the checks.
+
+    Raises:
+        typer.Exit: The command was interrupted.
+    """
+    config = _config(repository, rules.all_checks, file)
+    with closing(load_engine("docker")) as engine:
+        image = ParallelRunner(config, repository.top).plan().image
+        test = ContainerTest(config, (), repository.top, engine)
         with interruptible(lambda _: test.cancel()):
-            return judge_run(repository, run, rules, tester)
+            yield Tester(
+                run=test.run_checks,
+                identity=test.identity(engine.image_id(image) or image),
+                workers=max(1, min(_AT_ONCE, os.cpu_count() or 1)),
+            )
 
 
 @contextmanager
@@ -173,7 +185,10 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
     config = _candidates(repository, given, options, task)
     checks = tuple(check.run for check in config.project.checks)
     wanted = Wanted(checks=checks, file=options.config, quiet=options.quiet)
-    rules_of(repository, wanted, options)  # an error here costs nothing, after the run it does
+    # Errors are found before the candidates cost anything.
+    rules = rules_of(repository, wanted, options)
+    with _tester(repository, rules, options.config) as tester:
+        check_base(repository, repository.resolve(config.base), rules, tester)
     result = _run(config, options)
     judgement = judge_workers(replace(wanted, run=result.run_id), options)
     print_judgement(judgement, as_json=options.json)

@@ -19,6 +19,26 @@ _VERDICTS: Mapping[tuple[Answer, Answer], Verdict] = {
 }
 
 
+def try_base(rules: Rules, evidence: Evidence, base: str) -> None:
+    """Run the checks on the base.
+
+    Raises:
+        ConfigError: A check that must be fixed passes.
+        EngineError: A check gave no result.
+    """
+    jobs = {command: Job(commit=base, command=command) for command in rules.all_checks}
+    evidence.collect(jobs.values())
+    for command, job in jobs.items():
+        answer = evidence.of(job).answer
+        if answer == "none":
+            raise EngineError(
+                f"the check `{command}` gave no result on the base",
+                hint="`orchestrator doctor` checks the engine and the machine",
+            )
+        if answer == "pass" and command in rules.must_fix:
+            raise _proves_nothing(command)
+
+
 class Comparison:
     """Runs the checks on the base and on candidates."""
 
@@ -41,24 +61,6 @@ class Comparison:
     def on(self, commit: str, command: str, attempt: int = 1) -> CheckRun:
         """Return the result of a check that ran on a commit."""
         return self._evidence.of(Job(commit=commit, command=command, attempt=attempt))
-
-    def try_base(self) -> None:
-        """Run the checks on the base.
-
-        Raises:
-            ConfigError: A check that must be fixed passes.
-            EngineError: A check gave no result.
-        """
-        self._evidence.collect(self._jobs([self._base]))
-        for command in self._rules.all_checks:
-            answer = self.on(self._base, command).answer
-            if answer == "none":
-                raise EngineError(
-                    f"the check `{command}` gave no result on the base",
-                    hint="`orchestrator doctor` checks the engine and the machine",
-                )
-            if answer == "pass" and command in self._rules.must_fix:
-                raise _proves_nothing(command)
 
     def compare(self, cases: Sequence[Case]) -> None:
         """Run the checks on candidates, repeat whatever differs from the base, and compare."""

@@ -78,15 +78,15 @@ class Evidence:
         for job in jobs:
             groups.setdefault((job.on or job.commit, job.canary), []).append(job)
         with ThreadPoolExecutor(max(1, min(self._tester.workers, len(groups)))) as pool:
-            for done in pool.map(self._together, groups.values()):
-                for job, result in done:
-                    self._note(job, result)
+            for _ in pool.map(self._together, groups.values()):
+                pass  # raises what a thread raised
 
-    def _together(self, jobs: Sequence[Job]) -> list[tuple[Job, CheckRun]]:
+    def _together(self, jobs: Sequence[Job]) -> None:
         first = jobs[0]
         commands = [job.command for job in jobs]
         results = self._tester.run(first.on or first.commit, commands, canary=first.canary)
-        return [*zip(jobs, results, strict=True)]
+        for job, result in zip(jobs, results, strict=True):
+            self._note(job, result)
 
     def _note(self, job: Job, result: CheckRun) -> None:
         dropped: dict[str, object] = {} if job.keeps_output else {"output": ""}

@@ -18,7 +18,7 @@ from orchestrator.judging.canary import Canary, make_canary
 from orchestrator.judging.cases import Case, Rules, candidates_of, scores_of
 from orchestrator.judging.changes import read_change
 from orchestrator.judging.check_run import Answer, Tester
-from orchestrator.judging.comparison import Comparison
+from orchestrator.judging.comparison import Comparison, try_base
 from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.flags import CheckRuns, Facts, flags_of, literals_of
 from orchestrator.judging.instruments import Instruments
@@ -59,6 +59,18 @@ def judge_run(repository: Repository, run: RunBranches, rules: Rules, tester: Te
         judgement = judging.judgement()
         write_judgement(directory.path, judgement)
     return judgement
+
+
+def check_base(repository: Repository, base: str, rules: Rules, tester: Tester) -> None:
+    """Run the checks on the base, before there are candidates; the results are kept.
+
+    Raises:
+        ConfigError: A check that must be fixed passes.
+        EngineError: A check gave no result.
+    """
+    with _only_one(repository):
+        evidence = Evidence(tester, repository.git, repository.state_dir / "judged")
+        try_base(rules, evidence, base)
 
 
 @contextmanager
@@ -118,7 +130,7 @@ class _Judging:
 
     def judgement(self) -> Judgement:
         """Carry out all stages."""
-        self._comparison.try_base()
+        try_base(self._rules, self._evidence, self._base)
         busy = [case for case in self._cases if not case.is_empty]
         self._comparison.compare(busy)
         self._comparison.try_own_versions(busy)

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from tests.support.judging import (
-    CHECK,
+    FAST,
     PRODUCT,
     RIGHT,
     TESTS,
@@ -71,11 +71,11 @@ def test_removed_test_file_excludes_a_candidate_that_needs_it_gone(world: World)
 def test_results_are_kept_and_each_runs_once(world: World) -> None:
     checks = LocalChecks(world)
     branches = tuple(branch(world, one, files) for one, files in enumerate(TEN[:4], start=1))
-    first = judge(world, branches=branches, run=checks)
+    first = judge(world, branches=branches, run=checks, checks=(FAST,))
     base = git(world.repo, "rev-parse", f"{world.base}^{{tree}}")
-    assert checks.runs[base, CHECK] == 2, "once, and once again because a candidate differs"
+    assert checks.runs[base, FAST] == 2, "once, and once again because a candidate differs"
     before = sum(checks.runs.values())
-    again = judge(world, branches=branches, run=checks)
+    again = judge(world, branches=branches, run=checks, checks=(FAST,))
     assert sum(checks.runs.values()) == before
     assert again == first.model_copy(update={"number": 2})
 
@@ -124,11 +124,35 @@ def test_tests_that_became_a_file_or_a_link_are_put_back(
     assert flags(judgement.candidates[0], out=False) == ["instrument_changed"] * 2
 
 
+def test_new_link_among_tests_does_not_count(world: World) -> None:
+    judgement = judge(world, {"calc.py": RIGHT, "tests/more": ("120000", "/tmp")}, checks=(FAST,))
+    (one,) = judgement.candidates
+    assert "more" not in git(world.repo, "ls-tree", "-r", "--name-only", one.protected)
+
+
+JUNIT = """
+cat > "$ORCHESTRATOR_JUNIT" <<END
+<testsuite>$(grep -ho 'def test_[a-z]*' {files} | sed 's/.*/<testcase name="&"\\/>/')</testsuite>
+END
+"""
+
+
+def test_lost_and_skipped_tests_are_named_by_the_junit_file(world: World) -> None:
+    """The list of tests is a file of the product, from which a candidate removes one."""
+    world.base = world.commit({"list": "def test_area\ndef test_name\n"})
+    check = JUNIT.format(files="list") + FAST
+    cut = {"calc.py": RIGHT, "list": "def test_name\n"}
+    judgement = judge(world, cut, {"calc.py": RIGHT}, checks=(check,))
+    (flag,) = judgement.candidates[1].flags
+    assert (flag.kind, flag.message) == ("nothing_ran", "did not run the test def test_area")
+    assert judgement.pick == 2
+
+
 def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
     with pytest.raises(ConfigError, match="proves nothing") as caught:
         judge(world, {"calc.py": RIGHT}, must_fix=("true",))
     assert caught.value.exit_code == 3
-    fixed = judge(world, TEN[1], {"calc.py": RIGHT}, must_fix=(CHECK,), checks=("true",))
+    fixed = judge(world, TEN[1], {"calc.py": RIGHT}, must_fix=(FAST,), checks=("true",))
     assert fixed.pick == 2
     assert fixed.candidates[0].decided_by == "must fix"
 
@@ -141,8 +165,8 @@ def test_unstable_check_counts_for_nobody(world: World, tmp_path: Path) -> None:
         f'f="{counts}/$(cat calc.py tests/*.py | sha256sum | cut -c1-20)"; echo >> "$f"; '
         'test $(($(wc -l < "$f") % 2)) = 0'
     )
-    with_it = judge(world, *TEN[1:4], checks=(CHECK, flaky))
-    without = judge(world, *TEN[1:4])
+    with_it = judge(world, *TEN[1:4], checks=(FAST, flaky))
+    without = judge(world, *TEN[1:4], checks=(FAST,))
     order = [one.worker_id for one in without.candidates]
     assert [one.worker_id for one in with_it.candidates] == order
     assert [one.passes for one in with_it.candidates] == [True, True, False]

@@ -13,6 +13,7 @@ from orchestrator.cli.options import Config, Json, with_options
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.judging.trees import Tests
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.chain import Form
 from orchestrator.landing.land import undo as take_back
@@ -77,6 +78,15 @@ class MergeOptions:
             "[default: `checks` of the configuration]",
         ),
     ] = None
+    tests: Annotated[
+        str | None,
+        typer.Option(
+            "--tests",
+            metavar="frozen|extend|free",
+            help="Tests that count with `--queue`: those of the target branch, those and new test "
+            "files, or those of the merged commit. [default: extend]",
+        ),
+    ] = None
     config: Config = None
     into: Annotated[
         str | None,
@@ -120,8 +130,11 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
     run = read_branches(repository, wanted, numbers)
     if options.queue:
         # Imported only here: nothing else of this command needs the engine and the runs.
-        tested = import_module("orchestrator.cli.merge_test").merge_tested
-        merged = tested(repository, run, wish, checks=options.check, file=options.config)
+        module = import_module("orchestrator.cli.merge_test")
+        test = module.QueueTest(
+            checks=options.check, tests=options.tests or "extend", file=options.config
+        )
+        merged = module.merge_tested(repository, run, wish, test)
     else:
         merged = merge_branches(repository, run, wish)
     if options.json:
@@ -138,6 +151,7 @@ def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
         ("--as", options.form, Form),
         ("--order", options.order, Order),
         ("--on-conflict", options.on_conflict or "stop", OnConflict),
+        ("--tests", options.tests or "extend", Tests),
     ):
         if given not in get_args(kind):
             raise ConfigError(
@@ -150,8 +164,8 @@ def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
 
 
 def _check_queue(options: MergeOptions) -> None:
-    if not options.queue and (options.check or options.config):
-        raise ConfigError("`--check` and `--config` require `--queue`")
+    if not options.queue and (options.check or options.config or options.tests):
+        raise ConfigError("`--check`, `--tests` and `--config` require `--queue`")
     if not options.queue:
         return
     if options.dry_run or options.undo:

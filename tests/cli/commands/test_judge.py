@@ -42,11 +42,18 @@ def test_hidden_tests_are_found_by_nobody(
     judged = ["--hidden", str(tmp_path / "hidden"), "--check", check, "--json"]
     refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
 
+    assert run(["eval", *shell, "--must-fix", "true", "-n", "1", SPY]) == 3
+    assert "`--must-fix` proves nothing" in capsys.readouterr().err
+    kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
+    assert kept == refs, "the candidate did not start"
     assert run(["eval", *shell, *judged, "-n", "1", "--pick", "auto", SPY]) == 0
 
     judgement = json.loads(capsys.readouterr().out)
     assert (judgement["pick"], judgement["candidates"][0]["hidden"]) == (1, "pass")
     assert "width * height" in git(repo, "show", "main:calc.py")
+    git(repo, "branch", "-f", "architect/parallel-1", "main~2")
+    assert run(["pick", "1"]) == 3
+    assert "has moved since it was judged" in capsys.readouterr().err
     # The next worker finds nothing of the first judgement.
     assert run(["merge", "--undo"]) == 0
     assert run(["eval", *shell, *judged, "-n", "1", SPY]) == 0

@@ -47,10 +47,29 @@ def test_queue_lands_what_passes_and_leaves_no_branch_behind(
     assert "before anything is merged" in capsys.readouterr().err
 
 
+@pytest.mark.docker
+def test_branch_that_changes_the_tests_does_not_pass_by_them(
+    repo: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (repo / "tests").mkdir()
+    (repo / "tests" / "check.sh").write_text("test -e a.txt\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a test")
+    lazy = "rm a.txt; echo true > tests/check.sh"
+    options = ["--agent-cli", "shell", "--quiet", "--network", "none", "--workers", "1"]
+    assert run(["parallel", *options, lazy]) == 0
+    queue = ["merge", "--queue", "--check", "sh tests/check.sh"]
+    assert run(queue) == 1
+    assert "with the target's tests: failed" in capsys.readouterr().err
+    assert run([*queue, "--tests", "free"]) == 0
+    assert git(repo, "show", "main:tests/check.sh") == "true"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--check", "true"], "`--check` and `--config` require `--queue`"),
+        (["--check", "true"], "`--check`, `--tests` and `--config` require `--queue`"),
+        (["--queue", "--tests", "all", "--check", "true"], "option `--tests` is `all`"),
         (["--queue", "--dry-run"], "`--queue` cannot be used with `--dry-run` or `--undo`"),
         (["--queue", "--on-conflict", "stop"], "`--queue` leaves conflicting branches out"),
     ],

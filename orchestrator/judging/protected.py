@@ -1,0 +1,51 @@
+"""Make the tree on which one commit is tested, with the instruments of another commit."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from orchestrator.git.merge_tree import quarantine
+from orchestrator.git.repository import Repository
+from orchestrator.judging.instruments import Instruments
+from orchestrator.judging.trees import Tests, Trees
+
+
+class Protection:
+    """Puts the instruments of a base back into other commits."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        base: str,
+        tests: Tests,
+        began: datetime,
+        patterns: Sequence[str] = (),
+    ) -> None:
+        """Store the base.
+
+        Args:
+            repository: The user's repository, which has all commits.
+            base: The commit whose instruments count.
+            tests: Which other instruments count.
+            began: Date of new commits.
+            patterns: Patterns of more files that are instruments.
+        """
+        self._repository = repository
+        self._base = base
+        self._tests = tests
+        self._began = began
+        self._instruments = Instruments(tuple(patterns))
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides which tree a commit is tested on, besides the commit."""
+        if self._tests == "free":
+            return ("free",)
+        tree = self._repository.git.text("rev-parse", f"{self._base}^{{tree}}")
+        return (self._tests, tree, *self._instruments.patterns)
+
+    def of(self, commit: str) -> str:
+        """Return a commit with the base's instruments, to which no ref points; perhaps the same."""
+        place = self._repository.state_dir / "protected"
+        with quarantine(self._repository, place) as git:
+            trees = Trees(self._repository, git, place, self._base, self._began, self._instruments)
+            return trees.with_changes(commit, trees.restored(commit, self._tests))

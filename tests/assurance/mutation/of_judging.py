@@ -1,0 +1,64 @@
+"""Protections of judgements against candidates."""
+
+from collections.abc import Iterator
+
+from tests.assurance.mutation.protection import Protection, patches
+
+_JUDGE = "tests/judging/test_judge.py"
+_PARTS = "tests/judging/test_parts.py"
+_TOURNAMENT = "tests/judging/test_tournament.py"
+_KILLED = "tests/judging/test_killed.py"
+_DOCKER = "tests/cli/commands/test_judge.py"
+
+
+def judging() -> Iterator[Protection]:
+    """Return the protections of a judgement."""
+    yield from patches(
+        "judging/trees.py judging/flags.py judging/comparison.py judging/judge.py "
+        "judging/evidence.py judging/cases.py judging/canary.py judging/ranking.py",
+        (f"{_JUDGE} {_KILLED}",),
+        ("tests of the base replace those of a candidate",
+         "if self._is_protected(path, entry)},", "if False},"),
+        ("new files that control tests are removed",
+         'return kind == "control" or tests == "frozen"', 'return tests == "frozen"'),
+        ("new links among tests are removed", " or entry.mode == _LINK", ""),
+        ("candidate without a change is out",
+         'kind="empty", out=True', 'kind="empty", out=False'),
+        ("candidate that weakened tests is out",
+         'kind="tests_weakened", out=True', 'kind="tests_weakened", out=False',
+         "the check fails with the tests of the base, so the candidate does not pass either"),
+        ("candidate that hides failing tests is out",
+         'kind="forged", out=True', 'kind="forged", out=False'),
+        ("failing tests must be reported, not only make the check fail",
+         'seen.answer == "fail" and seen.names_canary):', 'seen.answer == "fail"):'),
+        ("check without tests passes nobody", "        if not after:\n", "        if False:\n"),
+        ("candidate that lost tests is out", "        if missing:\n", "        if False:\n"),
+        ("check that must be fixed fails on the base",
+         'if answer == "pass" and command in rules.must_fix:', "if False:"),
+        ("check whose results on the base differ counts for nobody",
+         "                self.unstable.add(command)\n", "                pass\n"),
+        ("hidden tests count", 'and self.hidden in (None, "pass")', ""),
+        ("names of hidden tests are not kept", "attempt=attempt, is_secret=True)",
+         "attempt=attempt)"),
+        ("results are kept for a judgement that is repeated",
+         "            self._keep(key, result)\n", "            pass\n"),
+    )  # fmt: skip
+    yield from patches(
+        "judging/junit.py judging/hidden_files.py judging/tournament.py cli/commands/pick.py "
+        "cli/merge_test.py judging/judge.py",
+        (f"{_PARTS} {_TOURNAMENT}", f"{_DOCKER} tests/cli/commands/test_merge_queue.py"),
+        ("JUnit file declares no document type",
+         "    parser.StartDoctypeDeclHandler = cases.refuse\n"
+         "    parser.EntityDeclHandler = cases.refuse\n", ""),
+        ("JUnit file has a limited number of tests",
+         "if len(self.found) > MOST_CASES:", "if False:"),
+        ("hidden files are outside the repository",
+         "if place.is_relative_to(top.resolve()):", "if False:"),
+        ("comparison counts only if both orders agree",
+         'if said[a, b] == "A" and said[b, a] == "B":', 'if said[a, b] == "A":'),
+        ("only the last line of a judge counts", "loads(rows[-1])", "loads(rows[0])"),
+        ("branch that moved since it was judged is not picked",
+         "if branches.branches[0].commit != chosen.commit:", "if False:"),
+        ("queue: tests of the target count", "        if protected != commit:\n",
+         "        if False:\n"),
+    )  # fmt: skip
