@@ -3,8 +3,8 @@
 from typing import Protocol
 
 from orchestrator.cli.options import OutputOptions
-from orchestrator.cli.output.messages import show, tell_failure
-from orchestrator.cli.output.report import show_run, summary_line, timings_table
+from orchestrator.cli.output.messages import show, tell, tell_failure
+from orchestrator.cli.output.report import after_run, show_run, summary_line, timings_table
 from orchestrator.cli.output.views import View
 from orchestrator.cli.reporting import Reports
 from orchestrator.cli.signals import Interruption
@@ -65,17 +65,26 @@ def run_in_foreground(
                 raise
             tell_failure(error)
             return interruption.exit_code
-        if output.summary:
-            show(summary_line(result))
-            code = exit_code(result.results, fail_on=config.fail_on)
-        else:
-            code = show_run(
-                result, config, workflow=workflow, quiet=output.quiet, as_json=output.json
-            )
-            if output.timings:
-                show(timings_table(result))
+        code = _show_result(result, config, output, workflow)
         reports.write(result.run_id)
     return interruption.exit_code or code
+
+
+def _show_result(
+    result: RunResult, config: ParallelConfig, output: OutputOptions, workflow: Workflow | None
+) -> int:
+    """Print the result as requested, and return the exit code."""
+    code = exit_code(result.results, fail_on=config.fail_on)
+    if output.summary:
+        show(summary_line(result))
+    elif output.events:
+        if not output.quiet:
+            tell(after_run(result))
+    else:
+        show_run(result, config, workflow=workflow, quiet=output.quiet, as_json=output.json)
+        if output.timings:
+            show(timings_table(result))
+    return code
 
 
 def _stopping(config: ParallelConfig, *, again: bool) -> str:

@@ -48,7 +48,7 @@ def run_tasks(positional: str | None, given: GivenSettings, run: RunOptions) -> 
     refuse_idle_options(given, config)
     with turn(run):
         fetch_base(run, config.base)
-        view = make_view(quiet=run.quiet)
+        view = make_view(quiet=run.quiet, events=run.events)
         start(ParallelRunner(config, emit=view), config, view, run)
 
 
@@ -128,6 +128,11 @@ def _check_combination(run: RunOptions) -> None:
         raise ConfigError(
             "`--report` cannot be used with `--dry-run` or `--detach`",
             hint="after the run's end: `orchestrator report RUN --report FORMAT=FILE`",
+        )
+    if run.events and (run.dry_run or run.detach):
+        raise ConfigError(
+            "`--events` cannot be used with `--dry-run` or `--detach`",
+            hint="follow a run in the background with `orchestrator events -f`",
         )
     if run.timings and (run.dry_run or run.detach):
         raise ConfigError(

@@ -48,6 +48,14 @@ Json = Annotated[
     ),
 ]
 
+Events = Annotated[
+    bool,
+    typer.Option(
+        "--events",
+        help="Print each event as a line of JSON on stdout instead of a table at the end.",
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
 Report = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,6 +86,8 @@ class OutputOptions:
     """Reports to write at the end. Only some commands have an option for them."""
     summary: bool = False
     """Whether the result is printed as one line. Only some commands have this option."""
+    events: bool = False
+    """Whether stdout gets the events instead of the result. Only some commands have this option."""
 
     def __post_init__(self) -> None:
         """Check that the options do not exclude each other."""
@@ -92,7 +102,17 @@ class OutputOptions:
 class ReportedOutput(OutputOptions):
     """Options for the output of a command whose run is kept, so that there can be a report."""
 
+    events: Events = False
     report: Report = None
+
+    def __post_init__(self) -> None:
+        """Check that the options do not exclude each other."""
+        super().__post_init__()
+        if self.events and (self.json or self.timings or self.summary):
+            raise ConfigError(
+                "`--events` cannot be used with `--json`, `--timings` or `--summary`",
+                hint="the last event, `run_done`, has the whole result",
+            )
 
 
 def with_settings(

@@ -62,7 +62,7 @@ def run_workflow(
         programs = _programs(given, run_options, config, workflow)
         tasks = [config_of(config, task, programs) for task in workflow.tasks]
         refuse_idle_options(given, config, *tasks)
-        view = make_view(quiet=run_options.quiet)
+        view = make_view(quiet=run_options.quiet, events=run_options.events)
         runner = ParallelRunner(config, emit=view, workflow=workflow, programs=programs)
         if run_options.dry_run and not run_options.json:
             show("\n".join([*_waves(config, workflow, programs), ""]))

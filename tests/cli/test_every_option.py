@@ -112,6 +112,7 @@ OTHER_OPTIONS = {
     "file": "tests/cli/commands/test_spec.py::test_validate_prints_a_summary_and_warnings",
     "at_once": "tests/cli/commands/test_scheduled_runs.py::test_no_parallel_means_one_worker",
     "fetch": "tests/cli/commands/test_scheduled_runs.py::test_fetch_updates_the_base_first",
+    "events": "tests/cli/test_reporting.py::test_events_are_the_only_output",
     "report": "tests/cli/test_reporting.py::test_reports_are_written_at_the_end_of_a_run",
     "timings": "tests/cli/commands/test_scheduled_runs.py::test_timings_are_a_table",
     "summary": "tests/cli/commands/test_scheduled_runs.py::test_summary_is_one_line",

@@ -110,6 +110,21 @@ def test_report_of_an_ended_run(repo: Path, local_engine: LocalEngine, tmp_path,
     assert run(["report", result.run_id]) == 3
 
 
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_events_are_the_only_output(quiet: tuple[str, ...], repo: Path, capsys) -> None:
+    assert run(["parallel", *SHELL, "echo '##[group]x'; exit 3", "--events", *quiet]) == 1
+    shown = capsys.readouterr()
+    events = [json.loads(line) for line in shown.out.splitlines()]
+    recorded = (newest(repo).directory.path / "events.ndjson").read_text().splitlines()
+    assert sorted(map(str, events)) == sorted(str(json.loads(line)) for line in recorded)
+    assert (events[0]["type"], events[-1]["type"]) == ("run_started", "run_done")
+    assert events[-1]["result"]["status"] == "failed"
+    assert "##[" not in shown.out
+    assert ("worker 1 started" in shown.err) == (not quiet)
+    for other in ("--json", "--summary", "--timings", "--dry-run", "--detach"):
+        assert run(["parallel", *SHELL, "true", "--events", other]) == 3
+
+
 @pytest.fixture
 def hostile(tmp_path: Path) -> str:
     """Return a task that prints hostile lines, and fails."""

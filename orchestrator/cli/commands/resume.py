@@ -16,7 +16,7 @@ def resume(output: ReportedOutput, run: Run = None) -> None:
     """Continue a run whose process died, without repeating finished tasks."""
     with open_run(run) as history:
         directory, record = history.directory, require_record(history.directory)
-    view = make_view(quiet=output.quiet)
+    view = make_view(quiet=output.quiet, events=output.events)
     resumed = ResumedRun(directory, emit=view, lease=handed_down())
     code = run_in_foreground(resumed, record.config, view, output, workflow=record.workflow)
     raise typer.Exit(code)

@@ -33,6 +33,6 @@ def retry(
         record = require_record(history.directory)
         base = RecordedWorker(history.directory, record, spec).base
         config = same_again(record, worker, os.environ, base=base)
-    view = make_view(quiet=output.quiet)
+    view = make_view(quiet=output.quiet, events=output.events)
     runner = ParallelRunner(config, emit=view)
     raise typer.Exit(run_in_foreground(runner, config, view, output))

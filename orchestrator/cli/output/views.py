@@ -1,5 +1,6 @@
 """Views that show the progress of a run. Each view receives events, and writes only to stderr."""
 
+import json
 import os
 import sys
 import threading
@@ -21,7 +22,7 @@ from orchestrator.cli.output.event_lines import (
     stopping_line,
 )
 from orchestrator.cli.output.formats import titled
-from orchestrator.cli.output.messages import tell
+from orchestrator.cli.output.messages import show_json, tell
 from orchestrator.events import (
     Event,
     Intervention,
@@ -30,6 +31,8 @@ from orchestrator.events import (
     RunStarted,
     SlotsChanged,
     WorkerDone,
+    WorkerMeasured,
+    WorkerOutput,
     WorkerRetrying,
     WorkerStage,
     WorkerStageDone,
@@ -59,8 +62,16 @@ class View(Protocol):
         """End the view, and restore the terminal."""
 
 
-def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
-    """Return the view that suits the stream."""
+def make_view(*, quiet: bool, events: bool = False, stream: IO[str] | None = None) -> View:
+    """Return the view that suits the stream.
+
+    Args:
+        quiet: Whether the view prints nothing.
+        events: Whether the view also prints every event as JSON on stdout.
+        stream: Where the view is shown. Default: stderr.
+    """
+    if events:
+        return EventView(make_view(quiet=quiet, stream=stream))
     stream = stream or sys.stderr
     if quiet:
         return QuietView()
@@ -90,6 +101,34 @@ class QuietView:
 
     def __exit__(self, *_: object) -> None:
         return
+
+
+class EventView:
+    """Prints each event as a line of JSON on stdout, as recorded, and passes it to another view."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __call__(self, event: Event) -> None:
+        """Print an event."""
+        self._view(event)
+        # These are not recorded either: they are frequent, and of no use afterwards.
+        if isinstance(event, WorkerOutput | WorkerMeasured) or self._closed:
+            return
+        with self._lock:
+            try:
+                show_json(json.dumps(event.model_dump(mode="json")))
+            except OSError:
+                self._closed = True
+
+    def __enter__(self) -> Self:
+        self._view.__enter__()
+        return self
+
+    def __exit__(self, *given: object) -> None:
+        self._view.__exit__(*given)
 
 
 class PlainView:
