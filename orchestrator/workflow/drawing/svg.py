@@ -1,6 +1,6 @@
 """Convert a workflow to an SVG picture without scripts or external resources."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from orchestrator.text.sanitize import one_line
@@ -21,14 +21,20 @@ _ENDS = frozenset({0xFFFE, 0xFFFF})
 Point = tuple[float, float]
 
 
-def svg(workflow: Workflow) -> str:
-    """Return a workflow as an SVG document."""
-    return _Drawing(workflow.name, shape_of(workflow)).text()
+def svg(workflow: Workflow, *, look: Callable[[Node], str] | None = None) -> str:
+    """Return a workflow as an SVG document.
+
+    Args:
+        workflow: The workflow.
+        look: Returns the class of a node's group, for a style sheet. Default: no class.
+    """
+    return _Drawing(workflow.name, shape_of(workflow), look).text()
 
 
 class _Drawing:
-    def __init__(self, name: str, shape: Shape) -> None:
+    def __init__(self, name: str, shape: Shape, look: Callable[[Node], str] | None) -> None:
         layout = lay_out(shape)
+        self._look = look
         self._name = name
         self._shape = shape
         self._band = Band(layout, self._label, 0, len(layout.columns) - 1)
@@ -124,8 +130,9 @@ class _Drawing:
     def _node(self, number: int, node: Node) -> str:
         x, y, width, height = self._box(number)
         dash = "" if node.tasks[0].when == "on_success" else ' stroke-dasharray="4 2"'
+        group = f"<g class={_quoted(self._look(node))}>" if self._look else "<g>"
         return (
-            f"<g><title>{_text(node.tasks[0].task)}</title>"
+            f"{group}<title>{_text(node.tasks[0].task)}</title>"
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="5" '
             f'fill="white" stroke="black"{dash}/>'
             f'<text x="{x + width / 2:g}" y="{y + height / 2:g}" text-anchor="middle" '

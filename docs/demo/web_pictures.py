@@ -1,0 +1,139 @@
+"""Take the pictures of the web view in the documentation, and check pages in a real browser.
+
+Needs a Docker daemon, the Debian package `chromium`, and the packages `playwright` and
+`axe-playwright-python`. Every page is loaded at 1400 and 400 pixels, light and dark. The program
+fails if a page logs a message, overflows, moves its content while it loads, or breaks a rule of
+WCAG 2 A or AA.
+"""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, sync_playwright
+
+HERE = Path(__file__).resolve().parent
+ORCHESTRATOR = Path(sys.executable).with_name("orchestrator")
+WIDTHS = {1400: 900, 400: 800, 360: 740}
+PICTURES = {"web-run": ("run", "light"), "web-log": ("log", "dark")}
+"""Pictures of the documentation: page and theme, at 1400 pixels."""
+_SHIFT = """() => new Promise(done => {
+  let sum = 0;
+  new PerformanceObserver(list => list.getEntries().forEach(one => { sum += one.value; }))
+    .observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(sum), 300);
+})"""
+_OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+_RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}}
+
+
+def main() -> int:
+    """Take the pictures; return 1 if a page has a problem."""
+    keep = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    with tempfile.TemporaryDirectory(prefix="orchestrator-web-") as scratch:
+        repository = Path(scratch) / "shop"
+        subprocess.run([HERE / "web_runs.sh", scratch, ORCHESTRATOR], check=True)
+        try:
+            with serving(repository) as link:
+                problems = list(visit(link, repository, keep))
+        finally:
+            for command in (["stop", "--all", "--kill"], ["parallel-cleanup", "--purge"]):
+                subprocess.run([ORCHESTRATOR, *command], cwd=repository, check=False)
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+@contextmanager
+def serving(repository: Path) -> Iterator[str]:
+    """Serve the web view during the block; yield the one-time link."""
+    server = subprocess.Popen(
+        [ORCHESTRATOR, "ui"], cwd=repository, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stderr is not None
+        line = server.stderr.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line
+        yield found[0]
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=20)
+
+
+def visit(link: str, repository: Path, keep: Path | None) -> Iterator[str]:
+    """Load every page in every form, and yield the problems."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
+        said: list[str] = []
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(link)
+        page.wait_for_selector(".runs")
+        base = link.partition("/open")[0]
+        for name, path in addresses(repository).items():
+            for theme in ("light", "dark"):
+                yield from look(page, base + path, f"{name} ({theme})", theme)
+                if keep is not None:
+                    picture(page, keep / f"{name}-{theme}")
+                for target, wanted in PICTURES.items():
+                    if wanted == (name, theme):
+                        page.set_viewport_size({"width": 1400, "height": 900})
+                        page.wait_for_timeout(500)
+                        page.screenshot(path=HERE / f"{target}.png")
+        yield from said
+        browser.close()
+
+
+def addresses(repository: Path) -> dict[str, str]:
+    """Return the addresses of the pages: of the workflow that ended, and of the live run."""
+    old, live = sorted(path.name for path in (repository / ".git/orchestrator/runs").iterdir())
+    ended, run = f"/shop/{old}", f"/shop/{live}"
+    # The workflow has the workers 1 to 8, the live run 9 to 16.
+    return {
+        "runs": "/", "run": run, "workflow": ended, "graph": f"{ended}/graph",
+        "conflicts": f"{ended}/conflicts", "costs": f"{run}/costs", "events": f"{run}/events",
+        "settings": f"{run}/details", "log": f"{run}/13", "busy": f"{run}/15",
+        "failed": f"{run}/11", "waiting": f"{run}/12", "diff": f"{ended}/2/diff",
+        "details": f"{ended}/2/details", "stop": f"{run}/9/stop", "merge": f"{ended}/merge",
+    }  # fmt: skip
+
+
+def look(page: Page, address: str, name: str, theme: Any) -> Iterator[str]:
+    """Check a page at every width."""
+    page.emulate_media(color_scheme=theme)
+    for width, height in WIDTHS.items():
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(address)
+        shift = page.evaluate(_SHIFT)
+        if shift > 0.01:
+            yield f"{name} at {width}: the content moved by {shift:.3f}"
+        excess = page.evaluate(_OVERFLOW)
+        if excess > 0:
+            yield f"{name} at {width}: {excess} pixels are cut off"
+    for violation in Axe().run(page, options=_RULES).response["violations"]:
+        nodes = ", ".join(str(node["target"]) for node in violation["nodes"][:3])
+        yield f"{name}: {violation['id']}: {violation['help']} ({nodes})"
+
+
+def picture(page: Page, target: Path) -> None:
+    """Keep a picture of the page at 1400 and 400 pixels."""
+    for width in (1400, 400):
+        page.set_viewport_size({"width": width, "height": WIDTHS[width]})
+        page.wait_for_timeout(300)
+        page.screenshot(path=f"{target}-{width}.png")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

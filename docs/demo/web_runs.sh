@@ -1,0 +1,59 @@
+#!/bin/bash
+# Create a repository with an ended workflow and start eight workers, for pictures of the web view.
+# usage: web_runs.sh DIRECTORY ORCHESTRATOR
+set -euo pipefail
+directory=$1
+orchestrator=$2
+mkdir -p "$directory/shop"
+cd "$directory/shop"
+git init -q -b main
+git config user.name Ann
+git config user.email ann@example.com
+mkdir -p src tests docs
+printf 'def login(user, password):\n    return user.check(password)\n\n\ndef logout(session):\n    session.end()\n' > src/auth.py
+printf 'PRICE = 20\n\n\ndef total(items):\n    return sum(item.price for item in items)\n' > src/billing.py
+printf 'CREATE TABLE users (id INTEGER, name TEXT);\n' > src/schema.sql
+printf '# Shop\n\nA small shop.\n' > README.md
+git add .
+git commit -q -m 'Start'
+
+cat > release.yaml <<'Y'
+name: Prepare release 2.4
+tasks:
+  - id: plan
+    task: "echo 'reading the issues'; sleep 1; mkdir -p docs; printf '# Plan\\n\\n- api\\n- ui\\n- database\\n' > docs/plan.md"
+  - id: api
+    task: "sleep 3; printf '\\n\\ndef refresh(session):\\n    \"\"\"Start a new session.\"\"\"\\n    return session.renew()\\n' >> src/auth.py"
+    depends_on: [plan]
+  - id: ui
+    task: "sleep 2; printf 'def header():\\n    return \"Shop 2.4\"\\n' > src/ui.py"
+    depends_on: [plan]
+  - id: database
+    task: "sleep 4; printf 'CREATE INDEX users_name ON users (name);\\n' >> src/schema.sql"
+    depends_on: [plan]
+  - id: tests
+    task: "sleep 2; mkdir -p tests; printf 'def test_refresh():\\n    assert True\\n' > tests/test_auth.py"
+    depends_on: [api, ui]
+  - id: benchmark
+    task: "sleep 1; echo 'p95 went from 120 ms to 310 ms' >&2; exit 3"
+    depends_on: [database]
+  - id: changelog
+    task: "sleep 1; printf '# 2.4\\n\\n- Sessions can be renewed.\\n' > CHANGELOG.md"
+    depends_on: [tests]
+  - id: announce
+    task: "true"
+    depends_on: [benchmark]
+Y
+"$orchestrator" spec run release.yaml --agent-cli shell --network none --workers 4 --quiet || true
+
+log='for i in $(seq 1 400); do echo "[$(date +%H:%M:%S)] collected $i of 400 tests, 0 failures, $((i * 7 % 90)) ms"; done'
+"$orchestrator" parallel --agent-cli shell --network none --workers 8 --alert-prompt 3 --detach --quiet \
+  --retries 1 --retry-delay 2 --timeout-per-worker 900 \
+  --task "sleep 6; sed -i 's/PRICE = 20/PRICE = 25/' src/billing.py; echo 'raised the price'" \
+  --task "echo 'reading src/auth.py'; sleep 4; printf '\n\ndef refresh(session):\n    return session.renew()\n' >> src/auth.py; echo 'added refresh()'; sleep 900" \
+  --task "sleep 5; echo 'Traceback (most recent call last):'; echo 'AssertionError: 3 != 4'; exit 1" \
+  --task "echo 'applying the migration'; sleep 3; printf 'drop table users? (y/n) '; sleep 900" \
+  --task "$log; sleep 900" \
+  --task "sleep 2; sed -i 's/PRICE = 20/PRICE = 22/' src/billing.py; printf 'def discount(total):\n    return total * 0.9\n' >> src/billing.py" \
+  --task "while :; do seq -f 'line %.0f of a very busy worker that never stops talking about its work' 1 1000; sleep 0.1; done" \
+  --task "sleep 9; printf '\nInstall with make.\n' >> README.md; echo done; sleep 900"

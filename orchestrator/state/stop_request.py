@@ -1,0 +1,40 @@
+"""Ask the process of a live run to stop workers, for all programs that offer this."""
+
+from collections.abc import Sequence
+
+from orchestrator.errors import ConfigError
+from orchestrator.state.history import RunHistory
+
+
+def request_stop(history: RunHistory, workers: Sequence[int], *, kill: bool = False) -> list[int]:
+    """Ask a run's process to stop workers, and return those that have not ended yet.
+
+    Args:
+        history: The run.
+        workers: Numbers of the workers.
+        kill: Whether the workers are killed at once, without the grace period.
+
+    Raises:
+        ConfigError: The run has no such worker, or has ended.
+        RunDiedError: The run's process died.
+    """
+    _check(history, workers)
+    running = [number for number in workers if history.directory.result(number) is None]
+    for number in running:
+        history.directory.ask_to_stop(number, kill=kill)
+    return running
+
+
+def _check(history: RunHistory, chosen: Sequence[int]) -> None:
+    unknown = [str(number) for number in chosen if number not in history.workers]
+    if unknown:
+        known = ", ".join(str(number) for number in history.workers)
+        raise ConfigError(
+            f"run {history.run_id} has no worker {', '.join(unknown)}",
+            hint=f"workers of the run: {known}",
+        )
+    if not history.directory.is_live():
+        history.result()  # raises an error if the run's process died
+        raise ConfigError(
+            f"run {history.run_id} has ended", hint="`orchestrator ls` lists the runs"
+        )

@@ -1,0 +1,102 @@
+"""What pages can change: stop and retry. Each is the function that the command line uses."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.state.history import RunHistory
+from orchestrator.state.stop_request import request_stop
+from orchestrator.text.sanitize import one_line
+from orchestrator.web.formats import plural
+from orchestrator.web.places import path_of
+from orchestrator.web.reader import record_notice
+from orchestrator.web.run_pages import View
+from orchestrator.web.shell import Page, render
+
+Action = Literal["stop", "retry"]
+Retry = Callable[[Repository, str, int], str]
+"""Repeats a worker of a run as a new run in the background, and returns the new run's id."""
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The changes that a browser may ask for."""
+
+    repeat: Retry
+
+    def question(self, view: View, name: Action, number: int | None) -> Page:
+        """Return the page that asks whether to do something, and says what will happen."""
+        who = "the run" if number is None else f"worker {number}"
+        run_id, repository = view.snapshot.run_id, view.run.repository
+        values: dict[str, object] = {
+            "repository": repository,
+            "run_id": run_id,
+            "back": view.shell.href(repository, run_id, number),
+        }
+        if name == "stop":
+            values |= _stop_question(view, who, number)
+        else:
+            values |= _retry_question(view, number)
+        return render("confirm.html", view.shell, values)
+
+    def act(self, view: View, name: Action, number: int | None, *, how: str) -> str:
+        """Do what was confirmed, and return the address of the page to show next.
+
+        Raises:
+            OrchestratorError: It cannot be done now.
+        """
+        if name == "stop":
+            return _stop(view, number, kill=how == "kill")
+        return self._retry(view, number)
+
+    def _retry(self, view: View, number: int | None) -> str:
+        if number is None:
+            raise ConfigError("no worker was chosen")
+        repository = view.library.repositories[view.run.repository]
+        new = self.repeat(repository, view.snapshot.run_id, number)
+        record_notice(
+            view.snapshot.directory, f"web view: worker {number} is repeated as run {new}"
+        )
+        return path_of(view.run.repository, new)
+
+
+def _stop_question(view: View, who: str, number: int | None) -> dict[str, object]:
+    live = [one for one in view.snapshot.workers if one.result is None]
+    lines = [
+        "The agent gets a signal and a few seconds to end. What it wrote is saved on its branch.",
+        "To kill at once, without these seconds, choose the second button.",
+    ]
+    if number is None:
+        lines.insert(0, f"{plural(len(live), 'worker')} of {view.snapshot.run_id} will be stopped.")
+    return {
+        "question": f"Stop {who}?",
+        "lines": lines,
+        "buttons": (("stop", f"Stop {who}", "danger"), ("kill", "Kill at once", "ghost")),
+    }
+
+
+def _retry_question(view: View, number: int | None) -> dict[str, object]:
+    worker = view.snapshot.worker(number or 0)
+    task = one_line(worker.spec.task, limit=200) if worker else ""
+    return {
+        "question": f"Retry worker {number}?",
+        "lines": [
+            f"A new run starts in the background with the same task, model and base: {task}",
+            "The branch of this worker is not changed.",
+        ],
+        "buttons": (("retry", f"Retry worker {number}", "primary"),),
+    }
+
+
+def _stop(view: View, number: int | None, *, kill: bool) -> str:
+    with RunHistory(view.snapshot.directory, view.snapshot.outline) as history:
+        chosen = list(history.workers) if number is None else [number]
+        stopped = request_stop(history, chosen, kill=kill)
+    if stopped:
+        workers = ", ".join(map(str, stopped))
+        how = "killed" if kill else "stopped"
+        message = f"web view: worker {workers} is to be {how}"
+        record_notice(view.snapshot.directory, message)
+    return path_of(view.run.repository, view.snapshot.run_id, number)

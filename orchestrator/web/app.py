@@ -1,0 +1,303 @@
+"""The addresses of the web view, and what answers them."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.resources import files
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.text.sanitize import one_line
+from orchestrator.web.actions import Action, Actions
+from orchestrator.web.door import MOST_SENT, OPEN, Door, Sessions
+from orchestrator.web.landing_pages import conflicts_page, merge_page
+from orchestrator.web.library import Library
+from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
+from orchestrator.web.reader import WorkerRecord
+from orchestrator.web.run_pages import (
+    View,
+    costs_page,
+    details_page,
+    events_page,
+    graph_page,
+    overview_page,
+    runs_page,
+    runs_version,
+    tick,
+)
+from orchestrator.web.shell import Page, Shell, message_page, template_text
+from orchestrator.web.worker_pages import (
+    checks_page,
+    diff_page,
+    log_page,
+    worker_details_page,
+    worker_events_page,
+)
+
+RUN_PAGES: Mapping[str, Callable[[View], Page | None]] = {
+    "": overview_page,
+    "graph": graph_page,
+    "conflicts": conflicts_page,
+    "costs": costs_page,
+    "events": events_page,
+    "details": details_page,
+}
+WORKER_PAGES: Mapping[str, Callable[[View, WorkerRecord], Page | None]] = {
+    "": log_page,
+    "diff": diff_page,
+    "checks": checks_page,
+    "events": worker_events_page,
+    "details": worker_details_page,
+}
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_MOVING = frozenset({"", "log"})
+"""Tabs that change as time passes."""
+_MOST_DIGITS = 15
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Web:
+    """Answers requests. Work with files and git is done in threads."""
+
+    def __init__(self, library: Library, sessions: Sessions, actions: Actions | None) -> None:
+        """Store the arguments.
+
+        Args:
+            library: The runs.
+            sessions: The open sessions.
+            actions: What pages can change; None if they can only read.
+        """
+        self._library = library
+        self._sessions = sessions
+        self._actions = actions
+        self._shell = Shell(read_only=actions is None)
+
+    def behind_door(self, port: int | None) -> Door:
+        """Return the application for a port of 127.0.0.1, or for a Unix socket."""
+        routes = [
+            Route(OPEN, self._open, methods=["POST"]),
+            Route("/static/{name}", _static),
+            Route("/", self._runs),
+            Route("/{repository}/{run}", self._run),
+            Route("/{repository}/{run}/{worker:int}", self._worker),
+            Route("/{repository}/{run}/{worker:int}/log/{name}", self._worker),
+            Route("/{repository}/{run}/{worker:int}/text/{name}", self._text),
+            Route("/{repository}/{run}/{worker:int}/raw/{name}", self._raw),
+            *self._action_routes(),
+            Route("/{repository}/{run}/{worker:int}/{tab}", self._worker),
+            Route("/{repository}/{run}/{tab}", self._run),
+        ]
+        app = Starlette(routes=routes, exception_handlers={HTTPException: self._failed})
+        door = Door(app, sessions=self._sessions, port=port, locked=_locked)
+        self._cookie = door.cookie
+        return door
+
+    def _action_routes(self) -> list[Route]:
+        if self._actions is None:
+            return []
+        both = ["GET", "POST"]
+        return [
+            Route("/{repository}/{run}/merge", self._merge, methods=both),
+            Route("/{repository}/{run}/stop", self._stop, methods=both),
+            Route("/{repository}/{run}/{worker:int}/stop", self._stop, methods=both),
+            Route("/{repository}/{run}/{worker:int}/retry", self._retry, methods=both),
+        ]
+
+    def _shell_of(self, request: Request) -> Shell:
+        return self._shell.with_token(request.scope.get("session_token", ""))
+
+    async def _open(self, request: Request) -> Response:
+        """Open a session with the key of the one-time link."""
+        session = self._sessions.open((await _body(request)).decode("utf-8", "replace"))
+        if session is None:
+            raise HTTPException(403, "the link was used already, or is not the latest")
+        answer = Response(status_code=204)
+        answer.set_cookie(self._cookie, session, path="/", httponly=True, samesite="strict")
+        return answer
+
+    async def _runs(self, request: Request) -> Response:
+        page = min(_number(request, "page") or 1, 10**6)
+        if await run_in_threadpool(_is_same, request, lambda: runs_version(self._library, page)):
+            return Response(status_code=304)
+        shell = self._shell_of(request)
+        return _html(await run_in_threadpool(runs_page, self._library, shell, page=page))
+
+    async def _run(self, request: Request) -> Response:
+        tab = request.path_params.get("tab", "")
+        if tab not in RUN_PAGES:
+            raise HTTPException(404)
+        if await run_in_threadpool(_is_same, request, lambda: self._version(request, tab)):
+            return Response(status_code=304)
+        return await self._page(lambda: RUN_PAGES[tab](self._view(request)))
+
+    async def _worker(self, request: Request) -> Response:
+        name = request.path_params.get("name", "")
+        tab = "" if name else request.path_params.get("tab", "")
+        if tab not in WORKER_PAGES:
+            raise HTTPException(404)
+        if await run_in_threadpool(_is_same, request, lambda: self._version(request, tab)):
+            return Response(status_code=304)
+
+        def page() -> Page | None:
+            view, worker = self._view_of_worker(request)
+            if tab == "":
+                return log_page(view, worker, name=name, before=_number(request, "before"))
+            return WORKER_PAGES[tab](view, worker)
+
+        return await self._page(page)
+
+    async def _page(self, make: Callable[[], Page | None]) -> Response:
+        page = await run_in_threadpool(make)
+        if page is None:
+            raise HTTPException(404)
+        return _html(page)
+
+    async def _text(self, request: Request) -> Response:
+        """Return a range of a log as JSON."""
+        return await run_in_threadpool(self._range, request)
+
+    def _range(self, request: Request) -> Response:
+        view, worker = self._view_of_worker(request)
+        log = self._log(request, view, worker)
+        before, after = _number(request, "before"), _number(request, "after")
+        if before is not None:
+            piece = read_before(log, before)
+        elif worker.result is None and view.snapshot.is_live:
+            piece = read_after(log, after or 0)
+        else:
+            piece = read_rest(log, after or 0)
+        found = {"ended": worker.result is not None or not view.snapshot.is_live}
+        return Response(json.dumps(vars(piece) | found), media_type="application/json")
+
+    async def _raw(self, request: Request) -> Response:
+        """Return a log unchanged, as a file that browsers do not interpret."""
+        view, worker = await run_in_threadpool(self._view_of_worker, request)
+        log = await run_in_threadpool(self._log, request, view, worker)
+        name = f"{view.snapshot.run_id}-worker-{worker.spec.worker_id}-{log.name}.log"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(raw(log), headers=headers, media_type="application/octet-stream")
+
+    def _log(self, request: Request, view: View, worker: WorkerRecord) -> Log:
+        name = request.path_params["name"]
+        logs = logs_of(view.snapshot.directory, worker.spec.worker_id)
+        found = next((log for log in logs if log.name == name), None)
+        if found is None:
+            raise HTTPException(404)
+        return found
+
+    async def _stop(self, request: Request) -> Response:
+        return await self._act(request, "stop")
+
+    async def _retry(self, request: Request) -> Response:
+        return await self._act(request, "retry")
+
+    async def _act(self, request: Request, name: Action) -> Response:
+        """Ask for a confirmation, or do what was confirmed."""
+        actions = self._actions
+        if actions is None:
+            raise HTTPException(405)
+        fields = await self._fields(request) if request.method == "POST" else None
+        number = request.path_params.get("worker")
+
+        def work() -> Page | str:
+            view = self._view(request) if number is None else self._view_of_worker(request)[0]
+            if fields is None:
+                return actions.question(view, name, number)
+            return actions.act(view, name, number, how=next(iter(fields.get("how", ())), ""))
+
+        done = await run_in_threadpool(_told, work, self._shell_of(request))
+        return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
+
+    async def _merge(self, request: Request) -> Response:
+        fields = await self._fields(request) if request.method == "POST" else None
+        return await self._page(lambda: merge_page(self._view(request), fields))
+
+    async def _fields(self, request: Request) -> Mapping[str, list[str]]:
+        """Return the fields of a form that this server made for this session."""
+        text = (await _body(request)).decode("utf-8", "replace")
+        fields = parse_qs(text, max_num_fields=2000)
+        token = self._shell_of(request).token
+        if not token or fields.get("token") != [token]:
+            raise HTTPException(403, "the form is not from this session: load the page again")
+        return fields
+
+    def _view(self, request: Request) -> View:
+        names = request.path_params
+        run = self._library.run(names["repository"], names["run"])
+        if run is None:
+            raise HTTPException(404)
+        return View(self._library, run, self._library.snapshot(run), self._shell_of(request))
+
+    def _view_of_worker(self, request: Request) -> tuple[View, WorkerRecord]:
+        view = self._view(request)
+        worker = view.snapshot.worker(request.path_params["worker"])
+        if worker is None:
+            raise HTTPException(404)
+        return view, worker
+
+    def _version(self, request: Request, tab: str) -> str:
+        names = request.path_params
+        run = self._library.run(names["repository"], names["run"])
+        if run is None:
+            raise HTTPException(404)
+        version = self._library.version(run)
+        return version + (tick(version) if tab in _MOVING else "")
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        detail = error.detail if isinstance(error, HTTPException) and error.detail else ""
+        heading = "Not found" if status == 404 else "That did not work"
+        said = "There is no such page, run or worker." if status == 404 else f"{detail}."
+        return _html(message_page(self._shell_of(request), heading, said, status=status))
+
+
+def _told(work: Callable[[], Page | str], shell: Shell) -> Page | str:
+    try:
+        return work()
+    except OrchestratorError as error:
+        lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
+        return message_page(shell, "That did not work", *lines, status=409)
+
+
+def _is_same(request: Request, version: Callable[[], str]) -> bool:
+    """Return whether the browser has the current version of a page."""
+    known = request.headers.get("x-version")
+    return known is not None and known == version()
+
+
+def _html(page: Page) -> Response:
+    return HTMLResponse(page.html, page.status)
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name, "")
+    good = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return int(text) if good else None
+
+
+async def _body(request: Request) -> bytes:
+    data = b""
+    async for piece in request.stream():
+        data += piece
+        if len(data) > MOST_SENT:
+            raise HTTPException(413, "the request is too large")
+    return data
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    found = {one.name: one for one in files("orchestrator.web").joinpath("static").iterdir()}
+    if name not in found:
+        raise HTTPException(404)
+    kind = _TYPES[name.rpartition(".")[2]]
+    return Response(found[name].read_bytes(), media_type=kind)
+
+
+def _locked() -> str:
+    return template_text("door.html")

@@ -1,0 +1,217 @@
+"""The closed door: which requests are answered at all.
+
+Any program of this machine can reach a port of 127.0.0.1, and any web page can make a browser send
+requests there. Therefore a request must name the host that was printed, come from the browser that
+opened the one-time link, and, if it changes something, from a page of this server.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orchestrator.files.safe_open import read_limited
+
+OPEN = "/open"
+"""Address of the one-time link, to which its page sends the key."""
+MOST_SENT = 64 * 1024
+"""Maximum number of bytes of a request's body."""
+_PUBLIC = re.compile(r"/static/[a-z]+\.(css|js|svg)")
+_PATH = re.compile(r"(/[A-Za-z0-9._-]*)+")
+_MOST_PATH = 400
+_ANY_PORT = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
+_MOST_SESSIONS = 20
+_STORED = re.compile(r"[0-9a-f]{64}")
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # With `no-referrer`, browsers send forms with the origin `null`.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Sessions:
+    """The key of the one-time link, and the browsers that used one. Thread-safe."""
+
+    def __init__(self, store: Path | None = None) -> None:
+        """Create a key.
+
+        Args:
+            store: File that keeps the digests of sessions, so that browsers stay signed in if the
+                server is restarted at the same port. Default: sessions end with the server.
+        """
+        self.key = secrets.token_urlsafe(32)
+        self._unused = True
+        self._store = store
+        self._digests = _read(store)
+        self._lock = threading.Lock()
+
+    def open(self, key: str) -> str | None:
+        """Return a new session if the key is right and was not used before."""
+        with self._lock:
+            is_right = hmac.compare_digest(key.encode(), self.key.encode())
+            if not is_right or not self._unused:
+                return None
+            self._unused = False
+            session = secrets.token_urlsafe(32)
+            self._digests = [*self._digests, _digest(session)][-_MOST_SESSIONS:]
+            if self._store is not None:
+                _write(self._store, "".join(f"{one}\n" for one in self._digests))
+            return session
+
+    def is_open(self, session: str) -> bool:
+        """Return whether a session was opened."""
+        digest = _digest(session)
+        return any(hmac.compare_digest(digest, one) for one in self._digests)
+
+
+def _digest(session: str) -> str:
+    return hashlib.sha256(session.encode()).hexdigest()
+
+
+def _write(store: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    scratch = store.with_name(f"{store.name}.new")
+    scratch.unlink(missing_ok=True)
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    scratch.replace(store)
+
+
+def _read(store: Path | None) -> list[str]:
+    if store is None:
+        return []
+    try:
+        lines = read_limited(store, most=MOST_SENT).decode("ascii", "replace").split()
+    except OSError:
+        return []
+    return [line for line in lines if _STORED.fullmatch(line)][-_MOST_SESSIONS:]
+
+
+def form_token(session: str) -> str:
+    """Return the token that forms of a session must contain."""
+    return hmac.new(session.encode(), b"form", "sha256").hexdigest()
+
+
+class Door:
+    """Refuses requests that may not come from the browser that opened the one-time link."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        sessions: Sessions,
+        port: int | None,
+        locked: Callable[[], str],
+    ) -> None:
+        """Wrap an application.
+
+        Args:
+            app: The application.
+            sessions: The open sessions.
+            port: The port of 127.0.0.1; None for a Unix socket, which `ssh -L` may map to any port.
+            locked: Returns the page for a browser without a session.
+        """
+        self._app = app
+        self._sessions = sessions
+        self._port = port
+        self._locked = locked
+        self.cookie = f"orchestrator-ui-{port}" if port else "orchestrator-ui"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            # Neither WebSockets nor the start of a server are offered here.
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        answer = self._refusal(scope)
+        await (answer or self._app)(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return the answer to a request that is refused, else None."""
+        headers = Headers(scope=scope)
+        if scope["method"] not in ("GET", "POST"):
+            return _refused(405, "only GET and POST are allowed", {"Allow": "GET, POST"})
+        if not self._is_host(headers):
+            return _refused(421, "this server has another name")
+        path = scope.get("raw_path", b"").decode("latin-1")
+        if len(path) > _MOST_PATH or not _PATH.fullmatch(path) or "upgrade" in headers:
+            return _refused(400, "the address is not valid")
+        if scope["method"] == "POST":
+            return self._refusal_of_post(scope, headers, path)
+        if not _may_read(headers):
+            return _refused(403, "the request comes from another site")
+        if path == OPEN:
+            return Response(self._locked(), 200, media_type="text/html")
+        if _PUBLIC.fullmatch(path):
+            return None
+        return self._refusal_of_stranger(scope, headers)
+
+    def _is_host(self, headers: Headers) -> bool:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
+            return False
+        if self._port is None:
+            return _ANY_PORT.fullmatch(hosts[0]) is not None
+        return hosts[0] in (f"127.0.0.1:{self._port}", f"localhost:{self._port}")
+
+    def _refusal_of_post(self, scope: Scope, headers: Headers, path: str) -> Response | None:
+        own = f"http://{headers['host']}"
+        if headers.getlist("origin") != [own] or headers.get("sec-fetch-site") != "same-origin":
+            return _refused(403, "the request comes from another site")
+        length = headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > MOST_SENT:
+            return _refused(413, "the request is too large")
+        return None if path == OPEN else self._refusal_of_stranger(scope, headers)
+
+    def _refusal_of_stranger(self, scope: Scope, headers: Headers) -> Response | None:
+        session = self.session(headers)
+        if session is None:
+            return Response(self._locked(), 401, media_type="text/html")
+        scope["session_token"] = form_token(session)
+        return None
+
+    def session(self, headers: Headers) -> str | None:
+        """Return the session of a request, if it is open."""
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return None
+        cookie = cookies.get(self.cookie)
+        return cookie.value if cookie and self._sessions.is_open(cookie.value) else None
+
+
+def _may_read(headers: Headers) -> bool:
+    """Return whether a page of another site may have caused a request to read something.
+
+    A link on another page is followed without the cookie, and shows that the page is locked.
+    """
+    site = headers.get("sec-fetch-site", "none")
+    return site in ("same-origin", "none") or headers.get("sec-fetch-mode") == "navigate"
+
+
+def _refused(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
+    return PlainTextResponse(f"refused: {why}\n", status, headers=dict(headers or {}))

@@ -1,0 +1,73 @@
+"""Write the pages of runs as files that need no server and no script."""
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from orchestrator.errors import ConfigError
+from orchestrator.web.app import RUN_PAGES, WORKER_PAGES
+from orchestrator.web.library import Library, ListedRun
+from orchestrator.web.logs import logs_of
+from orchestrator.web.run_pages import View, runs_page
+from orchestrator.web.shell import Page, Shell
+from orchestrator.web.worker_pages import log_page
+
+_ASSETS = ("app.css", "theme.js", "icon.svg")
+Written = tuple[str, Page | None]
+
+
+def export(library: Library, directory: Path) -> int:
+    """Write all pages of all runs, and return the number of runs.
+
+    Raises:
+        ConfigError: The directory cannot be written, or contains other files.
+    """
+    shell = Shell(is_static=True, read_only=True)
+    runs = library.listed(library.runs())
+    try:
+        _prepare(directory)
+        for name, text in _assets():
+            (directory / name).write_text(text, encoding="utf-8")
+        for name, page in _pages(library, runs, shell):
+            if page is not None:
+                (directory / name).write_text(page.html, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from error
+    return len(runs)
+
+
+def _prepare(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    has_files = next(directory.iterdir(), None) is not None
+    if has_files and not (directory / "app.css").is_file():
+        raise ConfigError(
+            f"{directory} contains files that no export wrote",
+            hint="name an empty directory, or the directory of an earlier export",
+        )
+
+
+def _assets() -> Iterator[tuple[str, str]]:
+    folder = files("orchestrator.web").joinpath("static")
+    for name in _ASSETS:
+        yield name, folder.joinpath(name).read_text(encoding="utf-8")
+
+
+def _pages(library: Library, runs: Sequence[ListedRun], shell: Shell) -> Iterator[Written]:
+    yield shell.href(), runs_page(library, shell, page=None)
+    for run in runs:
+        view = View(library, run, library.snapshot(run), shell)
+        for tab, make in RUN_PAGES.items():
+            name = shell.href(run.repository, run.directory.run_id, tab)
+            yield name, make(view)
+        yield from _worker_pages(view)
+
+
+def _worker_pages(view: View) -> Iterator[Written]:
+    for worker in view.snapshot.workers:
+        number = worker.spec.worker_id
+        place = (view.run.repository, view.snapshot.run_id, number)
+        for tab, make in WORKER_PAGES.items():
+            yield view.shell.href(*place, tab), make(view, worker)
+        for log in logs_of(view.snapshot.directory, number):
+            name = view.shell.href(*place, "log", log.name)
+            yield name, log_page(view, worker, name=log.name)

@@ -1,0 +1,121 @@
+"""The repositories that the web view shows, and their runs."""
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_outline import RunOutline, read_outline
+from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.web.reader import RunReader, Snapshot
+
+MOST_OPEN = 64
+"""Maximum number of runs whose records are kept in memory."""
+PAGE = 50
+"""Number of runs on one page of the list."""
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run of a repository."""
+
+    repository: str
+    """Name of the repository in addresses."""
+    directory: RunDirectory
+    outline: RunOutline
+
+
+class Library:
+    """Finds runs, and keeps the readers of those that were looked at last. Thread-safe."""
+
+    def __init__(self, repositories: Sequence[Repository]) -> None:
+        self.repositories: Mapping[str, Repository] = _named(repositories)
+        self._readers: OrderedDict[Path, RunReader] = OrderedDict()
+        self._outlines: dict[Path, RunOutline] = {}
+        self._plans: dict[Path, RunRecord | None] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the files of all runs."""
+        with self._lock:
+            for reader in self._readers.values():
+                reader.close()
+            self._readers.clear()
+
+    def runs(self) -> list[tuple[str, RunDirectory]]:
+        """Return all runs of all repositories with the repository's name, newest first."""
+        found = [
+            (name, directory)
+            for name, repository in self.repositories.items()
+            for directory in all_runs(repository.state_dir)
+        ]
+        return sorted(found, key=lambda one: one[1].run_id, reverse=True)
+
+    def listed(self, runs: Sequence[tuple[str, RunDirectory]]) -> list[ListedRun]:
+        """Return the runs whose records can be read."""
+        return [
+            ListedRun(name, directory, outline)
+            for name, directory in runs
+            if (outline := self._outline(directory)) is not None
+        ]
+
+    def run(self, repository: str, run_id: str) -> ListedRun | None:
+        """Return a run, or None if there is no such run."""
+        known = self.repositories.get(repository)
+        if known is None:
+            return None
+        directory = next((one for one in all_runs(known.state_dir) if one.run_id == run_id), None)
+        outline = self._outline(directory) if directory else None
+        if directory is None or outline is None:
+            return None
+        return ListedRun(repository, directory, outline)
+
+    def plan(self, directory: RunDirectory) -> RunRecord | None:
+        """Return the whole plan of a run; None if it has an unknown format."""
+        if directory.path not in self._plans:
+            self._plans[directory.path] = read_record(directory)
+        return self._plans[directory.path]
+
+    def version(self, run: ListedRun) -> str:
+        """Return a text that changes whenever the record of a run changes."""
+        return self._reader(run.directory, run.outline).version()
+
+    def snapshot(self, run: ListedRun) -> Snapshot:
+        """Return everything that is recorded about a run."""
+        return self._reader(run.directory, run.outline).snapshot()
+
+    def _reader(self, directory: RunDirectory, outline: RunOutline) -> RunReader:
+        with self._lock:
+            reader = self._readers.pop(directory.path, None) or RunReader(directory, outline)
+            self._readers[directory.path] = reader
+            while len(self._readers) > MOST_OPEN:
+                self._readers.popitem(last=False)[1].close()
+            return reader
+
+    def _outline(self, directory: RunDirectory) -> RunOutline | None:
+        # A plan is written once, before anything else, and never changes.
+        if directory.path not in self._outlines:
+            outline = read_outline(directory)
+            if outline is None:
+                return None
+            self._outlines[directory.path] = outline
+        return self._outlines[directory.path]
+
+
+def _named(repositories: Sequence[Repository]) -> dict[str, Repository]:
+    """Return the repositories by the names that addresses use: unique, with plain characters."""
+    found: dict[str, Repository] = {}
+    for repository in repositories:
+        if any(one.common_dir == repository.common_dir for one in found.values()):
+            continue
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", repository.top.name).strip(".-") or "repository"
+        name, number = plain, 1
+        while name in found:
+            number += 1
+            name = f"{plain}-{number}"
+        found[name] = repository
+    return found

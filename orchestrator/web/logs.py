@@ -1,0 +1,155 @@
+"""Read a range of a worker's log, however large or fast-growing the log is."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.files.remove_tree import entry_names
+from orchestrator.files.safe_open import open_regular
+from orchestrator.state.history import attempts
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.sanitize import lines
+from orchestrator.web.formats import octets
+
+CHUNK = 256 * 1024
+"""Maximum number of bytes that one request returns."""
+_NAME = re.compile(r"(stdout|stderr|setup|teardown|check-[A-Za-z0-9_.-]+|service-[A-Za-z0-9_.-]+)")
+_MOST_LOGS = 200
+"""Maximum number of logs that are listed for a worker."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log file of a worker."""
+
+    name: str
+    """Name in addresses: `stdout`, or `stdout.1` for attempt 1."""
+    label: str
+    path: Path
+    size: int
+
+    @property
+    def amount(self) -> str:
+        """The size of the file, for people."""
+        return octets(self.size)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of a log, from `begin` up to `end` of its `size` bytes."""
+
+    text: str
+    begin: int
+    end: int
+    size: int
+    skipped: int = 0
+    """Bytes that were left out before `begin`, because the log grew faster than it was read."""
+
+
+def logs_of(directory: RunDirectory, worker_id: int) -> list[Log]:
+    """Return the logs of a worker: those of its latest attempt first."""
+    found: list[Log] = []
+    for attempt, path in reversed(attempts(directory, worker_id)):
+        found += _logs_in(path, attempt)
+    return found[:_MOST_LOGS]
+
+
+def _logs_in(directory: Path, attempt: int | None) -> Iterator[Log]:
+    for name in sorted(entry_names(directory), key=_order):
+        stem, dot, suffix = name.rpartition(".")
+        if not dot or suffix != "log" or not _NAME.fullmatch(stem):
+            continue
+        try:
+            with open_regular(directory / name) as file:
+                size = os.fstat(file.fileno()).st_size
+        except OSError:
+            continue
+        short = stem if attempt is None else f"{stem}.{attempt}"
+        label = stem if attempt is None else f"{stem}, attempt {attempt}"
+        yield Log(short, label, directory / name, size)
+
+
+def _order(name: str) -> tuple[int, str]:
+    first = ("stdout", "stderr", "setup", "check", "teardown", "service")
+    return next((i for i, start in enumerate(first) if name.startswith(start)), 9), name
+
+
+def read_end(log: Log) -> Piece:
+    """Return the last part of a log.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    return read_before(log, log.size)
+
+
+def read_before(log: Log, end: int) -> Piece:
+    """Return the part of a log that ends at an offset, or at the start of its line.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    end = max(0, min(end, log.size))
+    begin = max(0, end - CHUNK)
+    data = _read(log, begin, end - begin)
+    if begin > 0:
+        cut = data.find(b"\n") + 1
+        begin, data = begin + cut, data[cut:]
+    return Piece(_clean(data), begin, begin + len(data), log.size)
+
+
+def read_after(log: Log, begin: int) -> Piece:
+    """Return what a log contains from an offset on: its end, if that is too much.
+
+    Only whole lines are returned, so that a character or a secret's mark is never cut in two.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    if not 0 <= begin <= log.size:
+        return read_end(log)
+    if log.size - begin > CHUNK:
+        piece = read_end(log)
+        return Piece(piece.text, piece.begin, piece.end, piece.size, piece.begin - begin)
+    data = _read(log, begin, log.size - begin)
+    whole = data.rfind(b"\n") + 1
+    data = data[:whole] if whole else b""
+    return Piece(_clean(data), begin, begin + len(data), log.size)
+
+
+def read_rest(log: Log, begin: int) -> Piece:
+    """Return what a log contains from an offset on, with an unfinished last line.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    piece = read_after(log, begin)
+    if piece.end == log.size:
+        return piece
+    data = _read(log, piece.begin, log.size - piece.begin)
+    return Piece(_clean(data), piece.begin, piece.begin + len(data), log.size, piece.skipped)
+
+
+def _read(log: Log, begin: int, count: int) -> bytes:
+    with open_regular(log.path) as file:
+        file.seek(begin)
+        return file.read(count)
+
+
+def _clean(data: bytes) -> str:
+    return lines(data.decode("utf-8", "replace"))
+
+
+def raw(log: Log) -> Iterator[bytes]:
+    """Yield the bytes of a log that it has now.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    with open_regular(log.path) as file:
+        left = log.size
+        while left > 0 and (piece := file.read(min(left, CHUNK))):
+            left -= len(piece)
+            yield piece

@@ -1,0 +1,260 @@
+"""How runs and workers look on pages: titles, words and tones for their states."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from orchestrator.events import Event
+from orchestrator.files.tail import last_line
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.state.history import RunState, WorkerState
+from orchestrator.text.sanitize import one_line
+from orchestrator.web.formats import dollars, plural, short_duration
+from orchestrator.web.reader import Snapshot, WorkerRecord
+
+Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
+TITLE = 160
+"""Maximum number of characters of a task in a list."""
+_STATES = {
+    WorkerState.QUEUED: "Queued",
+    WorkerState.RETRYING: "Waiting to retry",
+    WorkerState.PREPARING: "Preparing",
+    WorkerState.SETUP: "Setting up",
+    WorkerState.RUNNING: "Running",
+    WorkerState.STOPPING: "Stopping",
+    WorkerState.TEARDOWN: "Tearing down",
+    WorkerState.HARVESTING: "Saving work",
+    WorkerState.CHECK: "Checking",
+    WorkerState.DONE: "Done",
+}
+_STATUSES: dict[Status, tuple[str, Tone]] = {
+    Status.SUCCESS: ("Succeeded", "success"),
+    Status.PARTIAL: ("Partial", "warning"),
+    Status.FAILED: ("Failed", "danger"),
+    Status.TIMEOUT: ("Timed out", "danger"),
+}
+_SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
+_TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A state in a word, and its tone."""
+
+    word: str
+    tone: Tone
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerLook:
+    """A worker as lists show it."""
+
+    number: int
+    title: str
+    """The id of the worker's task in a workflow, else the task."""
+    task: str
+    model: str
+    badge: Badge
+    reason: str
+    """Why the worker did not succeed, in words; empty otherwise."""
+    message: str
+    """The worker's message or last line of output; empty if there is none."""
+    alert: str
+    """Why a person should look at the worker now; empty otherwise."""
+    since: datetime | None
+    """Start of the agent, while it runs."""
+    elapsed: str
+    cost: str
+    has_cost: bool
+    files: int | None
+    insertions: int
+    deletions: int
+    attempts: int
+    checks: str
+    """Passed and all checks, such as `2/3`; empty without checks."""
+    is_over: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLook:
+    """A run as lists and headings show it."""
+
+    run_id: str
+    title: str
+    badge: Badge
+    is_live: bool
+    began: datetime
+    elapsed: str
+    since: datetime | None
+    """Start of the run, while it is live."""
+    cost: str
+    done: int
+    counts: tuple[tuple[Tone, int, str], ...]
+    """Tone, number and word for the states of the run's workers."""
+    workers: tuple[WorkerLook, ...]
+
+
+def look_at_run(snapshot: Snapshot, *, now: datetime, name: str | None = None) -> RunLook:
+    """Return how a run looks.
+
+    Args:
+        snapshot: The run.
+        now: The current time.
+        name: Name of the run's workflow, if it has one.
+    """
+    workers = tuple(look_at_worker(one, snapshot, now=now) for one in snapshot.workers)
+    ended = now if snapshot.is_live else snapshot.last
+    result = snapshot.result
+    seconds = result.duration if result else (ended - snapshot.began).total_seconds()
+    return RunLook(
+        run_id=snapshot.run_id,
+        title=_run_title(workers, name),
+        badge=run_badge(snapshot),
+        is_live=snapshot.is_live,
+        began=snapshot.began,
+        elapsed=short_duration(max(seconds, 0)),
+        since=snapshot.began if snapshot.is_live else None,
+        cost=_sum_of_costs(snapshot.workers),
+        done=sum(one.is_over for one in workers),
+        counts=_counts(workers),
+        workers=workers,
+    )
+
+
+def run_badge(snapshot: Snapshot) -> Badge:
+    """Return the state of a run in a word."""
+    if snapshot.is_live:
+        return Badge("Running", "active")
+    if snapshot.state is RunState.DIED or snapshot.result is None:
+        return Badge("Died", "danger")
+    reasons = {one.reason for one in snapshot.result.results}
+    if reasons == {Reason.CANCELLED}:
+        return Badge("Cancelled", "neutral")
+    return Badge(*_STATUSES[snapshot.result.status])
+
+
+def _run_title(workers: Sequence[WorkerLook], name: str | None) -> str:
+    if name:
+        return one_line(name, limit=TITLE)
+    tasks = list(dict.fromkeys(one.task for one in workers))
+    rest = f" and {plural(len(tasks) - 1, 'other task')}" if len(tasks) > 1 else ""
+    return (tasks[0] if tasks else "") + rest
+
+
+def _sum_of_costs(workers: Sequence[WorkerRecord]) -> str:
+    known = [cost for one in workers if (cost := cost_of(one)) is not None]
+    return dollars(sum(known), known=bool(known))
+
+
+def cost_of(worker: WorkerRecord) -> float | None:
+    """Return what a worker has cost so far in USD; None if unknown."""
+    if worker.result is not None:
+        return worker.result.cost if worker.result.cost_known else None
+    return worker.cost
+
+
+def _counts(workers: Sequence[WorkerLook]) -> tuple[tuple[Tone, int, str], ...]:
+    order: tuple[Tone, ...] = ("danger", "warning", "active", "idle", "neutral", "success")
+    words = {
+        "danger": "failed",
+        "warning": "need attention",
+        "active": "running",
+        "idle": "waiting",
+        "neutral": "skipped",
+        "success": "succeeded",
+    }
+    found = []
+    for tone in order:
+        number = sum(_counted_as(one) == tone for one in workers)
+        if number:
+            found.append((tone, number, words[tone]))
+    return tuple(found)
+
+
+def _counted_as(worker: WorkerLook) -> Tone:
+    return "warning" if worker.alert else worker.badge.tone
+
+
+def look_at_worker(worker: WorkerRecord, snapshot: Snapshot, *, now: datetime) -> WorkerLook:
+    """Return how a worker looks."""
+    result, spec = worker.result, worker.spec
+    runs = snapshot.is_live and result is None and worker.started_at is not None
+    since = worker.started_at if runs and worker.state in _TALKING else None
+    seconds = result.duration if result else (now - since).total_seconds() if since else None
+    if result is not None and result.started_at is None:
+        seconds = None
+    cost = cost_of(worker)
+    return WorkerLook(
+        number=spec.worker_id,
+        title=one_line(spec.name or spec.task, limit=TITLE),
+        task=one_line(spec.task, limit=TITLE),
+        model=one_line(spec.model_name, limit=60),
+        badge=worker_badge(worker, snapshot),
+        reason=result.reason.replace("_", " ") if result and result.reason else "",
+        message=_message(worker, snapshot),
+        alert=_alert(worker, snapshot),
+        since=since,
+        elapsed="" if seconds is None else short_duration(max(seconds, 0)),
+        cost=dollars(cost or 0, known=cost is not None),
+        has_cost=cost is not None,
+        files=result.file_count if result else None,
+        insertions=result.insertions if result else 0,
+        deletions=result.deletions if result else 0,
+        attempts=result.attempts if result else (worker.phases[-1].attempt if worker.phases else 1),
+        checks=_checks(result),
+        is_over=result is not None,
+    )
+
+
+def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
+    """Return the state of a worker in a word."""
+    result = worker.result
+    if result is None:
+        if not snapshot.is_live:
+            return Badge("Interrupted", "danger")
+        waits = worker.state in (WorkerState.QUEUED, WorkerState.RETRYING)
+        return Badge(_STATES[worker.state], "idle" if waits else "active")
+    if result.reason in _SKIPPED or (result.never_ran and result.status is Status.SUCCESS):
+        return Badge("Skipped", "neutral")
+    if result.reason is Reason.CANCELLED:
+        return Badge("Cancelled", "neutral")
+    return Badge(*_STATUSES[result.status])
+
+
+def _alert(worker: WorkerRecord, snapshot: Snapshot) -> str:
+    if worker.alert is None or not snapshot.is_live:
+        return ""
+    return one_line(worker.alert.detail, limit=300)
+
+
+def _message(worker: WorkerRecord, snapshot: Snapshot) -> str:
+    result = worker.result
+    if result is not None:
+        message = result.message or ""
+        return "" if message == result.reason else one_line(message, limit=300)
+    if not snapshot.is_live or worker.state not in _TALKING:
+        return ""
+    directory = snapshot.directory.worker(worker.spec.worker_id)
+    newest = max(
+        (directory / name for name in ("stdout.log", "stderr.log")),
+        key=lambda path: path.stat().st_mtime_ns if path.is_file() else 0,
+    )
+    printed = last_line(newest).decode("utf-8", "replace").strip()
+    return one_line(printed.rpartition("\r")[2], limit=200)
+
+
+def _checks(result: WorkerResult | None) -> str:
+    if result is None or not result.checks:
+        return ""
+    return f"{sum(one.passed for one in result.checks)}/{len(result.checks)}"
+
+
+def now() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
+def event_words(event: Event) -> str:
+    """Return the type of an event in words."""
+    return event.type.replace("_", " ")

@@ -1,0 +1,99 @@
+"""Serve the web view at a port of 127.0.0.1, or at a Unix socket."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+
+from orchestrator.errors import ConfigError, PortTakenError
+from orchestrator.web.actions import Actions
+from orchestrator.web.app import Web
+from orchestrator.web.door import Sessions
+from orchestrator.web.library import Library
+
+_LOOPBACK = "127.0.0.1"
+_LONGEST_SOCKET = 107
+_GRACE = 1
+"""Seconds for requests that are being answered when the server ends."""
+_MOST_REQUESTS = 64
+"""Maximum number of requests at one time."""
+
+
+@contextmanager
+def listening(port: int) -> Iterator[socket.socket]:
+    """Listen at a port of 127.0.0.1; port 0 is a free port.
+
+    Raises:
+        PortTakenError: The port is in use, or reserved for root.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((_LOOPBACK, port))
+            # The link is printed before the server runs: connections wait for it from now on.
+            server.listen()
+        except OSError as error:
+            raise PortTakenError(
+                f"port {port} cannot be used: {error.strerror}",
+                hint="choose another port with `--port`, or leave the option out",
+            ) from error
+        yield server
+
+
+@contextmanager
+def listening_at(path: Path) -> Iterator[socket.socket]:
+    """Listen at a Unix socket that only its owner can open, and remove it at the end.
+
+    Raises:
+        ConfigError: The socket cannot be created.
+    """
+    if len(os.fsencode(path)) > _LONGEST_SOCKET:
+        raise ConfigError(f"the path of the socket is longer than {_LONGEST_SOCKET} bytes: {path}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        before = os.umask(0o177)
+        try:
+            server.bind(str(path))
+            server.listen()
+        except OSError as error:
+            raise ConfigError(
+                f"the socket {path} cannot be created: {error.strerror}",
+                hint="if no other `orchestrator ui` uses it, remove the file",
+            ) from error
+        finally:
+            os.umask(before)
+        try:
+            yield server
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def serve(
+    library: Library, sessions: Sessions, actions: Actions | None, server: socket.socket
+) -> None:
+    """Answer requests until the process is interrupted.
+
+    Args:
+        library: The runs.
+        sessions: The open sessions.
+        actions: What pages can change; None if they can only read.
+        server: The bound socket.
+    """
+    port = server.getsockname()[1] if server.family == socket.AF_INET else None
+    config = uvicorn.Config(
+        Web(library, sessions, actions).behind_door(port),
+        # Other parsers accept a whole URL as a request's target, and then ignore its host.
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_MOST_REQUESTS,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[server])

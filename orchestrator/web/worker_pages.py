@@ -1,0 +1,161 @@
+"""The pages of a worker: log, diff, checks, events and details."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.text.sanitize import lines, one_line
+from orchestrator.web.diffs import Diff, read_diff
+from orchestrator.web.event_rows import event_rows
+from orchestrator.web.formats import MINUS, dollars, moment, octets, short_duration
+from orchestrator.web.logs import Log, logs_of, read_before, read_end
+from orchestrator.web.looks import look_at_worker, now
+from orchestrator.web.reader import WorkerRecord
+from orchestrator.web.run_pages import View, run_values
+from orchestrator.web.shell import Page
+from orchestrator.web.timeline import axis_of
+
+_LONGEST_TASK = 20_000
+
+
+def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
+    values, snapshot = run_values(view, tab=tab), view.snapshot
+    number = worker.spec.worker_id
+    mine = look_at_worker(worker, snapshot, now=now())
+    result = worker.result
+    diff = f"+{mine.insertions} {MINUS}{mine.deletions}" if mine.files else ""
+    checks = [("checks", "Checks", mine.checks)] if mine.checks else []
+    return values | {
+        "worker": mine,
+        "branch": one_line(worker.spec.branch),
+        "bars": axis_of(snapshot).bars(worker, snapshot),
+        "label": f"Timeline of worker {number}: {mine.badge.word}",
+        "tabs": [
+            ("", "Log", ""),
+            ("diff", "Diff", diff),
+            *checks,
+            ("events", "Events", ""),
+            ("details", "Details", ""),
+        ],
+        "rail_tab": tab if tab in ("diff", "events", "details") else "",
+        "can_stop": snapshot.is_live and result is None,
+        "can_retry": not snapshot.is_live and not mine.badge.word.startswith("Skip"),
+    }
+
+
+def log_page(
+    view: View, worker: WorkerRecord, *, name: str = "", before: int | None = None
+) -> Page | None:
+    """Return the page with a log of a worker; None if there is no such log.
+
+    Args:
+        view: The run.
+        worker: The worker.
+        name: The log. Default: stdout, or stderr if only stderr has output.
+        before: Offset of the end of the shown part. Default: the end of the log.
+    """
+    snapshot = view.snapshot
+    logs = logs_of(snapshot.directory, worker.spec.worker_id)
+    chosen = _chosen(logs, name)
+    if chosen is None and name:
+        return None
+    piece = None
+    if chosen is not None:
+        piece = read_end(chosen) if before is None else read_before(chosen, before)
+    plan, result = view.plan, worker.result
+    values = _values(view, worker, "") | {
+        "logs": logs if chosen else [],
+        "chosen": chosen,
+        "piece": piece,
+        "follows": snapshot.is_live and result is None and before is None,
+        "summary": lines(result.summary).strip() if result and result.summary else "",
+        "is_shell": plan is not None and plan.config.agent_cli == "shell",
+    }
+    return view.page("log.html", values, moves=True)
+
+
+def _chosen(logs: list[Log], name: str) -> Log | None:
+    if name:
+        return next((log for log in logs if log.name == name), None)
+    first = [log for log in logs if log.name in ("stdout", "stderr", "setup")]
+    return next((log for log in first if log.size), next(iter(first), None))
+
+
+def diff_page(view: View, worker: WorkerRecord) -> Page:
+    """Return what a worker changed since it started."""
+    values = _values(view, worker, "diff")
+    diff, problem = Diff((), is_whole=True), ""
+    if worker.result is not None:
+        try:
+            repository = view.library.repositories[view.run.repository]
+            diff = read_diff(repository, _branch(repository, view.snapshot.run_id, worker))
+        except OrchestratorError as error:
+            problem = one_line(str(error), limit=500)
+    values |= {"files": diff.files, "is_whole": diff.is_whole, "problem": problem}
+    return view.page("diff.html", values)
+
+
+def _branch(repository: Repository, run_id: str, worker: WorkerRecord) -> Branch:
+    return read_branches(repository, run_id, (worker.spec.worker_id,)).branches[0]
+
+
+def checks_page(view: View, worker: WorkerRecord) -> Page:
+    """Return the checks of a worker's commit."""
+    values = _values(view, worker, "checks")
+    known = {
+        log.path.name: log.name for log in logs_of(view.snapshot.directory, worker.spec.worker_id)
+    }
+    values["checks"] = [
+        {
+            "name": one_line(check.name, limit=200),
+            "passed": check.passed,
+            "message": one_line(check.message or "", limit=500),
+            "took": short_duration(check.duration),
+            "log": known.get(Path(check.log).name, ""),
+        }
+        for check in (worker.result.checks if worker.result else [])
+    ]
+    return view.page("checks.html", values)
+
+
+def worker_events_page(view: View, worker: WorkerRecord) -> Page:
+    """Return the latest events of a worker."""
+    values = _values(view, worker, "events")
+    rows = event_rows(view.snapshot.events, began=view.snapshot.began, worker=worker.spec.worker_id)
+    values |= {"events": rows, "events_cut": False}
+    return view.page("worker_events.html", values)
+
+
+def worker_details_page(view: View, worker: WorkerRecord) -> Page:
+    """Return the task of a worker, and the numbers of its result."""
+    values = _values(view, worker, "details")
+    task = worker.spec.task
+    values["task"] = lines(task if len(task) <= _LONGEST_TASK else task[:_LONGEST_TASK] + "…")
+    values["facts"] = _facts(worker)
+    return view.page("worker_details.html", values)
+
+
+def _facts(worker: WorkerRecord) -> list[tuple[str, str]]:
+    spec, result = worker.spec, worker.result
+    facts = [("Model", spec.model_name), ("Branch", spec.branch), ("Worktree", spec.directory)]
+    if result is None:
+        return [(name, one_line(value, limit=300)) for name, value in facts]
+    if result.started_at is not None:
+        facts.append(("Started", moment(result.started_at)))
+        facts.append(("Ended", moment(result.started_at + timedelta(seconds=result.duration))))
+    optional = {
+        "Base": result.base,
+        "Commit": result.commit,
+        "Exit code": result.exit_code,
+        "Steps": result.steps or None,
+        "Tokens": f"{result.tokens:,}" if result.tokens is not None else None,
+        "Cost": dollars(result.cost) if result.cost_known else None,
+        "Peak memory": octets(result.peak_memory) if result.peak_memory else None,
+        "Limits reached": ", ".join(result.limits_hit) or None,
+        "Also kept": ", ".join(result.kept_refs[:5]) or None,
+        "Artifacts": ", ".join(result.artifacts[:20]) or None,
+    }
+    facts += [(name, str(value)) for name, value in optional.items() if value is not None]
+    return [(name, one_line(value, limit=500)) for name, value in facts]

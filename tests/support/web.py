@@ -1,0 +1,212 @@
+"""The web view without a socket, and runs whose files are written by hand."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlencode
+
+from orchestrator.events import Event, RunStarted, WorkerDone, WorkerPreparing, WorkerStarted
+from orchestrator.git.repository import Repository
+from orchestrator.results import Status, WorkerResult, sum_up
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.web.actions import Actions
+from orchestrator.web.app import Web
+from orchestrator.web.door import Door, Sessions
+from orchestrator.web.library import Library
+from orchestrator.worker_spec import WorkerSpec
+from tests.support.reports import BASE, RUN_ID, at
+
+PORT = 8123
+OPENED: list[Library] = []
+"""Libraries that a fixture closes."""
+HOST = f"127.0.0.1:{PORT}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the server."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass
+class Browser:
+    """Sends requests as a browser does that loaded a page of the server."""
+
+    door: Door
+    cookie: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str, **headers: str) -> Answer:
+        """Load a page; `sec_fetch_site="cross-site"` sets a header, and "" removes it."""
+        usual = {"host": HOST, "sec-fetch-site": "same-origin", "sec-fetch-mode": "navigate"}
+        return self.ask("GET", path, {**usual, **_named(headers)})
+
+    def post(self, path: str, fields: Mapping[str, Any] | bytes, **headers: str) -> Answer:
+        """Send a form."""
+        body = fields if isinstance(fields, bytes) else urlencode(fields, doseq=True).encode()
+        usual = {
+            "host": HOST, "origin": f"http://{HOST}", "sec-fetch-site": "same-origin",
+            "content-length": str(len(body)),
+        }  # fmt: skip
+        return self.ask("POST", path, {**usual, **_named(headers)}, body)
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
+        """Send a request with the cookie and these headers, but not those without a value."""
+        cookie = {"cookie": self.cookie} if self.cookie else {}
+        sent = {**cookie, **headers}
+        pairs = [(n.encode(), v.encode()) for n, v in sent.items() if v]
+        return asyncio.run(_answer(self.door, method, path, pairs, body))
+
+    def sign_in(self, key: str) -> Answer:
+        """Use a link."""
+        answer = self.post("/open", key.encode())
+        self.cookie = answer.headers.get("set-cookie", "").partition(";")[0]
+        return answer
+
+    def token(self, path: str) -> str:
+        """Return the token of the form on a page."""
+        page = self.get(path).text
+        return page.partition('name="token" value="')[2].partition('"')[0]
+
+
+def _named(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+async def _answer(
+    door: Door, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+) -> Answer:
+    target, _, query = path.partition("?")
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
+        "path": unquote(target), "raw_path": target.encode(), "query_string": query.encode(),
+        "headers": headers, "server": ("127.0.0.1", PORT), "client": ("127.0.0.1", 1),
+        "scheme": "http", "root_path": "",
+    }  # fmt: skip
+    sent: list[Any] = []
+    pieces = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Any:
+        if pieces:
+            return pieces.pop()
+        return await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await door(scope, receive, send)
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Answer(sent[0]["status"], found, b"".join(one.get("body", b"") for one in sent[1:]))
+
+
+def no_retry(repository: Repository, run_id: str, number: int) -> str:
+    """Refuse to repeat a worker."""
+    raise AssertionError(f"{repository.top}: {run_id} {number}")
+
+
+def stranger(repo: Path, *, read_only: bool = False, **sessions: Any) -> tuple[Browser, Sessions]:
+    """Return a browser without a session, and the sessions of its server."""
+    opened = Sessions(**sessions)
+    actions = None if read_only else Actions(repeat=no_retry)
+    library = Library([_repository(repo)])
+    OPENED.append(library)
+    web = Web(library, opened, actions)
+    return Browser(web.behind_door(PORT)), opened
+
+
+@cache
+def _repository(repo: Path) -> Repository:
+    return Repository(repo)
+
+
+def browser(repo: Path, *, read_only: bool = False) -> Browser:
+    """Return a browser that used the link."""
+    found, sessions = stranger(repo, read_only=read_only)
+    assert found.sign_in(sessions.key).status == 204
+    return found
+
+
+# --- Runs written by hand.
+
+
+def result_of(number: int, **rest: Any) -> WorkerResult:
+    """Return the result of a worker."""
+    values = {
+        "worker_id": number, "branch": f"architect/parallel-{number}", "model": "default",
+        "status": Status.SUCCESS, "duration": 5.0, "started_at": at(2), "worktree_path": "",
+    }  # fmt: skip
+    return WorkerResult(**{**values, **rest})
+
+
+def write_run(
+    repo: Path, specs: Sequence[WorkerSpec], events: Iterable[Event], *, run_id: str = RUN_ID
+) -> RunDirectory:
+    """Write a run whose process is gone."""
+    run = RunDirectory(repo / ".git" / "orchestrator" / "runs" / run_id)
+    workers = ",".join(spec.model_dump_json() for spec in specs)
+    run.create(
+        f'{{"run_id": "{run_id}", "created_at": "{at(0).isoformat()}", "top": "{repo}", '
+        f'"base": "{BASE}", "engine": "docker", "workers": [{workers}]}}'
+    )
+    for event in events:
+        run.log_event(event)
+    return run
+
+
+def ended_run(repo: Path, *results: WorkerResult, task: str = "do it") -> RunDirectory:
+    """Write a run with these results."""
+    specs = [WorkerSpec(worker_id=one.worker_id, task=task, model=one.model) for one in results]
+    run = write_run(repo, specs, begun(specs))
+    for one in results:
+        run.write_result(one)
+        run.log_event(WorkerDone(at=at(8), result=one))
+    run.write_run_result(
+        sum_up(results, run_id=run.run_id, base=BASE, engine="docker", duration=8.0)
+    )
+    run.release()
+    return run
+
+
+def begun(specs: Sequence[WorkerSpec]) -> list[Event]:
+    """Return the events of workers that run."""
+    found: list[Event] = [
+        RunStarted(at=at(0), run_id=RUN_ID, base=BASE, workers=tuple(specs), slots=2)
+    ]
+    for spec in specs:
+        found.append(WorkerPreparing(at=at(1), worker_id=spec.worker_id))
+        found.append(WorkerStarted(at=at(2), worker_id=spec.worker_id, container="c"))
+    return found
+
+
+class Shape(HTMLParser):
+    """The elements of a page with the names of their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        self.texts: list[str] = []
+        self.links: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, tuple(name for name, _ in attrs)))
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())

@@ -1,0 +1,128 @@
+"""Tests of logs: bounded pieces that neither miss nor repeat anything, and no other file."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from orchestrator.web.logs import CHUNK, Log, logs_of, read_after, read_before, read_end, read_rest
+from orchestrator.worker_spec import WorkerSpec
+from tests.support.reports import RUN_ID
+from tests.support.web import begun, browser, ended_run, result_of, write_run
+
+RUN = f"/repo/{RUN_ID}"
+
+
+def log_of(path) -> Log:
+    return Log("stdout", "stdout", path, path.stat().st_size)
+
+
+def test_all_pieces_together_are_the_log(tmp_path):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"".join(b"line %d of many\n" % n for n in range(60_000)))
+    piece = read_end(log_of(path))
+    pieces = [piece]
+    while piece.begin:
+        assert len(piece.text) <= CHUNK
+        piece = read_before(log_of(path), piece.begin)
+        pieces.insert(0, piece)
+    assert "".join(one.text for one in pieces) == path.read_text()
+    assert all(a.end == b.begin for a, b in pairwise(pieces))
+
+
+def test_following_reads_whole_lines_and_skips_what_is_too_much(tmp_path):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"one\ntwo\nunfin")
+    piece = read_after(log_of(path), 0)
+    assert (piece.text, piece.end) == ("one\ntwo\n", 8)
+    assert read_rest(log_of(path), 8).text == "unfin"
+    path.write_bytes(b"one\ntwo\n" + b"x" * 99 + b"\n" + b"many lines\n" * 100_000)
+    piece = read_after(log_of(path), 8)
+    assert len(piece.text) <= CHUNK
+    assert piece.skipped == piece.begin - 8 > 0
+    assert piece.end == piece.size
+    path.write_bytes(b"new\n")
+    assert read_after(log_of(path), 8).text == "new\n", "a log that was replaced is read again"
+
+
+def test_a_line_without_end_does_not_stop_the_log(tmp_path):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"x" * (3 * CHUNK))
+    piece = read_end(log_of(path))
+    assert 0 < len(piece.text) <= CHUNK
+    assert read_before(log_of(path), piece.begin).begin < piece.begin
+    assert read_after(log_of(path), 0).end > 0
+    path.write_bytes(b"y" * (CHUNK - 1))
+    assert read_after(log_of(path), 0).text == ""
+    assert len(read_rest(log_of(path), 0).text) == CHUNK - 1
+
+
+def test_control_sequences_and_broken_bytes_are_made_visible(tmp_path):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"\x1b[31mred\x1b[0m \x1b]0;title\x07 \xff\xfe bar\rfoo\n\xe2\x80\xae")
+    assert read_end(log_of(path)).text == "red \ufffd]0;title\ufffd \ufffd\ufffd bar\nfoo\n\ufffd"
+
+
+def test_only_logs_are_listed_and_links_are_not_followed(repo, tmp_path):
+    run = ended_run(repo, result_of(1))
+    secret = tmp_path / "secret"
+    secret.write_text("root:x:0:0")
+    worker = run.worker(1)
+    (worker / "stdout.log").write_text("fine\n")
+    (worker / "stderr.log").symlink_to(secret)
+    (worker / "check-0.log").symlink_to("/dev/zero")
+    (worker / "other.log").write_text("no\n")
+    (worker / "setup.log").mkdir()
+    assert [log.name for log in logs_of(run, 1)] == ["stdout"]
+    visitor = browser(repo)
+    for kind in ("log", "text", "raw"):
+        for name in ("stderr", "check-0", "other", "setup", "result", "stdout.log", "stdout.9"):
+            answer = visitor.get(f"{RUN}/1/{kind}/{name}")
+            assert answer.status == 404, (kind, name)
+            assert "root:" not in answer.text
+    assert visitor.get(f"{RUN}/1/raw/stdout").body == b"fine\n"
+
+
+def test_download_is_a_file_that_no_browser_shows(repo):
+    run = ended_run(repo, result_of(1))
+    (run.worker(1) / "stdout.log").write_bytes(b"<script>\x1b\x00\xff")
+    answer = browser(repo).get(f"{RUN}/1/raw/stdout")
+    assert answer.body == b"<script>\x1b\x00\xff"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment; ")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_page_of_a_huge_log_is_small_and_older_output_has_a_link(repo):
+    run = ended_run(repo, result_of(1))
+    with (run.worker(1) / "stdout.log").open("wb") as file:
+        file.truncate(1024**3)
+        file.seek(0, 2)
+        file.write(b"\nthe end\n")
+    visitor = browser(repo)
+    page = visitor.get(f"{RUN}/1")
+    assert len(page.body) < 4 * CHUNK
+    assert "the end" in page.text
+    assert "1.0 GB" in page.text
+    before = page.text.partition('href="?before=')[2].partition('"')[0]
+    older = visitor.get(f"{RUN}/1?before={before}")
+    assert older.status == 200
+    assert "the end" not in older.text
+    for odd in ("-1", "x", "9" * 30, "1e3", ""):
+        assert visitor.get(f"{RUN}/1?before={odd}").status == 200
+        assert visitor.get(f"{RUN}/1/text/stdout?after={odd}").status == 200
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_the_rest_of_a_log_arrives_at_the_end(repo, is_live):
+    specs = [WorkerSpec(worker_id=1, task="t", model=None)]
+    run = write_run(repo, specs, begun(specs))
+    run.worker(1).mkdir()
+    (run.worker(1) / "stdout.log").write_text("a\nb")
+    if not is_live:
+        run.release()
+    visitor = browser(repo)
+    piece = json.loads(visitor.get(f"{RUN}/1/text/stdout?after=0").text)
+    assert piece["text"] == ("a\n" if is_live else "a\nb")
+    assert piece["ended"] is not is_live
+    run.release()

@@ -1,0 +1,262 @@
+"""Tests of the pages: what they show, that hostile text stays text, and that reading is all."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.events import (
+    Intervention,
+    Notice,
+    WorkerDone,
+    WorkerHarvesting,
+    WorkerRetrying,
+    WorkerStageDone,
+)
+from orchestrator.results import CheckResult, Reason, Status
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.worker_spec import WorkerSpec
+from tests.support.landing import snapshot_of
+from tests.support.reports import RUN_ID, at
+from tests.support.repository import make_repository
+from tests.support.runs import shell_run
+from tests.support.web import (
+    Browser,
+    Shape,
+    begun,
+    browser,
+    ended_run,
+    result_of,
+    write_run,
+)
+
+RUN = f"/repo/{RUN_ID}"
+HOSTILE = [
+    "<script>alert(1)</script>", "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>", "<svg onload=alert(1)>",
+    "<svg><script>alert(1)</script></svg>", "\"><script>alert(1)</script>",
+    "'><script>alert(1)</script>", "\" onmouseover=alert(1) x=\"",
+    "' onfocus=alert(1) autofocus '", "</title><script>alert(1)</script>",
+    "</textarea><script>alert(1)</script>", "</pre><h1>x</h1>",
+    "</span></pre></div></section><form action=//evil>", "<!--", "--><script>alert(1)</script>",
+    "<![CDATA[", "]]>", "<?php echo 1 ?>", "<a href=javascript:alert(1)>x</a>",
+    "javascript:alert(1)", "data:text/html,<script>alert(1)</script>", "{{ 7 * 7 }}",
+    "{% if 1 %}", "{{ shell.token }}", "${alert(1)}", "`alert(1)`",
+    "&lt;script&gt;alert(1)&lt;/script&gt;", "&#60;script&#62;", "<iframe src=//evil>",
+    "<base href=//evil>", "<meta http-equiv=refresh content=0>",
+    "<link rel=stylesheet href=//evil>", "<style>*{display:none}</style>", "<object data=//evil>",
+    "<embed src=//evil>", "<math><mi//xlink:href=\"data:x,<script>alert(1)</script>\">",
+    "<details open ontoggle=alert(1)>", "<body onload=alert(1)>",
+    "<input autofocus onfocus=alert(1)>", "<video><source onerror=alert(1)>",
+    "<marquee onstart=alert(1)>", "<template><script>alert(1)",
+    "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
+    "<x onclick=alert(1)>click", "<div data-keep data-live data-source=//evil>",
+    "<span data-since=0>", "<main id=content>",
+    "<svg><use href=\"data:image/svg+xml,<svg id=x>\"></svg>", "<table><td>", "<select><option>",
+    "<plaintext>", "<xmp>", "<frameset>", "\u202e<script>", "\x1b]0;title\x07", "a\x00b", "a\rb",
+    "\u2028alert(1)", "<\u200bscript>", "https://evil.example/?x=" + "a" * 300, "%3Cscript%3E",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a repository for all tests of this file; each test writes runs of its own."""
+    return make_repository(tmp_path_factory.mktemp("pages") / "repo")
+
+
+@pytest.fixture(autouse=True)
+def remove_runs(repo: Path) -> Iterator[None]:
+    """Remove the runs of a test."""
+    yield
+    state = repo / ".git" / "orchestrator" / "runs"
+    for run in state.iterdir() if state.is_dir() else ():
+        RunDirectory(run).drop_objects()
+        for path in sorted(run.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        run.rmdir()
+
+
+PAGES = ("", "/costs", "/events", "/details", "/1", "/1/checks", "/1/events", "/1/details",
+         "/1/log/stderr")  # fmt: skip
+TOGETHER = 4
+"""Hostile texts in one run."""
+
+
+def hostile_run(repo: Path, text: str, run_id: str) -> None:
+    check = CheckResult(name=text, passed=False, log=f"/x/{text}.log", message=text)
+    result = result_of(
+        1, status=Status.FAILED, reason=Reason.AGENT_FAILED, message=text, summary=text,
+        model=text, branch=text, checks=[check], artifacts=[text], limits_hit=[text],
+        kept_refs=[text], files_modified=[text],
+    )  # fmt: skip
+    specs = [WorkerSpec(worker_id=1, task=text, model=text, name=text, branch_name=text)]
+    run = write_run(repo, specs, [
+        *begun(specs), Notice(at=at(3), message=text),
+        Intervention(at=at(3), worker_id=1, trigger="needs_input", detail=text, stops=False),
+        WorkerStageDone(at=at(4), worker_id=1, stage="check", name=text, duration=1, problem=text),
+        WorkerDone(at=at(8), result=result),
+    ], run_id=run_id)  # fmt: skip
+    run.worker(1).mkdir()
+    for name in ("stdout.log", "stderr.log"):
+        (run.worker(1) / name).write_bytes(f"before\n{text}\nafter\n".encode())
+    run.write_result(result)
+    run.release()
+
+
+def test_hostile_text_is_text_on_every_page(repo):
+    visitor = browser(repo)
+    groups = [HOSTILE[n : n + TOGETHER] for n in range(0, len(HOSTILE), TOGETHER)]
+    plain: dict[str, Shape] = {}
+    for number, texts in enumerate([["plain"], *groups]):
+        run_id = f"20261121-0930{number:02}-5f0c2a"
+        hostile_run(repo, "\n".join(texts), run_id)
+        for page in PAGES:
+            found = Shape(visitor.get(f"/repo/{run_id}{page}").text)
+            before = plain.setdefault(page, found)
+            assert found.elements == before.elements, (page, texts)
+            own = [link.replace(run_id, "") for link in found.links]
+            assert own == [re.sub("2026[0-9a-f-]+", "", link) for link in before.links]
+        log = Shape(visitor.get(f"/repo/{run_id}/1").text).text
+        for text in texts:
+            if text.isprintable():
+                assert " ".join(text.split()) in log
+    links = Shape(visitor.get("/").text).links
+    assert all(re.fullmatch(r"/(static/\w+\.\w+|repo/[0-9a-f-]+)?|#content", one) for one in links)
+
+
+def test_run_page_shows_workers_states_and_reasons(repo):
+    ended_run(
+        repo,
+        result_of(1, insertions=12, deletions=3, files_modified=["a"], cost=0.5, cost_known=True),
+        result_of(2, status=Status.FAILED, reason=Reason.OOM, message="killed at 2 GB"),
+        result_of(3, status=Status.FAILED, reason=Reason.CANCELLED),
+    )
+    text = Shape(browser(repo).get(RUN).text).text
+    for said in ("Succeeded", "Failed · oom", "killed at 2 GB", "Cancelled", "3 of 3 done", "+12"):
+        assert said in text
+    assert "1 failed 1 skipped 1 succeeded" in text
+    assert "$0.5000" in text
+
+
+def test_live_run_shows_alerts_and_is_refreshed(repo):
+    specs = [WorkerSpec(worker_id=1, task="migrate", model=None)]
+    alert = Intervention(at=at(3), worker_id=1, trigger="needs_input", detail="drop? (y/n)",
+                         stops=False)  # fmt: skip
+    run = write_run(repo, specs, [*begun(specs), alert])
+    run.worker(1).mkdir()
+    visitor = browser(repo)
+    page = visitor.get(RUN).text
+    assert "needs attention:" in Shape(page).text
+    assert "drop? (y/n)" in page
+    assert "data-live" in page
+    assert "Stop run" in page
+    version = page.partition('data-version="')[2].partition('"')[0]
+    assert version.startswith("1")
+    run.log_event(WorkerHarvesting(at=at(9), worker_id=1))
+    assert "Saving work" in visitor.get(RUN, x_version=version).text
+    run.release()
+    died = visitor.get(RUN).text
+    assert "Died" in died
+    assert "orchestrator resume" in died
+    assert " data-live" not in died
+
+
+def test_page_is_not_sent_again_unless_something_happened(repo):
+    run = ended_run(repo, result_of(1))
+    visitor = browser(repo)
+    for path in ("/", RUN, f"{RUN}/1", f"{RUN}/events", f"{RUN}/1/details"):
+        page = visitor.get(path).text
+        version = page.partition('data-version="')[2].partition('"')[0]
+        assert visitor.get(path, x_version=version).status == 304
+        assert visitor.get(path, x_version="old").status == 200
+        run.log_event(Notice(message="x"))
+        assert visitor.get(path, x_version=version).status == 200
+
+
+def test_retries_are_bars_of_their_own(repo):
+    specs = [WorkerSpec(worker_id=1, task="t", model=None)]
+    result = result_of(1, attempts=2, started_at=at(10), duration=4)
+    again = begun(specs)[1:]
+    run = write_run(repo, specs, [
+        *begun(specs), WorkerHarvesting(at=at(6), worker_id=1),
+        WorkerRetrying(at=at(7), worker_id=1, attempt=2, reason="oom", delay=2),
+        *(one.model_copy(update={"at": at(9 + n)}) for n, one in enumerate(again)),
+        WorkerDone(at=at(20), result=result),
+    ])  # fmt: skip
+    run.write_result(result)
+    run.release()
+    page = browser(repo).get(RUN).text
+    titles = re.findall(r"<title>(\w[^<]*: [^<]*)</title>", page)[0:]
+    assert [one for one in titles if "attempt" in one] == [
+        "queued, attempt 1: 1.0s", "preparing, attempt 1: 1.0s", "agent, attempt 1: 4.0s",
+        "saving work, attempt 1: 1.0s", "waiting to retry, attempt 2: 2.0s",
+        "preparing, attempt 2: 1.0s", "agent, attempt 2: 4.0s", "ending, attempt 2: 6.0s",
+    ]  # fmt: skip
+    agent = re.findall(r'<rect class="(\w+)" x="([\d.]+)%" width="([\d.]+)%"', page)
+    assert ("danger", "10.000", "20.000") in agent
+    assert ("success", "50.000", "20.000") in agent
+
+
+def test_browsing_changes_nothing(repo):
+    ended_run(repo, result_of(1), result_of(2, status=Status.FAILED, reason=Reason.OOM))
+    visitor = browser(repo)
+    before = snapshot_of(repo)
+    others = ("/conflicts", "/1/diff", "/2/diff", "/1/stop", "/1/retry", "/merge", "/9")
+    for path in ("/", "/nothing", *(f"{RUN}{page}" for page in (*PAGES, *others))):
+        assert visitor.get(path).status in (200, 404)
+    assert snapshot_of(repo) == before
+
+
+def test_list_has_pages_and_repositories_are_told_apart(repo):
+    for number in range(55):
+        write_run(
+            repo, [WorkerSpec(worker_id=1, task=f"task {number}", model=None)], [],
+            run_id=f"20261121-0930{number:02}-5f0c2a",
+        ).release()  # fmt: skip
+    visitor = browser(repo)
+    first, second = (Shape(visitor.get(f"/?page={n}").text) for n in (1, 2))
+    assert "task 54" in first.text
+    assert "task 4 " not in first.text
+    assert "Page 1 of 2" in first.text
+    assert "task 4 " in second.text
+    for odd in ("0", "-1", "9999999", "x", "1e3"):
+        assert visitor.get(f"/?page={odd}").status == 200
+
+
+def test_diff_and_conflicts_of_a_real_run(tmp_path, local_engine):
+    repo = make_repository(tmp_path / "repo")
+    made = "printf '<b>one</b>\\n' > a.txt; printf x > '<img src=x>.txt'"
+    result = shell_run(repo, local_engine, made, "printf 'two\\n' > a.txt")
+    run = f"/repo/{result.run_id}"
+    visitor = browser(repo)
+    page = Shape(visitor.get(f"{run}/1/diff").text)
+    assert "<b>one</b>" in page.text
+    assert "<img src=x>.txt" in page.text
+    assert not [tag for tag, _ in page.elements if tag in ("b", "img")]
+    conflicts = Shape(visitor.get(f"{run}/conflicts").text).text
+    assert "1 pair cannot be merged" in conflicts
+    assert "a.txt" in conflicts
+    merge_in_browser(repo, visitor, run)
+
+
+def merge_in_browser(repo: Path, visitor: Browser, run: str) -> None:
+    before = (repo / ".git/refs/heads/main").read_text()
+    token = visitor.token(f"{run}/merge")
+    chosen = {"token": token, "worker": ["1"], "form": "merge", "conflict": "stop"}
+    preview = visitor.post(f"{run}/merge", {**chosen, "how": "preview"}).text
+    assert "would be merged into" in Shape(preview).text
+    assert (repo / ".git/refs/heads/main").read_text() == before
+    both = visitor.post(f"{run}/merge", {**chosen, "worker": ["1", "2"], "how": "preview"}).text
+    assert "Nothing would be merged" in Shape(both).text
+    moved = visitor.post(f"{run}/merge", {**chosen, "how": "merge", "before": "0" * 40}).text
+    assert "moved since the preview" in Shape(moved).text
+    assert (repo / ".git/refs/heads/main").read_text() == before
+    now = preview.partition('name="before" value="')[2].partition('"')[0]
+    done = visitor.post(f"{run}/merge", {**chosen, "how": "merge", "before": now}).text
+    assert "was merged into" in Shape(done).text
+    assert (repo / ".git/refs/heads/main").read_text() != before
+    assert "web view: merged worker 1 into main" in visitor.get(f"{run}/events").text
+    for odd in ({"worker": []}, {"worker": ["99"]}, {"form": "x"}, {"conflict": "x"}):
+        said = visitor.post(f"{run}/merge", {**chosen, **odd, "how": "preview"}).text
+        assert "callout danger" in said

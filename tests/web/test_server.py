@@ -1,0 +1,172 @@
+"""Tests of the server at a real port, of the command's options, and of exported pages."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.results import Reason, Status
+from tests.support.cli import start
+from tests.support.reports import RUN_ID
+from tests.support.web import Shape, ended_run, result_of
+
+TASK = "the task of the worker"
+
+
+@pytest.fixture(autouse=True)
+def there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a run, and enter its repository."""
+    directory = ended_run(
+        repo, result_of(1), result_of(2, status=Status.FAILED, reason=Reason.OOM), task=TASK
+    )
+    (directory.worker(1) / "stdout.log").write_text("said by worker 1\n")
+    monkeypatch.chdir(repo)
+    return repo
+
+
+class Server:
+    """A running `orchestrator ui`."""
+
+    def __init__(self, repo: Path, *options: str, state: Path) -> None:
+        environ = {**os.environ, "XDG_STATE_HOME": str(state)}
+        self.process = start(
+            "ui", *options, cwd=repo, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
+        )
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        text = line if isinstance(line, str) else line.decode()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/open#(\S+)", text)
+        assert found, text
+        self.port, self.key = int(found[1]), found[2]
+
+    def ask(
+        self, method: str, path: str, body: str | None = None, **headers: str
+    ) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        self.cookie = answer.getheader("Set-Cookie") or ""
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    def raw(self, request: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            connection.sendall(request)
+            return connection.recv(100)
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+def test_server_at_a_port_signs_in_survives_a_kill_and_ends(there, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+    server = Server(there, "--port", port, state=tmp_path)
+    own = f"http://127.0.0.1:{port}"
+    assert server.ask("GET", "/")[0] == 401
+    forms = {"Origin": own, "Sec-Fetch-Site": "same-origin"}
+    assert server.ask("POST", "/open", server.key, **forms)[0] == 204
+    cookie = {"Cookie": server.cookie.partition(";")[0]}
+    assert TASK in server.ask("GET", "/", **cookie)[1]
+    host = f"Host: 127.0.0.1:{port}\r\nCookie: {cookie['Cookie']}\r\n"
+    absolute = f"GET http://evil.example/ HTTP/1.1\r\n{host}\r\n"
+    assert b" 400 " in server.raw(absolute.encode())
+    socket_asked = f"GET / HTTP/1.1\r\n{host}Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+    assert b" 400 " in server.raw(socket_asked.encode())
+    assert b" 400 " in server.raw(b"GET / HTTP/1.1\r\n\r\n"), "without a host"
+    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    again = Server(there, "--port", port, state=tmp_path)
+    assert TASK in again.ask("GET", "/", **cookie)[1]
+    assert again.ask("POST", "/open", server.key, **forms)[0] == 403
+    assert again.end(signal.SIGINT) == 0
+
+
+def test_socket_is_for_its_owner_only(there, tmp_path):
+    path = tmp_path / "ui.sock"
+    process = start("ui", "--socket", str(path), cwd=there, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    process.stderr.readline()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost:9\r\n\r\n")
+        assert b" 401 " in connection.recv(100)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert not path.exists()
+
+
+def test_missing_packages_are_one_line_and_a_hint(monkeypatch, capsys):
+    for name in [one for one in sys.modules if one.startswith("orchestrator.web.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    assert run(["ui", "--export", "x"]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"error: the web view is not installed: the package `\S+` is missing", said[0]
+    )
+    assert said[1:] == ["", "hint: install the extra `ui`: `pip install 'orchestrator[ui]'`"]
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (["--export", "x", "--port", "9"], "`--export` cannot be used with `--port`"),
+    (["--export", "x", "--read-only"], "`--export` cannot be used with `--read-only`"),
+    (["--socket", "x", "--port", "9"], "`--socket` cannot be used with `--port`"),
+    (["--socket", "x", "--open"], "`--socket` cannot be used with `--open`"),
+    (["--root", "/"], "not a git repository: /"),
+    (["--socket", "/nowhere/x"], "the socket /nowhere/x cannot be created: No such file"),
+    (["--socket", "/tmp/" + "x" * 200], "the path of the socket is longer than 107 bytes"),
+])  # fmt: skip
+def test_wrong_options_are_refused(options, said, capsys):
+    assert run(["ui", *options]) == 3
+    assert f"error: {said}" in capsys.readouterr().err
+
+
+def test_port_in_use_is_an_error_with_a_hint(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert run(["ui", "--port", str(taken.getsockname()[1])]) == 3
+    assert "hint: choose another port with `--port`" in capsys.readouterr().err
+
+
+def test_exported_pages_need_no_server(tmp_path, capsys):
+    target = tmp_path / "pages"
+    assert run(["ui", "--export", str(target)]) == 0
+    assert capsys.readouterr().out == f"wrote 1 run: {target}/index.html\n"
+    names = {path.name for path in target.iterdir()}
+    assert f"repo-{RUN_ID}-1-log-stdout.html" in names
+    for page in target.glob("*.html"):
+        text = page.read_text()
+        for link in Shape(text).links:
+            assert link.startswith("#") or link in names, (page.name, link)
+        assert "<form" not in text
+        assert "Content-Security-Policy" in text
+        assert "form-action 'none'" in text
+        assert "app.js" not in text
+    assert TASK in (target / "index.html").read_text()
+    assert "said by worker 1" in (target / f"repo-{RUN_ID}-1.html").read_text()
+    before = (target / "index.html").read_text()
+    assert run(["ui", "--export", str(target)]) == 0, "an export is replaced"
+    assert len((target / "index.html").read_text()) == len(before)
+
+
+def test_export_refuses_a_directory_with_other_files(tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("mine")
+    assert run(["ui", "--export", str(tmp_path)]) == 3
+    assert "contains files that no export wrote" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob("*.html")] == []
