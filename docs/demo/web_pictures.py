@@ -6,6 +6,7 @@ fails if a page logs a message, overflows, moves its content while it loads, or 
 WCAG 2 A or AA.
 """
 
+import json
 import re
 import shutil
 import signal
@@ -100,13 +101,14 @@ def addresses(repository: Path) -> dict[str, str]:
     """Return the addresses of the pages: of the workflow that ended, and of the live run."""
     old, live = sorted(path.name for path in (repository / ".git/orchestrator/runs").iterdir())
     ended, run = f"/shop/{old}", f"/shop/{live}"
-    # The workflow has the workers 1 to 8, the live run 9 to 16.
+    record = json.loads((repository / f".git/orchestrator/runs/{live}/run.json").read_text())
+    first = record["workers"][0]["worker_id"]
     return {
         "runs": "/", "run": run, "workflow": ended, "graph": f"{ended}/graph",
         "conflicts": f"{ended}/conflicts", "costs": f"{run}/costs", "events": f"{run}/events",
-        "settings": f"{run}/details", "log": f"{run}/13", "busy": f"{run}/15",
-        "failed": f"{run}/11", "waiting": f"{run}/12", "diff": f"{ended}/2/diff",
-        "details": f"{ended}/2/details", "stop": f"{run}/9/stop", "merge": f"{ended}/merge",
+        "settings": f"{run}/details", "log": f"{run}/{first + 4}", "busy": f"{run}/{first + 6}",
+        "failed": f"{run}/{first + 2}", "waiting": f"{run}/{first + 3}", "diff": f"{ended}/2/diff",
+        "details": f"{ended}/2/details", "stop": f"{run}/{first + 1}/stop", "merge": f"{ended}/merge",
     }  # fmt: skip
 
 

@@ -168,7 +168,8 @@ def _counts(workers: Sequence[WorkerLook]) -> tuple[tuple[Tone, int, str], ...]:
     for tone in order:
         number = sum(_counted_as(one) == tone for one in workers)
         if number:
-            found.append((tone, number, words[tone]))
+            word = "needs attention" if (tone, number) == ("warning", 1) else words[tone]
+            found.append((tone, number, word))
     return tuple(found)
 
 
