@@ -108,7 +108,8 @@ def addresses(repository: Path) -> dict[str, str]:
         "conflicts": f"{ended}/conflicts", "costs": f"{run}/costs", "events": f"{run}/events",
         "settings": f"{run}/details", "log": f"{run}/{first + 4}", "busy": f"{run}/{first + 6}",
         "failed": f"{run}/{first + 2}", "waiting": f"{run}/{first + 3}", "diff": f"{ended}/2/diff",
-        "details": f"{ended}/2/details", "stop": f"{run}/{first + 1}/stop", "merge": f"{ended}/merge",
+        "details": f"{ended}/2/details", "stop": f"{run}/{first + 1}/stop",
+        "merge": f"{ended}/merge",
     }  # fmt: skip
 
 
