@@ -14,7 +14,6 @@ import typer
 
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.cli.options import with_options
-from orchestrator.cli.output.formats import count
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
@@ -24,6 +23,7 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.history import choose_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import require_record
+from orchestrator.text.quantities import count
 
 _PACKAGES = frozenset({"starlette", "uvicorn", "jinja2", "markupsafe", "anyio", "h11"})
 """Packages of the extra `ui`."""
