@@ -98,6 +98,8 @@ def test_report_of_an_ended_run(repo: Path, local_engine: LocalEngine, tmp_path,
     result = shell_run(repo, local_engine, "true", "echo printed; exit 3")
     assert run(["report"]) == 0
     assert "failed, 1 of 2 workers succeeded" in capsys.readouterr().out
+    assert run(["report", "--report", "markdown"]) == 0
+    assert "### orchestrator: failed, 1 of 2 workers succeeded" in capsys.readouterr().out
     assert run(["report", result.run_id, "--report", "junit"]) == 0
     text = capsys.readouterr().out
     assert [case.status for case in gitlab_cases(text)] == ["success", "failed"]

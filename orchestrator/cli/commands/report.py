@@ -4,7 +4,9 @@ import os
 import sys
 
 from orchestrator.cli.options import Report
+from orchestrator.cli.output.formats import terminal_width
 from orchestrator.cli.output.messages import show, show_document
+from orchestrator.cli.output.overview import overview
 from orchestrator.cli.reporting import publish
 from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.errors import ConfigError
@@ -16,9 +18,9 @@ from orchestrator.reports.reader import read_run
 def report(run: Run = None, report: Report = None) -> None:
     """Report on a run that is live, has ended or died, in the formats of CI systems.
 
-    Without `--report`, the report is Markdown on stdout.
+    Without `--report`, the report is a table and a timeline on stdout.
     """
-    targets = [parse_target(text) for text in report or ["markdown"]]
+    targets = [parse_target(text) for text in report or ()]
     if sum(target.path is None for target in targets) > 1:
         raise ConfigError("only one report can be printed", hint="write `--report FORMAT=FILE`")
     with open_run(run) as history:
@@ -28,6 +30,8 @@ def report(run: Run = None, report: Report = None) -> None:
         raise ConfigError(f"the record of run {directory.run_id} cannot be read")
     for target in targets:
         _write(found, target)
+    if not targets:
+        show(overview(found, width=terminal_width()))
 
 
 def _write(found: RunReport, target: Target) -> None:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import (
     amount,
     called,
@@ -23,6 +24,7 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.timing import summarise
 
+_CONFLICTS = "\nsee conflicts: orchestrator conflicts\n"
 _HEADING = ("WORKER", "TASK", "MODEL", "STATUS", "STEPS", "COST", "DURATION", "FILES")
 
 
@@ -223,8 +225,10 @@ def _short_failure(worker: WorkerResult) -> str:
 def after_run(result: RunResult) -> str:
     """Return text on where the work is, with commands to review and remove it."""
     first = result.results[0]
+    shared = shared_files(result.results)
     return (
         f"{_locations(result)}\n"
+        f"{f'{shared}{_CONFLICTS}' if shared else ''}"
         f"{review_order(result.results)}"
         f"see a worker's changes: git diff {result.base[:12]} {first.branch}\n"
         f"{_output_hint(first)}"

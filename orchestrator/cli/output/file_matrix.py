@@ -1,0 +1,48 @@
+"""Show which files were changed by more than one worker."""
+
+from collections.abc import Iterable, Mapping
+
+from orchestrator.cli.output.formats import table
+from orchestrator.results import WorkerResult
+from orchestrator.text.quantities import count
+from orchestrator.text.sanitize import one_line
+
+MOST_FILES = 10
+"""Default number of files that are shown."""
+_MOST_WORKERS = 20
+_LONGEST = 60
+_CHANGED, _UNCHANGED = "x", "."
+
+
+def shared_files(workers: Iterable[WorkerResult], *, most: int = MOST_FILES) -> str:
+    """Return a table of files by workers; empty if no two workers changed the same file.
+
+    Files that most workers changed come first.
+
+    Args:
+        workers: The results of the workers.
+        most: Maximum number of files in the table.
+    """
+    changed = {worker.worker_id: set(worker.files_modified) for worker in workers}
+    shared = _shared(changed)
+    if not shared:
+        return ""
+    columns = [number for number, files in changed.items() if files & shared.keys()]
+    shown = columns[:_MOST_WORKERS]
+    rows = [("FILE", *(f"W{number}" for number in shown))]
+    for path in list(shared)[:most]:
+        marks = (_CHANGED if path in changed[number] else _UNCHANGED for number in shown)
+        rows.append((one_line(path, limit=_LONGEST), *marks))
+    title = f"{count(len(shared), 'file')} changed by more than one worker:"
+    more = [f"and {count(len(shared) - most, 'more file')}"] if len(shared) > most else []
+    return "\n".join([title, table(rows, shrink=0), *more])
+
+
+def _shared(changed: Mapping[int, set[str]]) -> dict[str, int]:
+    """Return the files of more than one worker with the number of their workers, most first."""
+    numbers: dict[str, int] = {}
+    for files in changed.values():
+        for path in files:
+            numbers[path] = numbers.get(path, 0) + 1
+    found = [(path, number) for path, number in numbers.items() if number > 1]
+    return dict(sorted(found, key=lambda pair: (-pair[1], pair[0])))

@@ -1,0 +1,95 @@
+"""Show a run on a terminal: its workers, their timeline, and the files that several changed."""
+
+from collections.abc import Iterator, Mapping
+
+from orchestrator.cli.output.file_matrix import shared_files
+from orchestrator.cli.output.formats import table
+from orchestrator.reports.model import PhaseKind, RunReport, WorkerReport
+from orchestrator.reports.words import cost, heading, outcome, sums
+from orchestrator.text.quantities import duration
+from orchestrator.text.sanitize import one_line
+
+_WIDTH = 100
+"""Columns of the timeline if the output is not a terminal."""
+_NARROWEST = 20
+_LABEL = 24
+_FILES = 50
+_MARKS: Mapping[PhaseKind, str] = {
+    PhaseKind.QUEUE: ".",
+    PhaseKind.PREPARE: "-",
+    PhaseKind.SETUP: "s",
+    PhaseKind.START: "-",
+    PhaseKind.AGENT: "#",
+    PhaseKind.STOP: "!",
+    PhaseKind.TEARDOWN: "t",
+    PhaseKind.HARVEST: "+",
+    PhaseKind.CHECK: "c",
+    PhaseKind.RETRY: "~",
+    PhaseKind.PROVIDER: "~",
+}
+_NAMES = {
+    ".": "queue", "-": "prepare", "s": "setup", "#": "agent", "!": "stop", "t": "teardown",
+    "+": "harvest", "c": "check", "~": "wait",
+}  # fmt: skip
+
+
+def overview(report: RunReport, *, width: int | None = None) -> str:
+    """Return a report for a terminal.
+
+    Args:
+        report: The run.
+        width: Columns of the terminal; None: no limit.
+    """
+    rows = [("WORKER", "TASK", "STATE", "COST", "TIME", "FILES"), *map(_row, report.workers)]
+    results = [worker.result for worker in report.workers if worker.result]
+    parts = [
+        f"{one_line(heading(report))}\n{one_line(sums(report))}",
+        table(rows, width=width),
+        "\n".join(_timeline(report, width or _WIDTH)),
+        shared_files(results, most=_FILES),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _row(worker: WorkerReport) -> tuple[str, ...]:
+    files = worker.result.file_count if worker.result else 0
+    return (
+        _name(worker),
+        one_line(worker.task, limit=80),
+        outcome(worker),
+        cost(worker),
+        duration(worker.seconds),
+        str(files),
+    )
+
+
+def _name(worker: WorkerReport) -> str:
+    return f"W{worker.worker_id} {one_line(worker.name or '', limit=_LABEL)}".strip()
+
+
+def _timeline(report: RunReport, width: int) -> Iterator[str]:
+    """Yield a line for each worker: one character stands for a share of the run's duration."""
+    names = [_name(worker) for worker in report.workers]
+    label = max(map(len, names), default=0)
+    columns = max(width - label - 2, _NARROWEST)
+    ends = [phase.end for worker in report.workers for phase in worker.phases]
+    length = max((max([report.until, *ends]) - report.started_at).total_seconds(), 0.001)
+    used = set()
+    for name, worker in zip(names, report.workers, strict=True):
+        line = _line(report, worker, columns / length)
+        used |= {*line}
+        mark = "*" if worker.is_critical else " "
+        yield f"{name.ljust(label)}{mark} {line}".rstrip()
+    legend = ", ".join(f"{mark} {name}" for mark, name in _NAMES.items() if mark in used)
+    critical = "; * critical path" if report.critical_path else ""
+    yield f"{duration(length)}: {legend}{critical}"
+
+
+def _line(report: RunReport, worker: WorkerReport, scale: float) -> str:
+    line = ""
+    for phase in worker.phases:
+        start = (phase.start - report.started_at).total_seconds() * scale
+        end = (phase.end - report.started_at).total_seconds() * scale
+        line = line.ljust(round(start))
+        line += _MARKS[phase.kind] * max(round(end) - len(line), 0)
+    return line
