@@ -32,7 +32,7 @@ from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.trees import Tests
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish
-from orchestrator.results import RunResult
+from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.commit_test import ContainerTest
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.text.quantities import count
@@ -50,6 +50,8 @@ class Wanted:
 
     run: str | None = None
     numbers: tuple[int, ...] = ()
+    earlier: tuple[str, ...] = ()
+    """Earlier runs for the same task."""
     checks: Sequence[str] | None = None
     file: Path | None = None
     """The configuration file that was named."""
@@ -65,11 +67,12 @@ def judge_workers(wanted: Wanted, options: JudgingOptions) -> Judgement:
     """
     repository = Repository(Path.cwd())
     rules = rules_of(repository, wanted, options)
+    earlier = [read_branches(repository, run) for run in wanted.earlier]
     run = read_branches(repository, wanted.run, wanted.numbers)
     with _tester(repository, rules, wanted.file) as tester:
         if not wanted.quiet:
             tell(f"judging {count(len(run.branches), 'worker')} of run {run.run_id}")
-        return judge_run(repository, run, rules, tester)
+        return judge_run(repository, [*earlier, run], rules, tester)
 
 
 @contextmanager
@@ -181,6 +184,8 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
     """
     if options.pick not in (None, "auto"):
         raise ConfigError(f"option `--pick` is `{one_line(options.pick or '')}`: must be `auto`")
+    if options.until is not None and options.first is None:
+        raise ConfigError("`--until` requires `--first`")
     repository = Repository(Path.cwd())
     config = _candidates(repository, given, options, task)
     checks = tuple(check.run for check in config.project.checks)
@@ -189,12 +194,59 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
     rules = rules_of(repository, wanted, options)
     with _tester(repository, rules, options.config) as tester:
         check_base(repository, repository.resolve(config.base), rules, tester)
-    result = _run(config, options)
-    judgement = judge_workers(replace(wanted, run=result.run_id), options)
+    judgement = _judged_rounds(config, wanted, options)
     print_judgement(judgement, as_json=options.json)
     if options.pick:
         _pick(repository, judgement, quiet=options.json)
     raise typer.Exit(judgement.exit_code)
+
+
+def _judged_rounds(config: ParallelConfig, wanted: Wanted, options: EvalOptions) -> Judgement:
+    """Run the candidates in rounds, and return the judgement after the last one."""
+    runs: list[RunResult] = []
+    left = list(rounds(config, options.first))
+    while True:
+        runs.append(_run(left.pop(0), options))
+        ids = [run.run_id for run in runs]
+        now = replace(wanted, run=ids[-1], earlier=tuple(ids[:-1]))
+        judgement = judge_workers(now, options)
+        passing = sum(one.passes for one in judgement.candidates)
+        if not left or passing >= (options.until or 1):
+            return judgement
+        rest = rest_of_budget(config.budget_total, [one for run in runs for one in run.results])
+        if rest == 0:
+            tell("no more candidates: the budget would not be enough for one")
+            return judgement
+        left = [one.model_copy(update={"budget_total": rest}) for one in left]
+
+
+def rounds(config: ParallelConfig, first: int | None) -> Iterator[ParallelConfig]:
+    """Yield the settings of each round of candidates.
+
+    Args:
+        config: The settings for all candidates.
+        first: Number of candidates of one round; None: all of them.
+    """
+    models = [*config.models, *([None] * (config.workers - len(config.models)))]
+    size = first or len(models)
+    for start in range(0, len(models), size):
+        part = models[start : start + size]
+        named = tuple(model for model in part if model is not None)
+        yield config.model_copy(update={"models": named, "workers": len(part)})
+
+
+def rest_of_budget(budget: float | None, results: Sequence[WorkerResult]) -> float | None:
+    """Return what is left of a budget; 0 if it is less than the mean cost of a candidate.
+
+    Args:
+        budget: The budget for all candidates; None without a budget.
+        results: The candidates so far.
+    """
+    if budget is None:
+        return None
+    spent = sum(one.cost for one in results)
+    rest = budget - spent
+    return rest if rest > 0 and rest >= spent / len(results) else 0
 
 
 def _pick(repository: Repository, judgement: Judgement, *, quiet: bool) -> None:

@@ -47,6 +47,7 @@ class Rules:
 class Case:
     """A candidate, and what is found about it."""
 
+    run_id: str
     branch: Branch
     change: Change
     protected: str
@@ -131,6 +132,7 @@ def _failed(verdicts: Sequence[CheckVerdict]) -> float:
 def _candidate(case: Case, ranked: Ranked, sizes: Mapping[str, int]) -> Candidate:
     result = case.result
     return Candidate(
+        run_id=case.run_id,
         worker_id=case.number,
         model=result.model if result else None,
         commit=case.branch.commit,

@@ -33,12 +33,14 @@ from orchestrator.state.run_directory import RunDirectory
 _NUMBERS = re.compile(r"\d+")
 
 
-def judge_run(repository: Repository, run: RunBranches, rules: Rules, tester: Tester) -> Judgement:
+def judge_run(
+    repository: Repository, runs: Sequence[RunBranches], rules: Rules, tester: Tester
+) -> Judgement:
     """Judge the candidates of a run, and record the judgement.
 
     Args:
         repository: The user's repository.
-        run: The run and the chosen candidates.
+        runs: The run and the chosen candidates; before it, earlier runs for the same task.
         rules: The checks, and how they count.
         tester: Runs checks in fresh containers.
 
@@ -49,15 +51,15 @@ def judge_run(repository: Repository, run: RunBranches, rules: Rules, tester: Te
         RepositoryError: Git failed.
     """
     require_git("to judge branches without a checkout", "compare the branches by hand")
-    base = _base_of(run)
-    directory = RunDirectory(repository.state_dir / "runs" / run.run_id)
+    base = _base_of(runs)
     place = repository.state_dir / "judging"
     with _only_one(repository), quarantine(repository, place) as git:
-        trees = Trees(repository, git, place, base, run.began, Instruments(rules.instruments))
+        began = runs[-1].began
+        trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
         evidence = Evidence(tester, git, repository.state_dir / "judged")
-        judging = _Judging(run, rules, trees, evidence, directory)
+        judging = _Judging(runs, rules, trees, evidence)
         judgement = judging.judgement()
-        write_judgement(directory.path, judgement)
+        write_judgement(judging.directory.path, judgement)
     return judgement
 
 
@@ -91,18 +93,20 @@ def _only_one(repository: Repository) -> Iterator[None]:
         yield
 
 
-def _base_of(run: RunBranches) -> str:
-    for branch in run.branches:
-        if branch.status is None:
-            raise ConfigError(
-                f"worker {branch.worker_id} of run {run.run_id} has no result yet",
-                hint=f"wait for its end: `orchestrator wait {run.run_id}`",
-            )
-    bases = {branch.base for branch in run.branches}
+def _base_of(runs: Sequence[RunBranches]) -> str:
+    bases = set()
+    for run in runs:
+        for branch in run.branches:
+            bases.add(branch.base)
+            if branch.status is None:
+                raise ConfigError(
+                    f"worker {branch.worker_id} of run {run.run_id} has no result yet",
+                    hint=f"wait for its end: `orchestrator wait {run.run_id}`",
+                )
     if len(bases) != 1:
         what = "start from different commits" if bases else "have no commits"
         raise ConfigError(
-            f"the workers of run {run.run_id} {what}: they are not candidates for the same task",
+            f"the workers of run {runs[-1].run_id} {what}: they are not candidates for one task",
             hint="name the candidates: `orchestrator judge RUN 1 2`",
         )
     return bases.pop()
@@ -110,23 +114,22 @@ def _base_of(run: RunBranches) -> str:
 
 class _Judging:
     def __init__(
-        self,
-        run: RunBranches,
-        rules: Rules,
-        trees: Trees,
-        evidence: Evidence,
-        directory: RunDirectory,
+        self, runs: Sequence[RunBranches], rules: Rules, trees: Trees, evidence: Evidence
     ) -> None:
-        self._run = run
         self._rules = rules
         self._trees = trees
         self._evidence = evidence
-        self._directory = directory
         self._base = trees.base
         self._comparison = Comparison(rules, trees, evidence)
         self._canaries: dict[str, Canary] = {}
         self._with_canaries: dict[tuple[str, str], str] = {}
-        self._cases = [self._case(branch) for branch in run.branches]
+        self._state_dir = trees.repository.state_dir
+        self.directory = self._directory(runs[-1])
+        """Directory of the run that the judgement belongs to."""
+        self._cases = [self._case(run, branch) for run in runs for branch in run.branches]
+
+    def _directory(self, run: RunBranches) -> RunDirectory:
+        return RunDirectory(self._state_dir / "runs" / run.run_id)
 
     def judgement(self) -> Judgement:
         """Carry out all stages."""
@@ -141,7 +144,7 @@ class _Judging:
         self._order([case for case in busy if case.passes])
         return self._result()
 
-    def _case(self, branch: Branch) -> Case:
+    def _case(self, run: RunBranches, branch: Branch) -> Case:
         changes = self._trees.restored(branch.commit, self._rules.tests)
         base, commit = self._base, branch.commit
         return Case(
@@ -151,7 +154,8 @@ class _Judging:
             ),
             protected=self._trees.with_changes(commit, changes),
             has_new_control=None in changes.values(),
-            result=self._directory.result(branch.worker_id),
+            run_id=run.run_id,
+            result=self._directory(run).result(branch.worker_id),
         )
 
     def _raise_flags(self, cases: Sequence[Case]) -> None:
@@ -323,8 +327,8 @@ class _Judging:
         decision, pick = decide(ranked)
         checks, tried = self._rules.all_checks, frozenset(self._canaries)
         return Judgement(
-            run_id=self._run.run_id,
-            number=next_number(self._directory.path),
+            run_id=self.directory.run_id,
+            number=next_number(self.directory.path),
             base=self._base,
             tests=self._rules.tests,
             checks=self._rules.checks,

@@ -68,6 +68,8 @@ class CheckVerdict(_Part):
 class Candidate(_Part):
     """The judgement about one worker."""
 
+    run_id: str
+    """The run of the worker."""
     worker_id: int
     model: str | None = None
     commit: str

@@ -95,7 +95,7 @@ def judge(
     tester = Tester(run=run or LocalChecks(world), identity="local")
     wanted = Rules(**{"checks": (CHECK,), **rules})
     return judge_run(
-        Repository(world.repo), RunBranches("run", WHEN, False, branches), wanted, tester
+        Repository(world.repo), [RunBranches("run", WHEN, False, branches)], wanted, tester
     )
 
 

@@ -35,7 +35,28 @@ class EvalOptions(JudgingOptions):
             "-n",
             "--candidates",
             metavar="N",
+            min=1,
             help="Number of candidates. [default: one for each of `--models`, else 3]",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    first: Annotated[
+        int | None,
+        typer.Option(
+            "--first",
+            metavar="N",
+            min=1,
+            help="Run N candidates at a time, in the order of `--models`, until one passes.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
+    until: Annotated[
+        int | None,
+        typer.Option(
+            "--until",
+            metavar="K",
+            min=1,
+            help="With `--first`: stop when K candidates pass. [default: 1]",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

@@ -81,7 +81,7 @@ def merge_picked(
         ConfigError: The branch has moved since.
         OrchestratorError: The branch cannot be merged.
     """
-    branches = read_branches(repository, judgement.run_id, [chosen.worker_id])
+    branches = read_branches(repository, chosen.run_id, [chosen.worker_id])
     if branches.branches[0].commit != chosen.commit:
         raise ConfigError(
             f"the branch of worker {chosen.worker_id} has moved since it was judged",

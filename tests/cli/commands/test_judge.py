@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
+from orchestrator.cli.judging_run import rest_of_budget, rounds
+from orchestrator.config.run import ParallelConfig
 from orchestrator.git.repository import Repository
+from orchestrator.results import Status, WorkerResult
 from tests.support.judging import FILES, TESTS
 from tests.support.repository import git
 
@@ -67,6 +70,44 @@ def test_hidden_tests_are_found_by_nobody(
     assert {*kept} == {*refs.split(), *workers}
 
 
+@pytest.mark.docker
+def test_candidates_start_in_rounds_until_one_passes(
+    repo: Path, capsys: pytest.CaptureFixture
+) -> None:
+    task = f"test $ORCHESTRATOR_MODEL != b || {FIX}; echo > note; echo '{{\"cost\": 1.0}}'"
+    check = ["--must-fix", "grep 'width [*] height' calc.py", "--json", "--quiet"]
+    shell = ["--agent-cli", "shell", "--network", "none", "--models", "a,b,c", "--first", "1"]
+    assert run(["eval", *shell, *check, task, "--pick", "auto"]) == 0
+    judgement = json.loads(capsys.readouterr().out)
+    assert [one["model"] for one in judgement["candidates"]] == ["b", "a"], "`c` did not start"
+    assert len({one["run_id"] for one in judgement["candidates"]}) == 2
+    assert "width * height" in git(repo, "show", "main:calc.py")
+    git(repo, "reset", "-q", "--hard", "HEAD~")
+    never = ["--must-fix", "grep nothing calc.py", *check[2:3], "--budget-total", "1.5"]
+    assert run(["eval", *shell, *never, task]) == 1
+    shown = capsys.readouterr()
+    assert len(json.loads(shown.out)["candidates"]) == 1
+    assert "no more candidates" in shown.err
+
+
+def test_rounds_have_the_models_in_their_order() -> None:
+    config = ParallelConfig(tasks=("x",), models=("a", "b", "c"), workers=4)
+    found = [(one.models, one.workers) for one in rounds(config, 3)]
+    assert found == [(("a", "b", "c"), 3), ((), 1)]
+    assert [one.models for one in rounds(config, None)] == [("a", "b", "c")]
+
+
+def test_rest_of_a_budget_is_enough_for_one_more_or_nothing() -> None:
+    results = [
+        WorkerResult(
+            worker_id=1, branch="b", model="m", status=Status.SUCCESS, worktree_path="", cost=cost
+        )
+        for cost in (1.0, 3.0)
+    ]
+    assert rest_of_budget(None, results) is None
+    assert [rest_of_budget(total, results) for total in (3.0, 5.9, 6.0, 9.0)] == [0, 0, 2.0, 5.0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -79,6 +120,7 @@ def test_hidden_tests_are_found_by_nobody(
         (["pick", "1", "2"], "only one worker can be picked"),
         (["pick", "--as", "copy"], "option `--as` is `copy`"),
         (["eval", "x", "--pick", "2", "--check", "true"], "option `--pick` is `2`"),
+        (["eval", "x", "--until", "2", "--check", "true"], "`--until` requires `--first`"),
         (["eval", "x"], "judging needs a check"),
         (["eval", " ", "--check", "true"], "argument TASK must not be empty"),
     ],
