@@ -95,7 +95,7 @@ class ForeignAgent:
         if missing:
             raise self._broken(f"the method is missing: `{missing[0]}`")
         if face.name != name:
-            raise self._broken(f"its `name` is `{face.name}`")
+            raise self._broken(f"its `name` is `{face.name}`, which differs from the entry point's")
         self.image = face.image
         self.inherited_env = face.inherited_env
         self.ignored_files = face.ignored_files

@@ -69,14 +69,14 @@ class Account:
             raise RefusedError(
                 429,
                 "gateway_rate_limit",
-                f"the worker may make {most_calls} calls per minute",
+                f"the worker may make at most {most_calls} calls per minute",
                 retry_after=wait,
             )
         if self.at_once >= _MOST_AT_ONCE:
             raise RefusedError(
                 429,
                 "gateway_rate_limit",
-                f"the worker may make {_MOST_AT_ONCE} calls at the same time",
+                f"the worker may make at most {_MOST_AT_ONCE} calls at the same time",
                 retry_after=1,
             )
         if billed or most_calls:
@@ -99,11 +99,15 @@ class Account:
         if grant.models and not any(
             fnmatch.fnmatchcase(name, pattern) for name in names for pattern in grant.models
         ):
-            raise RefusedError(403, "model_not_allowed", f"the worker may not use {model!r:.100}")
+            raise RefusedError(
+                403, "model_not_allowed", f"the worker may not use the model {model!r:.100}"
+            )
         # A token has at least one byte.
         cost, made = most(model, flavor, size, 0), 0
         if grant.budget is not None and cost is None:
-            raise RefusedError(403, "model_without_price", f"no price is known for {model!r:.100}")
+            raise RefusedError(
+                403, "model_without_price", f"no price is known for the model {model!r:.100}"
+            )
         if grant.budget is not None or grant.tokens is not None:
             fitting = request.limit_answer(lambda made: self._fits(request, size, made))
             if fitting is None:
@@ -139,7 +143,9 @@ class Accounts:
         """
         account = self._account(address)
         if account is None or not hmac.compare_digest(account.grant.token, hashed(token)):
-            raise RefusedError(401, "invalid_gateway_token", "the token is not this worker's")
+            raise RefusedError(
+                401, "invalid_gateway_token", "the token does not belong to this worker"
+            )
         return account
 
     def _account(self, address: str) -> Account | None:

@@ -43,12 +43,12 @@ class Request:
         try:
             body = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise BadRequestError("the body is not JSON") from error
+            raise BadRequestError("the request's body is not JSON") from error
         if not isinstance(body, dict):
-            raise BadRequestError("the body is not a JSON object")
+            raise BadRequestError("the request's body is not a JSON object")
         model = call.model or body.get("model")
         if not isinstance(model, str) or not model:
-            raise BadRequestError("the body names no model")
+            raise BadRequestError("the request's body names no model")
         return cls(call, body, model)
 
     def ask_for_usage(self) -> None:

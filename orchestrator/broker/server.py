@@ -161,10 +161,18 @@ class Broker:
                 allow_redirects=False,
             ) as answer:
                 if answer.status in _REDIRECT:
-                    raise RefusedError(502, "upstream_redirect", "the API answered with a redirect")
+                    raise RefusedError(
+                        502,
+                        "upstream_redirect",
+                        "the API answered with a redirect, which the broker does not follow",
+                    )
                 if answer.headers.get("Content-Encoding", _PLAIN).lower() != _PLAIN:
                     # The broker asked for plain text: in anything else it would not find the key.
-                    raise RefusedError(502, "upstream_encoding", "the API compressed its answer")
+                    raise RefusedError(
+                        502,
+                        "upstream_encoding",
+                        "the API compressed its answer, which the broker cannot check",
+                    )
                 return await passing.pass_back(answer, account.redactor)
         except (ClientError, TimeoutError, OSError) as error:
             if passing.out is not None:
@@ -196,7 +204,7 @@ def _way_of(incoming: web.Request, call: Call | None, account: Account) -> _Way:
     upstream = account.grant.upstreams.get(call.upstream) if call else None
     if call is None or upstream is None:
         account.ledger.refuse("call")
-        raise RefusedError(403, "call_not_allowed", "the broker does not pass this call on")
+        raise RefusedError(403, "call_not_allowed", "the broker does not allow this API call")
     return _Way(
         url=f"{upstream.url}/{call.path}",
         query=request_query(incoming.query),

@@ -144,7 +144,7 @@ def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> No
     if missing:
         numbers = ", ".join(str(number) for number in known) or "none"
         raise ConfigError(
-            f"no such worker: {', '.join(missing)}", hint=f"workers of past runs: {numbers}"
+            f"there is no worker {', '.join(missing)}", hint=f"workers of past runs: {numbers}"
         )
 
 

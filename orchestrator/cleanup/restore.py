@@ -74,7 +74,7 @@ def _choose(
                 "commits of the worker that were not on its branch are kept: `git branch "
                 f"NAME {kept[0]}`"
             )
-        raise ConfigError(f"no backup of {what}", hint=hint)
+        raise ConfigError(f"there is no backup of {what}", hint=hint)
     return dict(sorted(chosen.items()))
 
 

@@ -66,9 +66,9 @@ def _refuse_links(path: Path, below: Path) -> None:
     links = [part for part in (path, *(below / folder for folder in folders)) if part.is_symlink()]
     # `below` itself may be a link: the user chose that directory.
     if any(link != below for link in links):
-        raise DocumentError(f"{path}: is a symbolic link; only `--config` follows links")
+        raise DocumentError(f"{path}: the file is a symbolic link; only `--config` follows links")
     if not path.is_file():
-        raise DocumentError(f"{path}: is not a file")
+        raise DocumentError(f"{path}: the path does not name a file")
 
 
 def read_text(path: Path) -> str:
@@ -80,9 +80,9 @@ def read_text(path: Path) -> str:
     try:
         return read_limited(path, most=MAX_BYTES, follow=True).decode("utf-8-sig")
     except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DocumentError(f"{path}: the file cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise DocumentError(f"{path}: is not UTF-8 at byte {error.start}") from error
+        raise DocumentError(f"{path}: the file is not UTF-8 at byte {error.start}") from error
 
 
 _YAML = "tag:yaml.org,2002:"
@@ -114,7 +114,7 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise self._refuse("aliases (`*name`) are not supported")
         if self.depth >= MAX_DEPTH:
-            raise self._refuse(f"is nested deeper than {MAX_DEPTH}")
+            raise self._refuse(f"the value is nested deeper than {MAX_DEPTH}")
         self.depth += 1
         try:
             return super().compose_node(parent, index)
@@ -139,7 +139,9 @@ def _yaml_errors(name: str) -> Iterator[None]:
         place = f"{name}:{mark.line + 1}" if mark else name
         raise DocumentError(f"{place}: {error.problem or error.context}") from error
     except yaml.YAMLError as error:
-        raise DocumentError(f"{name}: is not YAML: {' '.join(str(error).split())}") from error
+        raise DocumentError(
+            f"{name}: the file is not YAML: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _read_yaml(text: str, name: str) -> Node:
@@ -202,10 +204,12 @@ def _read_json(text: str, name: str) -> Node:
         json.loads(text, object_pairs_hook=_unique)
         return _JsonLines(text).read()
     except json.JSONDecodeError as error:
-        raise DocumentError(f"{name}:{error.lineno}: is not JSON: {error.msg}") from error
+        raise DocumentError(f"{name}:{error.lineno}: the file is not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
         message = (
-            f"is nested deeper than {MAX_DEPTH}" if isinstance(error, RecursionError) else error
+            f"the value is nested deeper than {MAX_DEPTH}"
+            if isinstance(error, RecursionError)
+            else error
         )
         raise DocumentError(f"{name}: {message}") from error
 

@@ -199,7 +199,9 @@ class Project(Model):
     def _inside(cls, dotenv: str | None) -> str | None:
         parts = (".env" if dotenv is None else dotenv).split("/")
         if not all(_FILE_NAME.fullmatch(part) for part in parts) or {".", "..", ".git"} & {*parts}:
-            raise ValueError("must be a path in the worktree, of letters, digits, `.`, `_` and `-`")
+            raise ValueError(
+                "the file must be a path in the worktree, of letters, digits, `.`, `_` and `-`"
+            )
         return dotenv
 
     @field_validator("caches")

@@ -48,7 +48,7 @@ class NetworkLog:
         except EngineUnavailableError:
             raise
         except OrchestratorError as error:
-            self._report(f"worker {self.worker_id}: no network log ({error.message})")
+            self._report(f"worker {self.worker_id}: there is no network log ({error.message})")
             return
         if printed is None:
             return
@@ -58,8 +58,10 @@ class NetworkLog:
         except OSError as error:
             said = f"the network log is incomplete ({error.strerror})"
             self._report(f"worker {self.worker_id}: {said}")
-        self._list("was refused hosts that are not on its list", refused_entries(records))
-        self._list("reached hosts that are not on its list", learned_entries(records), MOST_HOSTS)
+        self._list("was refused hosts that are not on its allow-list", refused_entries(records))
+        self._list(
+            "reached hosts that are not on its allow-list", learned_entries(records), MOST_HOSTS
+        )
 
     def counts(self) -> NetworkCounts | None:
         """Return the log's sums; None if no container of the worker had a gateway."""

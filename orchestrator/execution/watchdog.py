@@ -210,7 +210,10 @@ class Watchdog:
         if signs.repeated is not None and signs.repeated not in self._told:
             line, signs.repeated = signs.repeated, None
             self._told = {line}
-            yield Finding("repeated_error", f"same error {triggers.repeated_errors} times: {line}")
+            yield Finding(
+                "repeated_error",
+                f"the worker printed the same error line {triggers.repeated_errors} times: {line}",
+            )
         if self._scope is not None and now >= self._next:
             yield from self._stray(self._scope)
 

@@ -27,7 +27,7 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
     descriptor = os.open(path, os.O_RDONLY | no_link | os.O_NONBLOCK, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise NotRegularError(errno.EINVAL, "it is not a regular file", str(path))
+        raise NotRegularError(errno.EINVAL, "the file is not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
 
 
@@ -42,5 +42,5 @@ def read_limited(path: str | Path, *, most: int, follow: bool = False) -> bytes:
     with open_regular(path, follow=follow) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most // 1024} KiB", str(path))
+        raise OSError(errno.EFBIG, f"the file is larger than {most // 1024} KiB", str(path))
     return data

@@ -39,7 +39,7 @@ def read_tip(out: Path) -> str:
     """
     tip = _read_text(out / "tip", 100)
     if not _OBJECT_ID.fullmatch(tip):
-        raise HarvestRefusedError("the harvest contains no commit id")
+        raise HarvestRefusedError("the worker's packed work contains no commit id")
     return tip
 
 
@@ -52,9 +52,11 @@ def open_handed_over(path: Path) -> BinaryIO:
     try:
         return open_regular(path)
     except NotRegularError as error:
-        raise HarvestRefusedError(f"`{path.name}` of the harvest is not a regular file") from error
+        raise HarvestRefusedError(
+            f"`{path.name}` of the worker's packed work is not a regular file"
+        ) from error
     except OSError as error:
-        raise HarvestRefusedError(f"the harvest has no `{path.name}`") from error
+        raise HarvestRefusedError(f"the worker's packed work has no file `{path.name}`") from error
 
 
 def _read_text(path: Path, limit: int) -> str:
@@ -71,5 +73,7 @@ def read_notes(out: Path) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         notes = None
     if not isinstance(notes, list):
-        return ("the harvest's notes are unreadable: files may have been left out",)
+        return (
+            "the notes on the worker's packed work are unreadable: files may have been left out",
+        )
     return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))

@@ -127,10 +127,12 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
         listed = json.loads(text)
         bundle, rows = str(listed["bundle"]), [(str(n), str(c)) for n, c in listed["refs"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HarvestRefusedError("the harvest's list of commits to keep is unreadable") from error
+        raise HarvestRefusedError(
+            "the list of the worker's commits to keep is unreadable"
+        ) from error
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
         raise HarvestRefusedError(
-            "the harvest's list of commits to keep contains an entry that is not a commit id"
+            "the list of the worker's commits to keep contains an entry that is not a commit id"
         )
     return bundle, rows
 
@@ -145,7 +147,10 @@ def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str
     safe = [f"renamed/{next(number)}" if h else n for n, h in zip(names, held, strict=True)]
     values = ", ".join(f"`{secret}`" for secret in secrets)
     more = " and so on" if sum(map(bool, held)) > 1 else ""
-    note = f"names of refs contained the value of {values}; the refs are kept as `renamed/1`{more}"
+    note = (
+        f"names of the worker's refs contained the value of {values}; "
+        f"the refs are kept as `renamed/1`{more}"
+    )
     return safe, (note,)
 
 
@@ -194,13 +199,15 @@ def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict
             parents = git.text("rev-list", "--parents", "--no-walk", bundle).split()[1:]
             if not set(parents).issuperset(wanted.values()):
                 raise HarvestRefusedError(
-                    "the harvest's list of commits to keep does not match the pack"
+                    "the list of the worker's commits to keep does not match the pack"
                 )
             for commit in wanted.values():
                 # Each commit is compared with the base separately, which adds up when they share a
                 # wide tree.
                 if time.monotonic() > deadline:
-                    raise HarvestRefusedError("no time was left to check all commits")
+                    raise HarvestRefusedError(
+                        "no time was left to check all of the worker's commits"
+                    )
                 check_size(git, base=origin.base, tip=commit, room=origin.room)
     finally:
         shutil.rmtree(handed.quarantine, ignore_errors=True)
@@ -222,7 +229,7 @@ def _import_each(handed: HandedOver, wanted: dict[str, str]) -> tuple[dict[str, 
                     found[name] = last
                 if refusal is not None:
                     what = f"only its ancestor {last[:12]} is kept" if last else "nothing is kept"
-                    notes.append(f"`{name}` was refused ({refusal}); {what}")
+                    notes.append(f"the commit of `{name}` was refused ({refusal}); {what}")
     except HarvestRefusedError as error:
         notes.append(
             f"{len(wanted)} commits that are not on the worker's branch were refused: "

@@ -140,7 +140,7 @@ def refusals() -> Iterator[None]:
         yield
     except OutputTooLongError as error:
         raise HarvestRefusedError(
-            f"the harvest is too large to check: {one_line(error.message)}"
+            f"the worker's work is too large to check: {one_line(error.message)}"
         ) from error
     except RepositoryError as error:
         full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
@@ -239,7 +239,7 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
             for number, line in enumerate(records(lines, b"\n")):
                 if number >= MAX_OBJECTS:
                     raise HarvestRefusedError(
-                        f"the harvest has more than {MAX_OBJECTS} new objects"
+                        f"the worker's work has more than {MAX_OBJECTS} new git objects"
                     )
                 offset, name, *_ = line.split(b" ")
                 if int(offset) < end:
@@ -257,9 +257,9 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
 def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
     base = origin.base
     if git.text("cat-file", "-t", tip) != "commit":
-        raise HarvestRefusedError("the harvest's tip is not a commit")
+        raise HarvestRefusedError("the worker's work does not end with a commit")
     if origin.on_top and not git.succeeds("merge-base", "--is-ancestor", base, tip):
-        raise HarvestRefusedError("the worker's history is not on top of its base")
+        raise HarvestRefusedError("the worker's commits are not on top of its base")
     # This also checks connectivity: every object that the new commits need is in the pack or was
     # given to the worker.
     git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")

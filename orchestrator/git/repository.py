@@ -142,7 +142,7 @@ class Repository:
             found = self._parsed(f"{revision}^{{commit}}" if named else revision)
             if found.startswith("^"):
                 raise GitCommandError(
-                    ("rev-parse",), 1, "an excluded commit (`^COMMIT`) is no base"
+                    ("rev-parse",), 1, "an excluded commit (`^COMMIT`) cannot be a base"
                 )
             return found if named else self._parsed(f"{found}^{{commit}}")
         except GitCommandError as error:

@@ -83,7 +83,7 @@ class Objects:
     def _size(self, kind: bytes) -> int:
         fields = self._answers.readline(200).split()
         if len(fields) != 3:
-            raise RefusedError("a required object is missing")
+            raise RefusedError("an object that the worker's commits need is missing")
         if fields[1] != kind:
             raise RefusedError("an object has another type than the tree that refers to it claims")
         return int(fields[2])
@@ -122,7 +122,7 @@ class TreeIndex:
             objects: Source of the objects.
             reserved: Names to store when they occur; `*` at the end stands for all names with the
                 prefix.
-            folds: Whether to store names that differ only in case.
+            folds: Whether to store names that differ only in letter case.
         """
         self._objects = objects
         self._prefixes = tuple(os.fsencode(name[:-1]) for name in reserved if name.endswith("*"))
@@ -273,7 +273,7 @@ def check_harvest(
     allowed = disguised | (set(roots) if base in disguised else set())
     if forest.disguised - allowed:
         raise RefusedError(
-            "the tree contains a git directory: a directory has `HEAD` beside "
+            "a commit contains a git directory: a directory has `HEAD` beside "
             "`objects`, `refs` or `commondir`"
         )
     if forest.longest_name > longest_name:
@@ -313,11 +313,11 @@ def _check_links(objects: Objects, links: set[bytes]) -> None:
 
 
 def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> None:
-    """Refuse a merge that creates names which differ only in upper and lower case.
+    """Refuse a merge that creates names which differ only in letter case.
 
     Args:
         objects: The objects of all commits.
-        before: Trees of the commits to merge; names that differ only in case there are accepted.
+        before: Trees of the commits to merge; names in them may differ only in case.
         merged: Trees of the resulting commits.
 
     Raises:
@@ -328,7 +328,7 @@ def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> N
     new.read(merged)
     for names in sorted(new.alike - known.alike, key=sorted):
         shown = " and ".join(f"`{os.fsdecode(name)}`" for name in sorted(names))
-        raise RefusedError(f"{shown} differ only in case")
+        raise RefusedError(f"{shown} differ only in letter case")
 
 
 def _ids(names: Iterable[str]) -> list[bytes]:

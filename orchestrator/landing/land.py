@@ -94,8 +94,8 @@ def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
     landed = _latest(repository, target, run_id)
     if not landed.is_undone_from(target.commit):
         raise NotFitError(
-            f"`{target.branch}` has moved since {_workers(landed)} landed: nothing was changed",
-            hint=f"revert the commits with `git revert`; the landing ended at {landed.after[:12]}",
+            f"`{target.branch}` has moved since {_workers(landed)} was merged: nothing was changed",
+            hint=f"revert the commits with `git revert`; the merge ended at {landed.after[:12]}",
         )
     with repository.lock():
         _check_all(repository, target, old=landed.after, new=landed.before)
@@ -114,7 +114,7 @@ def _latest(repository: Repository, target: Target, run_id: str | None) -> Lande
         found = landings(repository, target.branch, run_id)
     if not found:
         raise ConfigError(
-            f"there is no record of a landing on `{target.branch}`",
+            f"there is no record of a merge into `{target.branch}`",
             hint="`git reflog` lists earlier commits of a branch",
         )
     return next((one for one in found if one.is_undone_from(target.commit)), found[0])
@@ -220,6 +220,6 @@ def _complete_files(repository: Repository, target: Target, change: UnderWay) ->
         raise NotFitError(
             f"an earlier `orchestrator merge` died before all files in {target.checkout.path} "
             f"were written, and they changed since: {one_line(error.stderr)}",
-            hint=f"`git checkout HEAD -- FILE` takes the landed version of a file; "
+            hint=f"`git checkout HEAD -- FILE` takes the merged version of a file; "
             f"`git diff {change.old[:12]}` shows the differences",
         ) from error

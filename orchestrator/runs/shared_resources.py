@@ -74,7 +74,11 @@ def _clean_up(engine: ContainerEngine, claimed: ClaimedRun, recorder: Recorder) 
     directory = claimed.directory
     for problem in _sweep(engine, directory.run_id):
         # The results are kept; later, cleanup finds the leftovers by their labels.
-        recorder(Notice(message=f"some leftovers could not be removed ({problem})"))
+        recorder(
+            Notice(
+                message=f"some containers or networks of the run could not be removed ({problem})"
+            )
+        )
     directory.drop_objects()
     remove_tree(directory.path / INPUTS_PLACE)
     with suppress(OrchestratorError, OSError):

@@ -249,7 +249,7 @@ def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRes
     """Run a worker once; return its stored result, or RetryLater for another attempt."""
     run = worker.run
     if worker.cancel.asked and not worker.has_begun():
-        why = f"{worker.cancel.why} before it started"
+        why = f"{worker.cancel.why} before the worker started"
         result: WorkerResult | RetryLater = failed(worker, Reason.CANCELLED, why)
         _give_back(worker)
     else:

@@ -63,7 +63,9 @@ def check_worktree_dir(template: str) -> str:
     _check_characters(template, _FORBIDDEN_IN_PATHS)
     names = re.sub(r"\A(?:/|~/|(?:\.\./)+)", "", template).split("/")
     if any(name in ("", ".", "..") or name.startswith(("-", "~")) for name in names):
-        raise ValueError("must be a path such as `.worktrees/{n}`, with `..` only at the start")
+        raise ValueError(
+            "the template must be a path such as `.worktrees/{n}`, with `..` only at the start"
+        )
     if any(name.lower() == ".git" for name in names):
         raise ValueError("a worktree must not be inside `.git`")
     if names[0].startswith(".architect-parallel-") and not leads_outside(template):
@@ -84,15 +86,19 @@ def check_branch(template: str) -> str:
     _check_fields(template)
     _check_characters(template, _FORBIDDEN_IN_BRANCHES)
     if template.startswith(("refs/", "architect/parallel-", "-")):
-        raise ValueError("must be a branch name such as `solve/issue-{n}`, without `refs/heads/`")
+        raise ValueError(
+            "the template must be a branch name such as `solve/issue-{n}`, without `refs/heads/`"
+        )
     return template
 
 
 def _check_fields(template: str) -> None:
     if not _FIELD.search(template):
-        raise ValueError("must contain `{n}` or `{id}`, so that every worker gets a different name")
+        raise ValueError(
+            "the template must contain `{n}` or `{id}`, so that every worker gets a different name"
+        )
     if len(template) > _LONGEST:
-        raise ValueError(f"must have no more than {_LONGEST} characters")
+        raise ValueError(f"the template must have no more than {_LONGEST} characters")
 
 
 def _check_characters(template: str, forbidden: re.Pattern[str]) -> None:
@@ -100,4 +106,6 @@ def _check_characters(template: str, forbidden: re.Pattern[str]) -> None:
     if match is not None:
         char = "a space" if match[0] == " " else f"`{match[0]}`"
         shown = char if match[0].isprintable() else "a control character"
-        raise ValueError(f"must not contain {shown}; only `{{n}}` and `{{id}}` are replaced")
+        raise ValueError(
+            f"the template must not contain {shown}; only `{{n}}` and `{{id}}` are replaced"
+        )

@@ -90,7 +90,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
                 raise ConfigError("nothing is left of the worker's budget")
             _archive_attempt(worker, given_up)
         except (OrchestratorError, OSError) as error:
-            last = with_note(given_up, f"no further attempt ({error})")
+            last = with_note(given_up, f"no further attempt could be prepared ({error})")
             return with_attempts(last, earlier[:-1])
     result = run_worker(replace(worker, budget=left))
     again = _again(worker, result, earlier)

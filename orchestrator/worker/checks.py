@@ -40,13 +40,13 @@ def check(
     if not wanted or verdict.reason in _UNCHECKED:
         return [], verdict
     if tip == worker.base:
-        return [], verdict.with_note("no checks: nothing was committed")
+        return [], verdict.with_note("no checks were run, because nothing was committed")
     done = worker.checkpoints.checks()
     if len(done) < len(wanted):
         done = _Checks(worker, replace(workspace, start=tip)).all(done)
     if len(done) == len(wanted):
         return done, judge_checks(verdict, done)
-    why = f"{worker.cancel.why} before its checks were done"
+    why = f"{worker.cancel.why} before the worker's checks were done"
     if verdict.status is Status.SUCCESS:
         return done, Verdict(Status.FAILED, Reason.CANCELLED, why)
     return done, verdict.with_note(why)

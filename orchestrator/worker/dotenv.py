@@ -35,7 +35,7 @@ def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
     """
     if path is not None and repository.git.run("ls-tree", "--full-tree", base, "--", path):
         raise ConfigError(
-            f"dotenv: `{path}` is tracked by git, so its lines would be committed",
+            f"the `dotenv` file `{path}` is tracked by git, so its lines would be committed",
             hint="use an untracked file, such as `.env.local`",
         )
 
@@ -67,7 +67,7 @@ def write_dotenv(
         if error.errno not in _IN_THE_WAY:
             raise
         raise OrchestratorError(
-            f"dotenv: `{path}` is not a regular file in a regular directory"
+            f"the `dotenv` path `{path}` is not a regular file in a regular directory"
         ) from error
 
 

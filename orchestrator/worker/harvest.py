@@ -46,7 +46,7 @@ def harvest_worker(
         harvested = harvest(request)
     except (EngineError, ImageNotFoundError, OSError) as error:
         said = str(error) if isinstance(error, OSError) else error.message
-        raise UnfinishedError(f"the worker's files could not be harvested: {said}") from error
+        raise UnfinishedError(f"the worker's work could not be collected: {said}") from error
     except OrchestratorError as error:
         harvested = Harvested(workspace.start, (), refused=str(error))
     worker.times.begin("update")

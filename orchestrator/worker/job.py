@@ -153,13 +153,13 @@ class Work:
 def _how(ending: Ending) -> str | None:
     """Return how the job failed, as part of a message; None for success."""
     if ending.error is not None:
-        return f"ended unobserved ({ending.error})"
+        return f"ended without being observed ({ending.error})"
     if ending.stopped is not None:
         return f"was {ending.stopped.measured}"
     if ending.exit_status is None:
-        return "ended unobserved"
+        return "ended without being observed"
     if ending.exit_status.oom_killed:
-        return "was killed: it needed more memory than its limit"
+        return "was killed, because it needed more memory than its limit"
     code = ending.exit_status.exit_code
     if code == 0:
         return None

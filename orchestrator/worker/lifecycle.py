@@ -140,7 +140,7 @@ def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: st
         return Verdict(
             Status.PARTIAL,
             Reason.OUT_OF_SCOPE,
-            "unknown whether all changes are in the allowed paths",
+            "it is unknown whether all changes are in the allowed paths",
         )
     if not strayed:
         return verdict

@@ -114,14 +114,14 @@ def _watch(
     deadline = time.monotonic() + HARVEST_TIMEOUT
     while not ended.wait(min(MEASURE, max(0.0, deadline - time.monotonic()))):
         if time.monotonic() >= deadline:
-            refusals.append(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
+            refusals.append(f"packing the worker's work took longer than {HARVEST_TIMEOUT:.0f} s")
         else:
             places = (workspace.store.out, workspace.store.harvest)
             size = disk_use(places, most_files=_MOST_FILES, seconds=MEASURE).size
             if size <= room:
                 continue
             refusals.append(
-                f"the harvest wrote {size >> 20} MiB; the disk limit allows {room >> 20} MiB"
+                f"packing the work took {size >> 20} MiB; the disk limit allows {room >> 20} MiB"
             )
         _kill(container)
         return
@@ -137,11 +137,13 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     try:
         status = container.wait(DEATH)
     except TimeoutError:
-        return EngineError("the harvest's container did not end")
+        return EngineError("the container that packs the worker's work did not end")
     if status.exit_code == _KILLED and not status.oom_killed:
-        return EngineError("the harvest's container was killed")
+        return EngineError("the container that packs the worker's work was killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    refused = HarvestRefusedError(f"the harvest failed: {one_line(redactor.text(last))}")
+    refused = HarvestRefusedError(
+        f"packing the worker's work failed: {one_line(redactor.text(last))}"
+    )
     return disk_full(last) or refused
 
 

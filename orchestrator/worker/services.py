@@ -83,7 +83,7 @@ class Services:
         except ServiceFailedError as error:
             return Verdict(Status.FAILED, Reason.SETUP_FAILED, error.message)
         except StartCancelledError:
-            why = f"{self._cancel.why} before it started"
+            why = f"{self._cancel.why} before the worker started"
             return Verdict(Status.FAILED, Reason.CANCELLED, why)
         except OrchestratorError as error:
             return Verdict(Status.FAILED, Reason.ENGINE_ERROR, error.message)

@@ -226,7 +226,7 @@ def _refuse_secrets(paths: set[str], patterns: Sequence[str]) -> None:
     found = _secrets(paths, patterns)
     if found:
         raise ConfigError(
-            f"`copy` matches files that may hold a secret: {_some(found)}",
+            f"patterns of `copy` match files that may hold a secret: {_some(found)}",
             hint=f"if workers need such a file, name it: `--copy {one_line(found[0])}`; "
             "otherwise narrow the pattern",
         )
@@ -260,14 +260,16 @@ def _notices(
 ) -> Iterator[str]:
     if kept_back:
         yield (
-            f"not copied because they may hold a secret: {_some(kept_back)}; copy them "
+            f"files were not copied because they may hold a secret: {_some(kept_back)}; copy them "
             f"with `--copy {one_line(kept_back[0])}`"
         )
     if outside:
-        yield f"not copied because they are links out of the repository: {_some(outside)}"
+        yield (
+            f"files were not copied because they are links out of the repository: {_some(outside)}"
+        )
     missing = [one for one in patterns if _is_in_vain(one, chosen.files)]
     if missing:
-        yield f"`copy` matches no untracked file: {_some(missing)}"
+        yield f"a pattern of `copy` matches no untracked file: {_some(missing)}"
     if chosen.size > _LARGE:
         size = f"{len(chosen.files)} untracked files, {chosen.size // 1024**2} MiB"
         yield f"{size}, will be copied into every worktree"

@@ -60,7 +60,7 @@ def test_number_of_a_live_run_is_not_restored(repo: Path) -> None:
 
 
 def test_missing_backups_are_named(repo: Path) -> None:
-    assert refused(repo, 1, 7, 8).message == "no backup of worker 7, 8"
+    assert refused(repo, 1, 7, 8).message == "there is no backup of worker 7, 8"
 
 
 def test_run_is_selected_by_id_prefix(repo: Path, local_engine: LocalEngine) -> None:

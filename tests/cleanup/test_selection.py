@@ -184,7 +184,7 @@ class TestNumbers:
         shell_run(repo, engine, "true", "true")
         with pytest.raises(ConfigError) as caught:
             clean(repo, workers=(2, 7, 9))
-        assert caught.value.message == "no such worker: 7, 9"
+        assert caught.value.message == "there is no worker 7, 9"
         assert caught.value.hint == "workers of past runs: 1, 2"
         assert (repo / ".architect-parallel-2").exists()
 

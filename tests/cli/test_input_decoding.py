@@ -113,7 +113,7 @@ class TestFiles:
         os.mkfifo(fifo.with_name("SQUAD.md"))
         assert run(command) == (7 if command[0] == "doctor" else 3)
         shown = capsys.readouterr()
-        assert "cannot be read: it is not a regular file" in shown.out + shown.err
+        assert "cannot be read: the file is not a regular file" in shown.out + shown.err
 
     def test_symbolic_link_named_by_the_user_is_read(self, repository, capsys):
         (repository / "real.yaml").write_text("tasks: [a]\n")

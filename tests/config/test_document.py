@@ -53,7 +53,7 @@ def test_nodes_have_line_numbers(tmp_path):
         ("? [a]\n: 1\n", ":1: a key must be text"),
         ("a:\n\tb: 1\n", ":2: found character '\\t' that cannot start any token"),
         ("a: [1\n", ":2: expected ',' or ']', but got '<stream end>'"),
-        ("[" * 5000, ":1: is nested deeper than 20"),
+        ("[" * 5000, ":1: the value is nested deeper than 20"),
         ("a: 1\n---\nb: 2\n", ":2: but found another document"),
     ],
 )  # fmt: skip
@@ -70,9 +70,12 @@ def test_tags_on_collections_are_refused(tmp_path):
     ("text", "message"),
     [
         ('{"a": 1, "a": 2}', ": the key `a` is defined twice"),
-        ('{"a": 1,\n}', ":2: is not JSON: Expecting property name enclosed in double quotes"),
-        ("[" * 100_000, ": is nested deeper than 20"),
-        ("[" * 30 + "]" * 30, ": is nested deeper than 20"),
+        (
+            '{"a": 1,\n}',
+            ":2: the file is not JSON: Expecting property name enclosed in double quotes",
+        ),
+        ("[" * 100_000, ": the value is nested deeper than 20"),
+        ("[" * 30 + "]" * 30, ": the value is nested deeper than 20"),
     ],
 )
 def test_invalid_json_is_reported_with_its_line(tmp_path, text, message):
@@ -85,11 +88,12 @@ def test_json_may_be_indented_with_tabs(tmp_path):
 
 def test_size_encoding_and_file_type_are_checked(tmp_path):
     assert (
-        refusal(tmp_path, b"a" * (MAX_BYTES + 1)) == ": cannot be read: it is larger than 256 KiB"
+        refusal(tmp_path, b"a" * (MAX_BYTES + 1))
+        == ": the file cannot be read: the file is larger than 256 KiB"
     )
-    assert refusal(tmp_path, b"a: \xff") == ": is not UTF-8 at byte 3"
+    assert refusal(tmp_path, b"a: \xff") == ": the file is not UTF-8 at byte 3"
     assert read(tmp_path, b"\xef\xbb\xbfa: 1").plain() == {"a": 1}
-    with pytest.raises(DocumentError, match="it is not a regular file"):
+    with pytest.raises(DocumentError, match="the file is not a regular file"):
         read_document(tmp_path)
 
 

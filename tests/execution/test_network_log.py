@@ -68,7 +68,9 @@ def test_secrets_are_in_neither_log_nor_message(told: Told, tmp_path: Path) -> N
     told.add(RAW)
     assert "token-4711" not in (tmp_path / "network.ndjson").read_text()
     (message,) = told.messages()
-    assert message.startswith("worker 3 was refused hosts that are not on its list: `--allow ")
+    assert message.startswith(
+        "worker 3 was refused hosts that are not on its allow-list: `--allow "
+    )
     assert "token-4711" not in message
 
 
@@ -83,6 +85,6 @@ def test_log_that_cannot_be_written_is_reported(told: Told, tmp_path: Path) -> N
 
 def test_log_that_the_engine_does_not_give_is_reported(told: Told) -> None:
     told.add(EngineError("cannot read the log"))
-    assert told.messages() == ["worker 3: no network log (cannot read the log)"]
+    assert told.messages() == ["worker 3: there is no network log (cannot read the log)"]
     with pytest.raises(EngineUnavailableError):
         told.add(EngineUnavailableError("gone"))

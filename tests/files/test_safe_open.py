@@ -36,7 +36,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_special_files_are_refused_and_closed(tmp_path: Path, make) -> None:
     make(tmp_path / "odd")
     before = sorted(Path("/proc/self/fd").iterdir())
-    with pytest.raises(NotRegularError, match=r"it is not a regular file: .*odd"):
+    with pytest.raises(NotRegularError, match=r"the file is not a regular file: .*odd"):
         open_regular(tmp_path / "odd")
     assert sorted(Path("/proc/self/fd").iterdir()) == before
 
@@ -56,7 +56,7 @@ def test_an_error_says_why_a_file_is_not_read(tmp_path: Path) -> None:
     assert len(read_limited(tmp_path / "file", most=2048)) == 2048
     with pytest.raises(OSError, match="larger") as caught:
         read_limited(tmp_path / "file", most=2047)
-    assert caught.value.strerror == "it is larger than 1 KiB"
+    assert caught.value.strerror == "the file is larger than 1 KiB"
     with pytest.raises(NotRegularError) as caught:
         read_limited(tmp_path, most=1)
-    assert caught.value.strerror == "it is not a regular file"
+    assert caught.value.strerror == "the file is not a regular file"

@@ -252,7 +252,7 @@ def test_names_of_kept_refs_contain_no_secret(
     (worker,) = left(repo, local_engine, task, isolation=isolation)
     assert worker.kept_refs == ["1/renamed/1"]
     assert show(repo, f"{kept(repo, 'renamed/1')}:side") == "side"
-    assert "names of refs contained the value of `TOKEN`" in (worker.message or "")
+    assert "names of the worker's refs contained the value of `TOKEN`" in (worker.message or "")
     notes = (Path(worker.log or "") / "harvest.json").read_text()
     assert "correct-horse-battery" not in f"{notes}{git(repo, 'for-each-ref')}"
 

@@ -82,8 +82,8 @@ def test_163_many_notes_do_not_hide_a_loss(repo: Path, local_engine: LocalEngine
         "for n in $(seq 30); do mkfifo f$n; done; truncate -s 101M big; echo w > w",
     )
     assert worker.files_modified == ["w"]
-    assert "file over 100 MiB left out: big" in (worker.message or "")
-    assert "special file removed: 21 more" in (worker.message or "")
+    assert "a file over 100 MiB was left out: big" in (worker.message or "")
+    assert "a special file was removed: 21 more" in (worker.message or "")
 
 
 def test_166_long_names_do_not_hide_a_note(repo: Path, local_engine: LocalEngine) -> None:
@@ -95,7 +95,7 @@ def test_166_long_names_do_not_hide_a_note(repo: Path, local_engine: LocalEngine
         "truncate -s 101M big; echo w > w",
     )
     assert worker.files_modified == ["w"]
-    assert "file over 100 MiB left out: big" in (worker.message or "")
+    assert "a file over 100 MiB was left out: big" in (worker.message or "")
 
 
 def test_167_branch_late_in_packed_refs_is_found(repo: Path, local_engine: LocalEngine) -> None:

@@ -133,7 +133,10 @@ def test_commit_larger_than_the_room_is_refused(handover: Handover) -> None:
     handover.hand_over([small, large], {"heads/small": small, "heads/large": large})
     kept = handover.bring_in()
     assert handover.refs() == {"heads/small": small}
-    assert "`heads/large` was refused (the changed files have 5000 bytes" in kept.notes[0]
+    assert (
+        "the commit of `heads/large` was refused (the changed files have 5000 bytes"
+        in kept.notes[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_list_that_is_a_link_or_fifo_is_not_read(handover: Handover, tmp_path: P
     handover.hand_over([], {})
     (handover.out / "kept").rename(tmp_path / "elsewhere")
     (handover.out / "kept").symlink_to(tmp_path / "elsewhere")
-    assert "the harvest has no `kept`" in (handover.bring_in().refused or "")
+    assert "the worker's packed work has no file `kept`" in (handover.bring_in().refused or "")
     (handover.out / "kept").unlink()
     os.mkfifo(handover.out / "kept")
     assert "is not a regular file" in (handover.bring_in().refused or "")
@@ -182,7 +185,8 @@ def test_names_with_secrets_are_numbered(handover: Handover) -> None:
     assert sorted(handover.refs()) == ["_", "heads/one", "renamed/1", "renamed/2", "renamed_1-2"]
     assert kept.refused is None
     assert kept.notes == (
-        "names of refs contained the value of `TOKEN`; the refs are kept as `renamed/1` and so on",
+        "names of the worker's refs contained the value of `TOKEN`; "
+        "the refs are kept as `renamed/1` and so on",
     )
 
 

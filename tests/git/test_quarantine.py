@@ -90,7 +90,7 @@ def test_embedded_bare_repository_is_refused(handover: Handover, place: str, hea
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("ref: refs/heads/main\n")
     handover.hand_over(handover.commit_files())
-    handover.refused("the tree contains a git directory")
+    handover.refused("a commit contains a git directory")
 
 
 def test_file_named_head_alone_is_accepted(handover: Handover) -> None:

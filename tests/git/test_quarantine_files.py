@@ -12,7 +12,7 @@ from orchestrator.git import quarantine as harvest
 from tests.support.quarantine import Handover, object_id
 from tests.support.repository import git
 
-UNREADABLE = ("the harvest's notes are unreadable: files may have been left out",)
+UNREADABLE = ("the notes on the worker's packed work are unreadable: files may have been left out",)
 
 
 def commit_id(handover: Handover) -> bytes:

@@ -37,7 +37,7 @@ def test_git_directory_of_the_base_is_accepted(handover: Handover) -> None:
 def test_changed_git_directory_of_the_base_is_refused(handover: Handover, name: str) -> None:
     (handover.clone / "tests" / "data.git" / name).write_text("worker's\n")
     handover.hand_over(handover.commit_files())
-    handover.refused("the tree contains a git directory")
+    handover.refused("a commit contains a git directory")
 
 
 def test_git_directory_dropped_by_a_later_commit_is_refused(handover: Handover) -> None:
@@ -45,7 +45,7 @@ def test_git_directory_dropped_by_a_later_commit_is_refused(handover: Handover) 
     handover.commit_files()
     git(handover.clone, "rm", "-rq", "mine")
     handover.hand_over(handover.commit_files(new="text\n"))
-    handover.refused("the tree contains a git directory")
+    handover.refused("a commit contains a git directory")
 
 
 def test_reserved_name_dropped_by_a_later_commit_is_refused(handover: Handover) -> None:
@@ -154,7 +154,7 @@ def test_each_tree_is_read_once(
         ("MAX_TREE", 35, "directories of the new commits are too large"),
         ("MAX_PATHS", 767, "the paths of a commit have more than 767 bytes"),
         ("MAX_COMMITS", 13, "printed more than 533 bytes"),
-        ("MAX_OBJECTS", 26, "more than 26 new objects"),
+        ("MAX_OBJECTS", 26, "more than 26 new git objects"),
         ("MAX_MESSAGE", 150, "a commit has [0-9]+ bytes"),
     ],
 )

@@ -253,5 +253,5 @@ def test_undo_is_exact_and_repeatable(world: World) -> None:
     assert (head(world), files_of(world)) == (world.base, before)
     assert git(world.repo, "status", "--porcelain") == " M src/app.py\n?? untracked"
     assert git(world.repo, "for-each-ref", "refs/orchestrator") == ""
-    with pytest.raises(ConfigError, match="there is no record of a landing on `main`"):
+    with pytest.raises(ConfigError, match="there is no record of a merge into `main`"):
         undo(repository, into=None, run_id=None)

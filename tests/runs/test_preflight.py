@@ -156,8 +156,8 @@ class TestMachine:
     @pytest.mark.parametrize(
         ("limits", "what", "hint"),
         [
-            (Limits(cpus=9), "cpus: 9 is more than the machine has", "use at most 8"),
-            (Limits(memory=33 * GIB), "memory: 33.0 GiB is more than the machine has",
+            (Limits(cpus=9), "`cpus` is 9, which is more than the machine has", "use at most 8"),
+            (Limits(memory=33 * GIB), "`memory` is 33.0 GiB, which is more than the machine has",
              "use at most 32768m"),
         ],
     )  # fmt: skip
@@ -241,7 +241,7 @@ class TestSeveralProblems:
         expected = (
             "`--allow` names a host, but no worker has a network", "`nowhere`",
             "`shell` does not support `--agent review`", "`missing`",
-            f"cpus: {cpus + 1} is more than the machine has", "memory: ", "`TOKEN`",
+            f"`cpus` is {cpus + 1}, which is more than the machine has", "`memory` is ", "`TOKEN`",
         )  # fmt: skip
         for line, part in zip(lines, expected, strict=True):
             assert part in line

@@ -242,7 +242,7 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
     (allowed,) = (one for one in records if one["decision"] == "allowed")
     assert allowed["received"] > len(served("10.99.112.10"))
     advice = "`--allow other.example --allow xxxxxxxxx.example`"
-    assert f"worker 1 was refused hosts that are not on its list: {advice}" in done.stderr
+    assert f"worker 1 was refused hosts that are not on its allow-list: {advice}" in done.stderr
     counts = done.results[1]["network"]
     assert (counts["allowed"], counts["refused"]) == (1, 3)
     assert counts["received"] == sum(one["received"] for one in records)
@@ -265,7 +265,7 @@ def test_learned_list_is_enough_for_the_same_task(world: Outside, repo: Path) ->
     assert lines_of(done) == expected
     learned = ["public.example", "http://public.example"]
     options = [word for entry in learned for word in ("--allow", entry)]
-    said = "worker 1 reached hosts that are not on its list"
+    said = "worker 1 reached hosts that are not on its allow-list"
     assert f"{said}: `{' '.join(options)}`" in done.stderr
     found = orchestrator("network", "log", "--json", cwd=repo).json
     assert found["learned"] == learned

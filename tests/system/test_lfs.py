@@ -57,7 +57,7 @@ def test_lfs_file_may_exceed_the_size_limit_of_git(repo: Path) -> None:
     task = "truncate -s 120m large.bin; truncate -s 120m large.dat"
     result = run_one(repo, task)
     assert result["files_modified"] == ["large.bin"]
-    assert "file over 100 MiB left out: large.dat" in result["message"]
+    assert "a file over 100 MiB was left out: large.dat" in result["message"]
     assert "large.bin" not in result["message"]
     assert stored(repo, b"\0" * (120 << 20)).stat().st_size == 120 << 20
 

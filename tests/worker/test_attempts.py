@@ -290,7 +290,10 @@ class TestFailFast:
         why = "cancelled: worker 1 failed (agent_failed)"
         assert (second.reason, second.message) == (Reason.CANCELLED, why)
         assert second.files_modified == ["w"]
-        assert (third.reason, third.message) == (Reason.CANCELLED, f"{why} before it started")
+        assert (third.reason, third.message) == (
+            Reason.CANCELLED,
+            f"{why} before the worker started",
+        )
         assert third.started_at is None
         assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
 

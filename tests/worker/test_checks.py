@@ -90,7 +90,7 @@ def test_checks_are_skipped_without_a_commit(repo: Path, tmp_path: Path) -> None
     engine = Noting(tmp_path / "engine")
     (worker,) = shell_run(repo, engine, "true", checks=checks("false")).results
     assert (worker.status, worker.checks) == (Status.SUCCESS, [])
-    assert worker.message == "no checks: nothing was committed"
+    assert worker.message == "no checks were run, because nothing was committed"
     assert "check" not in [spec.labels[ROLE] for spec in engine.specs]
 
 
@@ -202,7 +202,7 @@ def test_cancel_during_checks_keeps_the_work(repo: Path, local_engine: LocalEngi
     config = configured("echo new > new.txt", checks=checks("true", "sleep 60", "true"))
     worker = run_until(checks_sleep, config, repo, local_engine)
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
-    assert worker.message == "cancelled before its checks were done"
+    assert worker.message == "cancelled before the worker's checks were done"
     assert [one.name for one in worker.checks] == ["true"]
     assert worker.files_modified == ["new.txt"]
 

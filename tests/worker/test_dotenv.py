@@ -136,7 +136,10 @@ def test_link_of_the_repository_is_not_followed(
     git(repo, "commit", "-m", "link")
     worker = run("true", {"dotenv": "apps/.env"})
     assert worker.reason is Reason.SETUP_FAILED
-    assert worker.message == "dotenv: `apps/.env` is not a regular file in a regular directory"
+    assert (
+        worker.message
+        == "the `dotenv` path `apps/.env` is not a regular file in a regular directory"
+    )
     assert list(outside.iterdir()) == []
 
 

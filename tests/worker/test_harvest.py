@@ -125,7 +125,7 @@ def test_too_deep_directory_is_left_out_alone(home_from) -> None:
     deep = f"for n in $(seq 30); do mkdir {name}; cd {name}; done; echo x > file"
     worker = home_from(f"echo kept > kept.txt; {deep}")
     assert "kept.txt" in worker.files_modified
-    assert "directory left out (File name too long)" in (worker.message or "")
+    assert "a directory was left out (File name too long)" in (worker.message or "")
 
 
 def test_alternates_of_a_store_are_ignored(home_from, repo: Path) -> None:
@@ -157,13 +157,13 @@ def test_nested_repository_is_harvested_as_files(home_from, repo: Path) -> None:
 def test_special_files_are_left_out(home_from) -> None:
     worker = home_from("mkfifo pipe; ln -s /etc/passwd link; ln -s loop loop" + KEPT)
     assert worker.files_modified == ["kept.txt", "link", "loop"]
-    assert "special file removed: pipe" in (worker.message or "")
+    assert "a special file was removed: pipe" in (worker.message or "")
 
 
 def test_notes_of_one_kind_are_bounded(home_from) -> None:
     worker = home_from("mkfifo $(seq 4000)" + KEPT)
     assert worker.files_modified == ["kept.txt"]
-    assert 1 <= (worker.message or "").count("special file removed") <= 20
+    assert 1 <= (worker.message or "").count("a special file was removed") <= 20
 
 
 def test_symbolic_link_is_harvested_as_a_link(home_from, repo: Path, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_files_without_permissions_are_harvested(home_from) -> None:
 def test_too_large_file_is_left_out(home_from) -> None:
     worker = home_from("truncate -s 101M 'a [big] *file' 'k*'" + KEPT)
     assert worker.files_modified == ["kept.txt"]
-    assert "file over 100 MiB left out: a [big] *file" in (worker.message or "")
+    assert "a file over 100 MiB was left out: a [big] *file" in (worker.message or "")
 
 
 def test_special_file_names_are_harvested(home_from) -> None:

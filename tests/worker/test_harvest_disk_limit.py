@@ -44,8 +44,8 @@ def test_lfs_content_over_the_limit_is_left_out(lfs: Path, local_engine: LocalEn
     task = "truncate -s 60M big.bin; truncate -s 50M a.bin; printf new > n.bin; echo w > w"
     worker = run(lfs, local_engine, task)
     assert worker.files_modified == ["n.bin", "w"]
-    assert "file of git-lfs over the disk limit left out: big.bin" in (worker.message or "")
-    assert "file of git-lfs over the disk limit left out: a.bin" in (worker.message or "")
+    assert "a file of git-lfs over the disk limit was left out: big.bin" in (worker.message or "")
+    assert "a file of git-lfs over the disk limit was left out: a.bin" in (worker.message or "")
     assert show(lfs, f"{worker.branch}:a.bin") + "\n" == pointer(b"content\n")
     assert stored(lfs, b"new").read_bytes() == b"new"
     assert taken(lfs) - before < 4 * MIB
@@ -56,14 +56,14 @@ def test_lfs_content_is_limited_in_total(lfs: Path, local_engine: LocalEngine) -
         lfs, local_engine, "for n in 1 2 3; do truncate -s 1500k $n.bin; echo $n >> $n.bin; done"
     )
     assert len(worker.files_modified) == 2
-    assert (worker.message or "").count("file of git-lfs over the disk limit left out: ") == 1
+    assert (worker.message or "").count("a file of git-lfs over the disk limit was left out: ") == 1
 
 
 def test_sparse_files_over_the_limit_are_left_out(repo: Path, local_engine: LocalEngine) -> None:
     worker = run(repo, local_engine, "for n in 1 2 3 4; do truncate -s 3M $n.raw; done; echo w > w")
     assert "w" in worker.files_modified
     assert len(worker.files_modified) == 2
-    assert (worker.message or "").count("sparse file over the disk limit left out: ") == 3
+    assert (worker.message or "").count("a sparse file over the disk limit was left out: ") == 3
 
 
 def test_harvest_that_writes_too_much_is_killed(
@@ -78,5 +78,5 @@ def test_harvest_that_writes_too_much_is_killed(
     limits = Limits(grace=GRACE, disk=2 * MIB)
     (worker,) = shell_run(repo, local_engine, "echo w > w", limits=limits).results
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.HARVEST_REFUSED)
-    assert "the harvest wrote" in (worker.message or "")
+    assert "packing the work took" in (worker.message or "")
     assert "the disk limit allows 12 MiB" in (worker.message or "")

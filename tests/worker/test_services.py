@@ -154,7 +154,10 @@ def test_cancel_does_not_wait_for_services(
     pressed.start()
     (worker,) = runner.execute().results
     pressed.join()
-    assert (worker.reason, worker.message) == (Reason.CANCELLED, "cancelled before it started")
+    assert (worker.reason, worker.message) == (
+        Reason.CANCELLED,
+        "cancelled before the worker started",
+    )
 
 
 def press_when(begun: Path, runner: ParallelRunner) -> None:

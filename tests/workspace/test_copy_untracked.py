@@ -81,7 +81,8 @@ class TestChoice:
         copies = choose_copies(Repository(repo), ())
         assert copies.files == ("conf/app.local",)
         assert copies.notices == (
-            "not copied because they may hold a secret: `.env`; copy them with `--copy .env`",
+            "files were not copied because they may hold a secret: `.env`; "
+            "copy them with `--copy .env`",
         )
         assert chosen(repo, ".env") == [".env", "conf/app.local"]
 
@@ -97,7 +98,8 @@ class TestChoice:
         copies = choose_copies(Repository(repo), ["deps/"])
         assert copies.files == ("deps/a/index.js", "deps/b.js", "deps/in")
         assert copies.notices == (
-            "not copied because they are links out of the repository: `deps/etc`, `deps/out`",
+            "files were not copied because they are links out of the repository: "
+            "`deps/etc`, `deps/out`",
         )
 
     def test_nested_repository_is_not_copied(self, repo: Path) -> None:
@@ -107,7 +109,7 @@ class TestChoice:
 
     def test_pattern_without_a_match_causes_a_notice(self, repo: Path) -> None:
         copies = choose_copies(Repository(repo), ["deps/", "mistake.json"])
-        assert copies.notices == ("`copy` matches no untracked file: `mistake.json`",)
+        assert copies.notices == ("a pattern of `copy` matches no untracked file: `mistake.json`",)
 
     def test_large_size_causes_a_notice(self, repo: Path) -> None:
         with (repo / "deps" / "big").open("wb") as file:

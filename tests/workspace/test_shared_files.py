@@ -162,7 +162,7 @@ def test_context_that_is_not_text_is_refused(
 
 def test_context_that_is_a_fifo_is_refused(repo: Path, local_engine: LocalEngine) -> None:
     os.mkfifo(repo / "context.md")
-    with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
+    with pytest.raises(ConfigError, match="cannot be read: the file is not a regular file"):
         shell_run(repo, local_engine, "true", context="context.md")
 
 

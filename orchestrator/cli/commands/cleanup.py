@@ -209,9 +209,11 @@ def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
 
 def _kept_lines(refs: tuple[str, ...]) -> list[str]:
     """Return one line for each of the first refs, and a line with the number of the other refs."""
-    lines = [f"also kept: {ref}" for ref in refs[:_SHOWN]]
+    lines = [f"commits on no branch are kept in {ref}" for ref in refs[:_SHOWN]]
     if len(refs) > _SHOWN:
-        lines.append(f"and {len(refs) - _SHOWN} more: git for-each-ref refs/orchestrator/kept")
+        lines.append(
+            f"and in {len(refs) - _SHOWN} more refs: git for-each-ref refs/orchestrator/kept"
+        )
     return lines
 
 

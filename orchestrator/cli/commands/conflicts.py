@@ -47,7 +47,7 @@ def conflicts(words: RunAndWorkers = None, json: Json = False) -> None:
 def _tell_others(branches: Sequence[Branch]) -> None:
     empty = [str(branch.worker_id) for branch in branches if branch.is_empty]
     if empty:
-        tell(f"without commits: worker {', '.join(empty)}")
+        tell(f"these workers committed nothing: {', '.join(empty)}")
 
 
 def _show(found: Conflicts) -> None:

@@ -98,7 +98,9 @@ def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
         config = load_config(options=task, environ=os.environ, top=top, file=file)
     except OrchestratorError as error:
         return _failed("configuration", error), ParallelConfig(tasks=task["tasks"])
-    return Check(name="configuration", detail=str(path or "no file, the defaults")), config
+    return Check(
+        name="configuration", detail=str(path or "there is no file; the defaults apply")
+    ), config
 
 
 def _agent(config: ParallelConfig) -> Iterator[Check]:

@@ -171,7 +171,9 @@ def _check_queue(options: MergeOptions) -> None:
     if options.dry_run or options.undo:
         raise ConfigError("`--queue` cannot be used with `--dry-run` or `--undo`")
     if options.on_conflict == "stop":
-        raise ConfigError("`--queue` leaves conflicting branches out: `--on-conflict` is `skip`")
+        raise ConfigError(
+            "`--on-conflict stop` cannot be used with `--queue`, which leaves branches out"
+        )
 
 
 def _undo(
@@ -205,7 +207,7 @@ def show_merged(merged: Merged) -> None:
         show(f"worker {workers}: {would}{verb} {merged.target} ({where})")
     if merged.contained:
         workers = ", ".join(str(number) for number in merged.contained)
-        show(f"worker {workers}: nothing that {merged.target} does not have")
+        show(f"worker {workers}: {merged.target} already has all of the work")
     for left in merged.left:
         named = ", ".join(one_line(path) for path in left.files[:_FILES])
         more = f" and {len(left.files) - _FILES} more" if len(left.files) > _FILES else ""
@@ -218,6 +220,6 @@ def _tell_more(merged: Merged) -> None:
     if merged.given_conflicts is not None:
         conflicts = sum(left.reason == "conflict" for left in merged.left)
         given = count(merged.given_conflicts, "conflict")
-        tell(f"best order: {count(conflicts, 'conflict')}; given order: {given}")
+        tell(f"with the best order: {count(conflicts, 'conflict')}; with the given order: {given}")
     if merged.landed and not merged.dry_run:
         tell("to undo the merge: orchestrator merge --undo")

@@ -176,7 +176,7 @@ def _found_lines(findings: Findings) -> Iterator[str]:
     for name in (*findings.env_examples, *findings.containers):
         yield f"found {one_line(name)}"
     for problem in findings.unreadable:
-        yield f"could not read: {one_line(problem)}"
+        yield f"a file could not be read: {one_line(problem)}"
     if findings == Findings():
         yield "found no files that show how the project is built or tested"
 

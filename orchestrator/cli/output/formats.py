@@ -68,11 +68,11 @@ def titled(number: int, name: str | None) -> str:
 
 
 def kept_line(refs: Sequence[str]) -> str:
-    """Return a line with the first refs of commits that are on no branch: `also kept: ...`."""
+    """Return a line that names the first refs of commits that are on no branch."""
     shown = ", ".join(one_line(ref) for ref in refs[:_SHOWN_REFS])
     more = len(refs) - _SHOWN_REFS
     rest = f" and {more} more: git for-each-ref {KEPT.rstrip('/')}" if more > 0 else ""
-    return f"also kept: {shown}{rest}"
+    return f"commits on no branch are kept in {shown}{rest}"
 
 
 def table(rows: Sequence[Sequence[str]], *, width: int | None = None, shrink: int = 1) -> str:

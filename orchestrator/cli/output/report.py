@@ -102,7 +102,7 @@ def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
         if worker.status is Status.SUCCESS and not names_refs and not never_ran(worker):
             lines += [f"{who}{said}"] if (said := explanation(worker)) else []
         if worker.kept_refs:
-            lines.append(f"{who} {kept_line(worker.kept_refs)}")
+            lines.append(f"{who}: {kept_line(worker.kept_refs)}")
     return lines
 
 

@@ -166,7 +166,7 @@ def _ignore_lines(listed: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        why = "the file is a link" if error.errno == errno.ELOOP else error.strerror
         raise ImageBuildError(f"{listed} cannot be read: {why}") from error
     return data.decode(errors="surrogateescape").splitlines()
 

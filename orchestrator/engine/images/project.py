@@ -108,7 +108,11 @@ def _find(path: Path) -> Path:
         return path
     source = next((path / name for name in _NAMES if (path / name).is_file()), None)
     if source is None:
-        what = "no Dockerfile and no devcontainer.json" if path.is_dir() else "no such file"
+        what = (
+            "there is no Dockerfile and no devcontainer.json in this folder"
+            if path.is_dir()
+            else "no such file"
+        )
         raise ConfigError(
             f"{what}: {path}",
             hint="`--from` takes a Dockerfile, a devcontainer.json, or a folder with either "
@@ -218,7 +222,7 @@ def _text(file: Path, *, most: int | None = None) -> str:
         with open_regular(file, follow=True) as content:
             data = content.read((_LARGEST_SOURCE if most is None else most) + 1)
         if most is not None and len(data) > most:
-            raise ConfigError(f"{file}: larger than {most} bytes")
+            raise ConfigError(f"{file} is larger than {most} bytes")
         return data.decode(errors="surrogateescape" if most is None else "replace")
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error

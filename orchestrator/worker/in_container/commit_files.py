@@ -69,7 +69,7 @@ class FilesCommitter:
         refused = refused_paths(paths, reserved()) - known
         for path in sorted(refused)[:MOST_NOTES]:
             self._notes.add_path(
-                "left out because git would take its directory for a git directory",
+                "a file whose directory git would take for a repository was left out",
                 os.fsdecode(path),
             )
         if not refused:
@@ -123,10 +123,10 @@ class FilesCommitter:
             # One file whose attributes prevent its conversion would prevent adding all others.
             attributes = os.path.join(self._git.places.git_dir, "info", "attributes")
             write(attributes, _AS_THEY_ARE)
-            self._notes.add(f"files were added without conversion: {said}")
+            self._notes.add(f"git added files without converting them: {said}")
             self._add(wanted, again=False)
         else:
-            raise RuntimeError(f"git add: {said}")
+            raise RuntimeError(f"`git add` reported: {said}")
 
     @property
     def _sparse(self) -> tuple[str, ...]:

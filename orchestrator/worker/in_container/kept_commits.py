@@ -52,7 +52,7 @@ class KeptCommits:
     def _keep_staged(self, index: WorkerIndex, at: str, made: str) -> None:
         staged = index.staged(at)
         for path in index.too_large[:MOST_REFS]:
-            said = f"staged content over {LARGEST_BLOB >> 20} MiB left out"
+            said = f"staged content over {LARGEST_BLOB >> 20} MiB was left out"
             self._notes.warn(f"{said}: {os.fsdecode(path)}")
         differing = index.staged(made)
         only = {path: one for path, one in staged.items() if differing.get(path) == one}

@@ -85,7 +85,7 @@ class Lfs:
 
     def _leave_content(self, path: str, base: str) -> None:
         """Restore the committed version of a file whose content is too large to be kept."""
-        self._tree.left_out[path] = "file of git-lfs over the disk limit left out"
+        self._tree.left_out[path] = "a file of git-lfs over the disk limit was left out"
         was = self._git.run("ls-tree", "-z", "--full-tree", base, "--", path).stdout
         self._set_entry(was or f"0 {'0' * len(base)}\t".encode() + os.fsencode(path) + b"\0")
 

@@ -27,7 +27,9 @@ class WholeHistories:
             group = pending.pop()
             checks += 1
             if checks > MOST_CHECKS:
-                self._notes.warn(f"commits with damaged neighbours were left out: {len(group)}")
+                self._notes.warn(
+                    f"commits were left out because related commits are damaged: {len(group)}"
+                )
             elif self._is_complete(commit for _, commit in group):
                 whole.update(group)
             elif len(group) > 1:

@@ -13,7 +13,7 @@ LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 _HOLES = 1024 * 1024
 """Maximum number of bytes of a file that are not stored on the disk, before it counts as sparse."""
-_TOO_LARGE = f"file over {LARGEST_FILE >> 20} MiB left out"
+_TOO_LARGE = f"a file over {LARGEST_FILE >> 20} MiB was left out"
 
 
 class WorkTree:
@@ -58,7 +58,7 @@ class WorkTree:
             if error.errno == errno.ENOSPC:
                 raise
             # The path is longer than the system allows: git cannot read it either.
-            self._notes.add_path(f"directory left out ({error.strerror})", directory[:200])
+            self._notes.add_path(f"a directory was left out ({error.strerror})", directory[:200])
             return []
 
     def _tidy_entry(self, directory: str, entry: "os.DirEntry[str]", since: int) -> bool:
@@ -74,7 +74,7 @@ class WorkTree:
             make_usable(path, stat.S_IRUSR, info)
             self._record(os.path.relpath(path, self.root), info, since)
         elif not stat.S_ISLNK(info.st_mode) and not is_whiteout(info):
-            self._notes.add_path("special file removed", path)
+            self._notes.add_path("a special file was removed", path)
             os.unlink(path)
         return False
 
@@ -84,7 +84,7 @@ class WorkTree:
         if folder == self.root:
             return
         if os.path.relpath(folder, self.root) not in self._submodules:
-            what = "nested repository, its files were kept as ordinary files"
+            what = "files of a nested repository were kept as ordinary files"
             self._notes.add_path(what, path)
         os.rename(path, free_name(os.path.join(folder, NESTED)))
 
@@ -99,7 +99,7 @@ class WorkTree:
         if holes > _HOLES:
             self._holes -= holes
             if self._holes < 0:
-                self.left_out[path] = "sparse file over the disk limit left out"
+                self.left_out[path] = "a sparse file over the disk limit was left out"
 
 
 def made_at(path: str) -> int:

@@ -150,10 +150,11 @@ class Maker:
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
         """Return a contradiction between valid settings of a task; None if there is none."""
         if len(name) > LONGEST_ID:
-            return f"its id is too long for the numbered ids of {len(self.made[whole.id])} tasks"
+            numbered = len(self.made[whole.id])
+            return f"the task's id is too long for the numbered ids of {numbered} tasks"
         if len((asked.task or "").encode()) > LONGEST_TASK:
             advice = ", set a smaller `batch`" if asked.batch is not None else ""
-            return f"its text is longer than {LONGEST_TASK} bytes{advice}"
+            return f"the task's text is longer than {LONGEST_TASK} bytes{advice}"
         private = self.manifest.policy.constraints.privacy == "private"
         if private and asked.network not in (None, "none"):
             return f"`network` is `{asked.network}`, but `policy.constraints.privacy` is `private`"

@@ -94,7 +94,7 @@ def _harvest(world: World, *, honest: str = "honest.txt") -> str:
     if said == "late":
         return said
     if said is not None:
-        sys.stdout.write(f"the harvest failed: {said}\n")
+        sys.stdout.write(f"packing the worker's work failed: {said}\n")
         return "failed"
     outcome = check_import(world)
     if outcome == "accepted":

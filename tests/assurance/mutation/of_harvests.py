@@ -231,7 +231,7 @@ def integration() -> Iterator[Protection]:
          "if False:"),
         ("merge is checked like a harvest", "            check_trees(self._git, ",
          "            (lambda *_, **__: 0)(self._git, "),
-        ("names that differ only in case are refused",
+        ("names that differ only in letter case are refused",
          "            self._check_names(commit, tips)\n", ""),
         ("merge is checked before the import", '    git.run("index-pack", "--strict", ',
          '    git.run("index-pack", '),

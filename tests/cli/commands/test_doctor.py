@@ -77,7 +77,7 @@ def test_ready_machine_exits_0(repository, machine, capsys):
         "✓ git: 2.40.1\n"
         f"✓ repository: {repository}, HEAD {head()}\n"
         "✓ disk: 3.0 GiB free\n"
-        "✓ configuration: no file, the defaults\n"
+        "✓ configuration: there is no file; the defaults apply\n"
         "✓ engine: docker 9\n"
         "✓ runtimes: configured: runc, runsc\n"
         "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
@@ -210,7 +210,7 @@ class TestConfiguration:
         at = lines.index("✗ image: my/image is missing")
         assert lines[at + 1] == "    hint: pull or build the image"
         assert lines[-2:] == [
-            "✗ machine: memory: 64.0 GiB is more than the machine has",
+            "✗ machine: `memory` is 64.0 GiB, which is more than the machine has",
             "    hint: use at most 32768m",
         ]
 
@@ -244,7 +244,13 @@ class TestConfiguration:
         )
         assert run(["doctor", "--config", "mine.yaml"]) == 3
         failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
-        expected = ("`NOPE`", "`codex` does not support", "image: mine", "cpus: 99", "memory: 900")
+        expected = (
+            "`NOPE`",
+            "`codex` does not support",
+            "image: mine",
+            "`cpus` is 99",
+            "`memory` is 900",
+        )
         for line, part in zip(failed, expected, strict=True):
             assert part in line
 

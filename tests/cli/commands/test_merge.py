@@ -26,7 +26,7 @@ def test_merge_takes_the_workers_that_succeeded(repo, local_engine, capsys):
     before, after = result.base[:12], git(repo, "rev-parse", "main")[:12]
     assert shown.out.splitlines() == [
         f"worker 1: merged into main ({before}..{after})",
-        "worker 3: nothing that main does not have",
+        "worker 3: main already has all of the work",
         "worker 2: not merged: the worker's status is failed; its number must be named",
     ]
     assert shown.err == "to undo the merge: orchestrator merge --undo\n"
@@ -61,14 +61,14 @@ def test_best_order_is_compared_with_the_given_one(repo, local_engine, capsys):
     assert run(["merge", "--order", "best", "--on-conflict", "skip", "--dry-run"]) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("worker 2, 3: would be merged into main")
-    assert "best order: 1 conflict; given order: 2 conflicts" in shown.err
+    assert "with the best order: 1 conflict; with the given order: 2 conflicts" in shown.err
     assert not (repo / "x").exists()
 
 
 def test_undo_takes_the_latest_merge_back(repo, local_engine, capsys):
     result = shell_run(repo, local_engine, ONE)
     assert run(["merge", "--undo"]) == 3
-    assert "there is no record of a landing on `main`" in capsys.readouterr().err
+    assert "there is no record of a merge into `main`" in capsys.readouterr().err
     assert run(["merge"]) == 0
     capsys.readouterr()
     assert run(["merge", "--undo", "1"]) == 3

@@ -71,7 +71,10 @@ def test_branch_that_changes_the_tests_does_not_pass_by_them(
         (["--check", "true"], "`--check`, `--tests` and `--config` require `--queue`"),
         (["--queue", "--tests", "all", "--check", "true"], "option `--tests` is `all`"),
         (["--queue", "--dry-run"], "`--queue` cannot be used with `--dry-run` or `--undo`"),
-        (["--queue", "--on-conflict", "stop"], "`--queue` leaves conflicting branches out"),
+        (
+            ["--queue", "--on-conflict", "stop"],
+            "`--on-conflict stop` cannot be used with `--queue`",
+        ),
     ],
 )
 def test_options_that_exclude_each_other_are_errors(

@@ -183,8 +183,11 @@ class TestCompose:
         [
             ("a: &a {}\nb: *a\n", "compose.yaml: 2: aliases"),
             ("services: [", "compose.yaml: 1: "),
-            ("[" * 50 + "]" * 50, "compose.yaml: 1: is nested deeper"),
-            ("x: " + "y" * 300_000, "compose.yaml: cannot be read: it is larger than"),
+            ("[" * 50 + "]" * 50, "compose.yaml: 1: the value is nested deeper"),
+            (
+                "x: " + "y" * 300_000,
+                "compose.yaml: the file cannot be read: the file is larger than",
+            ),
         ],
     )
     def test_unusable_compose_file_is_reported(self, tmp_path, text, problem):

@@ -91,18 +91,22 @@ def test_wide_characters_are_cut_by_display_width():
 
 def test_kept_refs_and_notes_of_a_success_are_printed(result):
     refs = [f"refs/orchestrator/kept/R/1/heads/{n}" for n in range(7)]
-    left = {"kept_refs": refs, "message": "file over 100 MiB left out: big\x1b[2J"}
+    left = {"kept_refs": refs, "message": "a file over 100 MiB was left out: big\x1b[2J"}
     good = result.results[0].model_copy(update=left)
     bad = result.results[1].model_copy(update={"kept_refs": refs[:1]})
     lines = run_table(result.model_copy(update={"results": [good, bad]})).splitlines()
-    assert "worker 1: file over 100 MiB left out: big\ufffd[2J" in lines
-    (first,) = [line for line in lines if line.startswith("worker 1 also kept: ")]
-    assert first.startswith(f"worker 1 also kept: {refs[0]}, {refs[1]}, ")
+    assert "worker 1: a file over 100 MiB was left out: big\ufffd[2J" in lines
+    (first,) = [
+        line for line in lines if line.startswith("worker 1: commits on no branch are kept in ")
+    ]
+    assert first.startswith(f"worker 1: commits on no branch are kept in {refs[0]}, {refs[1]}, ")
     assert first.endswith(f"{refs[4]} and 2 more: git for-each-ref refs/orchestrator/kept")
-    assert f"worker 2 also kept: {refs[0]}" in lines
+    assert f"worker 2: commits on no branch are kept in {refs[0]}" in lines
     named = good.model_copy(update={"kept_refs": refs[:1], "message": told(refs[:1])[0]})
     lines = run_table(result.model_copy(update={"results": [named]})).splitlines()
-    assert [line for line in lines if "kept" in line] == [f"worker 1 also kept: {refs[0]}"]
+    assert [line for line in lines if "kept" in line] == [
+        f"worker 1: commits on no branch are kept in {refs[0]}"
+    ]
 
 
 def test_connections_of_all_workers_are_one_line(result):

@@ -142,7 +142,7 @@ def test_lock_files_of_the_context_change_the_digest(project: Path) -> None:
         ("[" * 100_000, "invalid JSON"),
         ('{"image": /*' + "/*" * 100_000, "invalid JSON"),
         ('"' + '\\"' * 100_000, "invalid JSON"),
-        (" " * 1024**2 + "{}", "larger than 1048576 bytes"),
+        (" " * 1024**2 + "{}", "is larger than 1048576 bytes"),
     ],
 )
 def test_unsupported_keys_are_refused(project: Path, text: str, message: str) -> None:
@@ -192,21 +192,21 @@ def test_dockerignore_may_not_be_a_link(project: Path, tmp_path: Path) -> None:
     for dockerfile in (project / "Dockerfile", tmp_path / "Dockerfile"):
         dockerfile.write_text("FROM scratch\n")
         with (
-            pytest.raises(ImageBuildError, match="cannot be read: it is a link"),
+            pytest.raises(ImageBuildError, match="cannot be read: the file is a link"),
             _archive(ImageBuild(context=project, dockerfile=str(dockerfile), tag="x")),
         ):
             pass
     listed.unlink()
     os.mkfifo(listed)
     with (
-        pytest.raises(ImageBuildError, match="cannot be read: it is not a regular file"),
+        pytest.raises(ImageBuildError, match="cannot be read: the file is not a regular file"),
         _archive(ImageBuild(context=project, dockerfile=str(project / "Dockerfile"), tag="x")),
     ):
         pass
     listed.unlink()
     listed.write_text("#" * (1024**2 + 1))
     with (
-        pytest.raises(ImageBuildError, match="cannot be read: it is larger than 1024 KiB"),
+        pytest.raises(ImageBuildError, match="cannot be read: the file is larger than 1024 KiB"),
         _archive(ImageBuild(context=project, dockerfile=str(project / "Dockerfile"), tag="x")),
     ):
         pass
