@@ -206,7 +206,7 @@ def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
 
 
 def worktrees(repository: Repository) -> frozenset[int]:
-    """Return the numbers of existing worktrees, and of those that live runs will create."""
+    """Return the numbers of workers whose worktrees exist or will be created by a live run."""
     names = (path.name.removeprefix(DIRECTORIES) for path in repository.top.glob(f"{DIRECTORIES}*"))
     found = {int(name) for name in names if name.isdecimal()}
     found |= {worker.number for worker in named_workers(repository) if worker.path.exists()}

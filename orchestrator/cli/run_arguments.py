@@ -31,7 +31,8 @@ RunOption = Annotated[
     ),
 ]
 Follow = Annotated[
-    bool, typer.Option("-f", "--follow", help="Follow the run until it ends.", show_default=False)
+    bool,
+    typer.Option("-f", "--follow", help="Keep printing until the run ends.", show_default=False),
 ]
 
 

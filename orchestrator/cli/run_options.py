@@ -31,7 +31,7 @@ WhenBusy = Annotated[
     typer.Option(
         "--when-busy",
         metavar="start|wait|leave",
-        help="If another run is live: `start`, `wait`, or `leave` with exit code 0. "
+        help="If another run is live: `start` anyway, `wait`, or `leave` with exit code 0. "
         "[default: start]",
         rich_help_panel=Group.TASK,
     ),

@@ -65,7 +65,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="Network of workers: none, only `--allow`, public web hosts, or the internet.",
+            help="Workers reach nothing, hosts of `--allow`, all public web hosts, or the internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
@@ -81,7 +81,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that workers may reach (with `--network open`: private host); repeatable.",
+            help="Host that workers may reach; needed for private hosts in any case; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -122,7 +122,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "env|broker",
-            help="Where models' API keys are: in workers (`env`), or in a proxy only (`broker`).",
+            help="Give API keys to workers (`env`), or only to a proxy that they use (`broker`).",
         ),
     ] = "env"
     """Where the API keys of models are. `env`: the agent program gets them as variables. `broker`:

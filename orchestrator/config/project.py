@@ -178,7 +178,7 @@ class Project(Model):
             Group.ENVIRONMENT,
             "NAME=IMAGE",
             "--service",
-            help="Service, such as a database, beside each worker with host name NAME; repeatable.",
+            help="Service beside each worker, such as a database, with host name NAME; repeatable.",
             repeatable=True,
         ),
     ] = Field(default={})
@@ -188,7 +188,7 @@ class Project(Model):
         Option(
             Group.ENVIRONMENT,
             "FILE",
-            help="File in each worktree, such as `.env`, for variables of ports and services.",
+            help="Write variables of ports and services to this file of each worktree: `.env`.",
         ),
     ] = None
     """Untracked file in each worktree, such as `.env`, to which the variables of the worker's ports

@@ -215,7 +215,7 @@ class ParallelConfig(Model):
     api_base: Annotated[str | None, Option(Group.AGENT, "URL")] = None
     """Base URL of the model's API. Default: the agent program's default."""
     image: Annotated[str | None, Option(Group.AGENT, "IMAGE")] = None
-    """Container image of the workers. Default: the image of the agent program."""
+    """Container image of the workers, instead of the agent program's own."""
     tokens_per_worker: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
     """Maximum number of input and output tokens of each worker. Default: no limit."""
     budget_total: Annotated[float | None, Option(Group.LIMITS, "USD")] = Field(default=None, gt=0)

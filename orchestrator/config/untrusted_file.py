@@ -48,7 +48,8 @@ STAGES: Mapping[StageKey, FieldPath] = {
     "teardown": PROJECT_FIELDS["teardown"],
     "checks": PROJECT_FIELDS["checks"],
 }
-"""Settings with commands that a found file may set; the commands run as `closed_stages` of the run.
+"""Settings with commands that a configuration file may contain even if the user did not name it;
+the commands then run without network, variables and secrets.
 """
 
 _OPEN = (*NETWORKS, "shallow", "full")
@@ -89,7 +90,7 @@ _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_li
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
-    """Return a problem for each setting that a found file must not contain."""
+    """Return a problem for each setting that a file which nobody named must not contain."""
     return [
         f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings
@@ -105,7 +106,7 @@ def _leads_outside(setting: Setting) -> bool:
 def loosened(
     settings: Sequence[Setting], config: ParallelConfig, without: ParallelConfig
 ) -> list[str]:
-    """Return a problem for each setting of a found file that gives workers more permissions.
+    """Return a problem for each setting of a file in the repository that loosens isolation.
 
     `config` is the configuration with the file's settings, and `without` is without them.
     """
@@ -123,7 +124,7 @@ def loosened(
 
 
 def closed_stages(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:
-    """Return the stages whose commands come from a configuration file that was found.
+    """Return the stages whose commands come from a file that the user did not name.
 
     Args:
         file: The file's settings.

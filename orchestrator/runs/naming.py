@@ -43,7 +43,7 @@ class _Conflict:
     number: int
     message: str
     movable: bool
-    """Whether the conflict would not exist for a worker with another number."""
+    """Whether another worker number would avoid the conflict."""
 
 
 def name_workers(

@@ -58,7 +58,7 @@ def same_again(
 
 
 def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
-    """Return the settings that the worker had itself."""
+    """Return the settings that the worker's own task had in the earlier run."""
     if record.workflow is None or spec.name is None:
         return record.config
     task = record.workflow[spec.name]

@@ -56,7 +56,7 @@ class CleanupOptions:
         bool,
         typer.Option(
             "--merged",
-            help="Remove only workers whose branch is merged and that have no uncommitted changes.",
+            help="Remove only workers whose work is all committed and merged.",
         ),
     ] = False
     pushed: Annotated[

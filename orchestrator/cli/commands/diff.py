@@ -30,7 +30,9 @@ def diff(
     words: RunAndWorkers = None,
     stat: Annotated[
         bool,
-        typer.Option("--stat", help="Print the number of changed lines of each file instead."),
+        typer.Option(
+            "--stat", help="Print the number of changed lines of each file instead of the patch."
+        ),
     ] = False,
     raw: Annotated[
         bool,
