@@ -65,7 +65,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="Workers reach nothing, hosts of `--allow`, all public web hosts, or the internet.",
+            help="Workers reach nothing, hosts of `--allow`, public web hosts, or the internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
@@ -81,7 +81,8 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that workers may reach; needed for private hosts in any case; repeatable.",
+            help="Host that workers may reach; with `--network open` only for private hosts; "
+            "repeatable.",
             repeatable=True,
         ),
     ] = ()

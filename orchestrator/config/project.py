@@ -188,7 +188,8 @@ class Project(Model):
         Option(
             Group.ENVIRONMENT,
             "FILE",
-            help="Write variables of ports and services to this file of each worktree: `.env`.",
+            help="Write variables of ports and services to this file of each worktree, "
+            "such as `.env`.",
         ),
     ] = None
     """Untracked file in each worktree, such as `.env`, to which the variables of the worker's ports

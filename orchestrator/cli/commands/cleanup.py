@@ -63,8 +63,7 @@ class CleanupOptions:
         bool,
         typer.Option(
             "--pushed",
-            help="Remove only pushed workers without uncommitted changes; with `--merged`: "
-            "pushed or merged.",
+            help="Remove only workers whose work is pushed (with `--merged`: pushed or merged).",
         ),
     ] = False
     older_than: Annotated[
