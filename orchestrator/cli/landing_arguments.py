@@ -37,7 +37,7 @@ def run_and_workers(words: list[str] | None) -> tuple[str | None, tuple[int, ...
             hint="name a run and workers: `20260102-030405-abcdef 1 2`",
         )
     if any(int(number) == 0 for number in numbers):
-        raise ConfigError("workers are numbered from 1")
+        raise ConfigError("there is no worker 0: workers are numbered from 1")
     return (runs[0] if runs else None), tuple(dict.fromkeys(int(number) for number in numbers))
 
 

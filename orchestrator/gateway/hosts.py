@@ -141,7 +141,7 @@ def _name(entry: str, text: str) -> str:
     except UnicodeError:
         name = ""
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        raise _invalid(entry, "not the full name of a host")
+        raise _invalid(entry, "the name is not the full name of a host")
     return name
 
 

@@ -303,12 +303,14 @@ def _check_links(objects: Objects, links: set[bytes]) -> None:
     try:
         for _, target in objects.read(links, b"blob", most=_PATH_MAX, total=None):
             if not target:
-                raise RefusedError("a symbolic link has an empty or too long target")
+                raise RefusedError("a committed symbolic link has an empty or too long target")
             if b"\0" in target:
-                raise RefusedError("a symbolic link has a target with a NUL byte")
+                raise RefusedError("a committed symbolic link has a target with a NUL byte")
     except RefusedError as error:
         if str(error) == _TOO_MUCH:
-            raise RefusedError("a symbolic link has an empty or too long target") from error
+            raise RefusedError(
+                "a committed symbolic link has an empty or too long target"
+            ) from error
         raise
 
 

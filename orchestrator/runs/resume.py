@@ -148,7 +148,8 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     inputs = read_inputs(directory.run_id, os.environ)
     if inputs is None and record.private and not _is_done(directory, record):
         raise ConfigError(
-            f"private inputs of run {directory.run_id} are gone: {', '.join(record.private)}",
+            f"values of run {directory.run_id} that were only in memory are gone: "
+            f"{', '.join(record.private)}",
             hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` keeps the "
             "finished work",
         )

@@ -145,7 +145,7 @@ class RunDirectory:
     def lease_descriptor(self) -> int:
         """Return the lease's file descriptor, for a child process that continues the run."""
         if self._lease is None:
-            raise ValueError("this process does not hold the lease")
+            raise ValueError("this process does not hold the run's lease")
         return self._lease.fileno()
 
     def _sign(self) -> None:

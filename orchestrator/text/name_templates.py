@@ -71,7 +71,9 @@ def check_worktree_dir(template: str) -> str:
     if names[0].startswith(".architect-parallel-") and not leads_outside(template):
         raise ValueError(f"`.architect-parallel-` is reserved for the default, `{WORKTREE_DIR}`")
     if names[0].startswith("{") and not leads_outside(template):
-        raise ValueError("a path in the repository needs a prefix, as `.worktree-{n}`")
+        raise ValueError(
+            "a worktree path in the repository needs a fixed first part, as `.worktree-{n}`"
+        )
     return template
 
 

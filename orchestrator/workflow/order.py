@@ -147,7 +147,7 @@ def _skip(task: Task, fates: TaskOutcomes) -> Skip | None:
         return Skip(task, TaskOutcome.SKIPPED, _in_words(bad, fates))
     is_settled = fates.keys() >= {*task.depends_on}
     if task.when == "on_failure" and is_settled and not bad:
-        return Skip(task, TaskOutcome.UNNEEDED, "no task that it depends on failed")
+        return Skip(task, TaskOutcome.UNNEEDED, "no task that this task depends on failed")
     return None
 
 

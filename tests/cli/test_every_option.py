@@ -276,7 +276,10 @@ def test_option_without_effect_is_refused(
             "the network is `allowlist`, but the list of allowed hosts is empty",
         ),
         (["--network", "allowlist", "--allow", "10.9.8.7"], "`10.9.8.7`: not the full name of"),
-        (["--network", "allowlist", "--allow", "*.com"], "`*.com`: not the full name of a host"),
+        (
+            ["--network", "allowlist", "--allow", "*.com"],
+            "`*.com`: the name is not the full name of a host",
+        ),
         (
             ["--network", "allowlist", "--allow", "a.example", "--ports", "80"],
             "cannot be published",
@@ -314,7 +317,12 @@ def test_contradicting_options_of_parallel_are_refused(
         ("", ", max_steps: 3", [], "`shell` does not support `--max-steps`"),
         ("", "", ["--allow", "10.9.8.7", "--network", "none"], "`--allow` names a host, but no"),
         ("", ", network: none", ["--allow", "10.9.8.7"], "`--allow` names a host, but no worker"),
-        ("", ", network: allowlist, allow: ['*']", [], "`*`: not the full name of a host"),
+        (
+            "",
+            ", network: allowlist, allow: ['*']",
+            [],
+            "`*`: the name is not the full name of a host",
+        ),
         (
             "",
             ", network: open",

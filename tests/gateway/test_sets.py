@@ -186,7 +186,11 @@ def test_own_sets_take_precedence_and_are_expanded(made: Made) -> None:
     [
         ({}, "@pips", "there is no set `@pips`"),
         ({"a": ("@git",)}, "@a", "a set cannot contain the set `@git`"),
-        ({"a": ("10.1.2.3",)}, "@a", "`@a`, from allow_sets: .*not the full name of a host"),
+        (
+            {"a": ("10.1.2.3",)},
+            "@a",
+            "`@a`, from allow_sets: .*the name is not the full name of a host",
+        ),
         ({"a": ("b.example=10.0.0.0/8",)}, "@a=10.0.0.0/8", "invalid IPv4 network"),
     ],
 )

@@ -116,7 +116,7 @@ def test_when_determines_the_effect_of_a_failure() -> None:
     names = "tidy mend after"
     assert skipped(flow, names, {"a": GOOD}) == {}
     assert skipped(flow, names, {"a": GOOD, "b": GOOD}) == {
-        "mend": "no task that it depends on failed"
+        "mend": "no task that this task depends on failed"
     }
     assert skipped(flow, names, {"a": BAD}) == {}
     assert started(flow, waiting=names, fates={"a": BAD}) == ""

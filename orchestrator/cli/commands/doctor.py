@@ -139,7 +139,7 @@ def _git() -> Check:
     return Check(
         name="git",
         state="fail",
-        detail=f"{version} is too old",
+        detail=f"version {version} is too old",
         hint=f"install git {minimum} or newer",
         exit_code=3,
     )

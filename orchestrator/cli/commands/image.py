@@ -105,7 +105,7 @@ def build(options: BuildOptions) -> None:
         )
     if options.agent is AgentImage.BROKER and (options.tag or options.project):
         raise ConfigError(
-            "the credential broker always has the same image",
+            "the image of the credential broker has a fixed name and base image",
             hint="remove `--tag` and `--from`",
         )
     own = _project(options.project, quiet=options.quiet) if options.project else None

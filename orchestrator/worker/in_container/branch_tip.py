@@ -75,7 +75,7 @@ class History:
         if set(re.findall(rb":[0-7]{6} 160000 [0-9a-f]+ ([0-9a-f]+) ", raw)) <= known:
             return False
         self._notes.add(
-            "one of the worker's commits moved a submodule; its commits were replaced "
+            "one of the worker's commits moved a submodule, so all its commits were replaced "
             "by a single commit, with every submodule as it was"
         )
         return True

@@ -43,7 +43,7 @@ class CommitGraph:
                 commits.append(name)
         new = self.created(commits)
         if len(new) > MOST_COMMITS:
-            self._notes.warn(f"of the worker's {len(new)} commits only {MOST_COMMITS} were read")
+            self._notes.warn(f"only {MOST_COMMITS} of the worker's {len(new)} commits were read")
         self.parents |= dict(self._parsed(new[:MOST_COMMITS]))
 
     def has_commits(self, objects: str) -> bool:

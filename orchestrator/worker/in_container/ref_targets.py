@@ -32,7 +32,9 @@ class RefTargets:
             if commit is not None and commit not in without:
                 named[name] = commit
         if left_out:
-            self._notes.warn(f"tags and refs of files beyond {MOST_REFS} were left out: {left_out}")
+            self._notes.warn(
+                f"tags and refs of files beyond the first {MOST_REFS} were left out: {left_out}"
+            )
         return named
 
     def _kinds(self, refs: StoreRefs) -> list[tuple[str, str, str]]:

@@ -89,7 +89,7 @@ class _Drawing:
         last, end = self._places[after]
         net = end.inlet
         if net is None:
-            raise AssertionError("an edge leads to a node without an inlet")
+            raise AssertionError("the drawing has an edge to a node without an inlet")
         x, y, width, height = self._box(before)
         yield x + width, y + height / 2
         row = item.row + item.outlets.index(net)

@@ -200,7 +200,7 @@ class _Canvas:
 def _character(nets: Mapping[int | None, int]) -> str:
     if len(nets) > 1 and None not in nets:
         if sorted(nets.values()) != [_UPRIGHT, _LEVEL]:
-            raise AssertionError("two nets meet")
+            raise AssertionError("the drawing has lines of two different nets that meet")
         return _LINES[_UPRIGHT]
     arms = 0
     for own in nets.values():

@@ -96,7 +96,7 @@ def test_removed_commits_are_an_error(repo, local_engine, capsys):
         (["9"], "no run has a worker 9"),
         (["1", "9"], "has no worker 9"),
         (["x", "y"], "`x` and `y` are not numbers of workers, and only one run can be named"),
-        (["0"], "workers are numbered from 1"),
+        (["0"], "there is no worker 0: workers are numbered from 1"),
         (["2099"], "no run has a worker 2099"),
         (["20990101-"], "no such run: `20990101-`"),
     ],
