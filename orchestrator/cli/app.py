@@ -83,7 +83,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
-    "network": _Group(NETWORK, "Show what workers reached, and sets of hosts."),
+    "network": _Group(NETWORK, "List hosts that workers reached, and sets of hosts."),
     "resume": _Command("commands.resume", "resume", "Continue a run whose process died."),
     "retry": _Command("commands.retry", "retry", "Repeat one worker of an ended run."),
     "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),
@@ -91,9 +91,9 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "shell": _Command("commands.exec", "shell", "Open a shell in a running worker's container."),
     "diff": _Command("commands.diff", "diff", "Show what workers of a run changed."),
     "conflicts": _Command(
-        "commands.conflicts", "conflicts", "Show which workers of a run cannot be merged."
+        "commands.conflicts", "conflicts", "Show which branches of a run cannot be merged."
     ),
-    "merge": _Command("commands.merge", "merge", "Merge the branches of workers into yours."),
+    "merge": _Command("commands.merge", "merge", "Merge the branches of workers into your branch."),
     "eval": _Command(
         "commands.eval", "eval_", "Run one task several times, and rank the results by checks."
     ),
@@ -105,7 +105,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "parallel-cleanup": _Command(
         "commands.cleanup", "parallel_cleanup", "Remove worktrees, branches and containers of runs."
     ),
-    "gc": _Command("commands.cleanup", "gc", "Remove old merged workers without changes."),
+    "gc": _Command("commands.cleanup", "gc", "Remove old workers whose work is merged."),
     "restore": _Command(
         "commands.cleanup", "restore", "Restore work from the backups of a cleanup."
     ),

@@ -25,7 +25,7 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="TASK",
-        help="Run only this task; repeatable.",
+        help="Run only the task with this id; repeatable.",
         rich_help_panel=Group.COMMON,
     ),
 ]
@@ -34,7 +34,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="TASK",
-        help="Run only this task and the tasks that depend on it; repeatable.",
+        help="Run only the task with this id, and all that depend on it; repeatable.",
         rich_help_panel=Group.TASK,
     ),
 ]
