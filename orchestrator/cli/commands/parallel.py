@@ -15,8 +15,12 @@ _OF_SEVERAL_WORKERS = (
 
 _run_tasks = imported_later("new_run", "run_tasks")
 
-FirstTask = Annotated[str | None, typer.Argument(metavar="TASK", help="Prompt or command for the first worker.")]
-OnlyTask = Annotated[str | None, typer.Argument(metavar="TASK", help="Prompt or command for the worker.")]
+FirstTask = Annotated[
+    str | None, typer.Argument(metavar="TASK", help="Prompt or command for the first worker.")
+]
+OnlyTask = Annotated[
+    str | None, typer.Argument(metavar="TASK", help="Prompt or command for the worker.")
+]
 
 
 @with_settings()

@@ -50,7 +50,9 @@ def init(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Answer every question with its default.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing configuration file.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite an existing configuration file.")
+    ] = False,
 ) -> None:
     """Write a configuration file that fits the project.
 
