@@ -9,7 +9,7 @@ from typing import Literal
 from orchestrator.broker.grant import Repository
 
 PLACE = "git"
-"""First part of the paths of git's requests to the broker."""
+"""First part of the path in git's requests to the broker."""
 READS = "git-upload-pack"
 _WRITES = "git-receive-pack"
 _ALL = "/*"
@@ -43,12 +43,12 @@ def git_settings(
 
 @dataclass(frozen=True)
 class GitCall:
-    """A request of git."""
+    """A request of git to the broker."""
 
     place: str
     """Host and path of the repository."""
     end: str
-    """End of the URL, behind the repository."""
+    """Rest of the URL after the repository."""
     does: Literal["reads", "writes"]
 
     def url(self, repository: Repository) -> str:
@@ -67,7 +67,7 @@ class GitCall:
 
 
 def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCall | None:
-    """Return the request of git; None if it is another request.
+    """Return git's request to the broker; None if it is another request.
 
     Args:
         method: The method of the request.

@@ -24,9 +24,11 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import one_line
 
 _BLOCK = 8 * 1024
-"""Maximum number of bytes of a worker's output in the log of a job."""
+"""Maximum number of bytes of one worker's output in the log of a CI job."""
 _BLOCKS = 50
-"""Maximum number of workers whose output is in the log; GitLab folds no log over 500 KiB."""
+"""Maximum number of workers whose output is in the log of a CI job, because GitLab folds no log
+over 500 KiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def publish(
 
 
 def _fold(worker: WorkerReport, system: str) -> tuple[str, str]:
-    """Return what begins and ends a part of the log that readers can fold."""
+    """Return the lines that begin and end a part of the log which a reader can fold."""
     title = f"{one_line(worker.key, limit=100)}: {outcome(worker)}"
     if system == "github":
         return f"::group::{title}\n", "::endgroup::\n"

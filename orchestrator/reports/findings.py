@@ -20,11 +20,11 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.workspace.layout import WORKSPACE
 
 MOST = 1000
-"""Maximum number of findings of one log."""
+"""Maximum number of findings that are read from one log."""
 _READ = 1024**2
-"""Maximum number of bytes read at the end of a log."""
+"""Maximum number of bytes that are read at the end of a log."""
 _LONGEST = 2000
-"""Longer lines are not examined."""
+"""Maximum number of characters of a line that is examined."""
 _TEXT = 500
 """Maximum number of characters of a finding's text."""
 _PATH = r"(?P<path>[^\s:(),'\"<>|][^:(),'\"<>|]{0,250})"

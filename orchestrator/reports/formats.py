@@ -14,10 +14,10 @@ from orchestrator.text.sanitize import one_line
 
 @dataclass(frozen=True)
 class Format:
-    """A format of reports."""
+    """A format in which a report can be written."""
 
     suffixes: tuple[str, ...]
-    """Ends of file names by which the format is chosen."""
+    """File name suffixes by which the format is chosen."""
     renderer: str
     """Module and function that render the report, as `module:function`."""
 
@@ -41,19 +41,19 @@ FORMATS: Mapping[str, Format] = {
 }
 """The formats that are written to files."""
 SYSTEMS = ("github", "gitlab", "otlp-http")
-"""The formats that go to a system, and have no file: logs of CI jobs, a collector of traces."""
+"""Formats without a file: they are written to the log of a CI job, or sent to a trace collector."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A report that the user asked for."""
+    """A report that the user asked for: its format and its file."""
 
     format: str
     path: Path | None = None
     """The file; None for a format of a CI system, and for stdout."""
 
     def write(self, report: RunReport) -> None:
-        """Write the report to its file: whole, or not at all.
+        """Write the report to its file, either as a whole or not at all.
 
         Raises:
             OSError: The file cannot be written.

@@ -65,7 +65,7 @@ def _finding(finding: Finding, title: str) -> str:
 
 
 def _command(kind: str, message: str, **properties: str) -> str:
-    """Return a command; nothing in its values can end it, or begin another."""
+    """Return a workflow command of GitHub; no value can end the command or begin another."""
     given = ",".join(f"{name}={_escaped(text, _PROPERTY)}" for name, text in properties.items())
     return f"::{kind} {given}::{_escaped(one_line(message, limit=_MESSAGE), _DATA)}"
 

@@ -21,13 +21,15 @@ from orchestrator.text.quantities import count, duration, money
 from orchestrator.text.sanitize import lines, one_line
 
 _LOG = 32 * 1024
-"""Maximum number of bytes of one log."""
+"""Maximum number of bytes of one worker's log in the document."""
 _DIFF = 256 * 1024
-"""Maximum number of bytes of a worker's changes; larger changes are listed by file."""
+"""Maximum number of bytes of one worker's changes in the document; larger changes are only listed
+by file.
+"""
 _ALL_DIFFS = 2 * 1024**2
-"""Maximum number of bytes of all changes."""
+"""Maximum number of bytes of all workers' changes in the document."""
 _FILES = 500
-"""Maximum number of files of a worker that are listed."""
+"""Maximum number of changed files of one worker that the document lists."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
 
@@ -178,7 +180,7 @@ def _checks(worker: WorkerReport) -> Iterator[str]:
 
 
 def _block(title: str, text: str, *, always: bool = False, is_markup: bool = False) -> str:
-    """Return a titled text, which is not shown if it is empty unless `always`."""
+    """Return a block with a title and a text; without text, nothing unless `always` is set."""
     if not text and not always:
         return ""
     head = f"<h4>{title if is_markup else escaped(title)}</h4>\n"
@@ -186,7 +188,7 @@ def _block(title: str, text: str, *, always: bool = False, is_markup: bool = Fal
 
 
 class _Changes:
-    """The changes of workers, until the limit of all of them is reached."""
+    """Formats the changes of workers, up to a limit for all of them together."""
 
     def __init__(self, report: RunReport) -> None:
         self._report = report

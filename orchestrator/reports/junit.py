@@ -26,19 +26,19 @@ from orchestrator.text.sanitize import one_line
 MOST = 20 * 1000**2
 """Maximum size of a report in bytes; GitLab reads files of less than 30 MB."""
 _LONGEST = 4000
-"""Maximum number of characters of a worker's output in a case."""
+"""Maximum number of characters of a worker's output in a test case."""
 _SHORTEST = 200
 """Maximum number of characters of a message in a report that would be too large otherwise."""
 _UNNAMED = re.compile(r"[^A-Za-z0-9_-]+")
 _ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
-"""Reasons for which the machine or its settings are at fault, not the task."""
+"""Reasons that are errors of the machine or its settings, and not failures of the task."""
 _SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CANCELLED, Reason.CONFLICT})
-"""Reasons for which the task did not run, or not to its end."""
+"""Reasons of tasks that did not run, or not to their end."""
 
 
 @dataclass(frozen=True)
 class _Verdict:
-    """The element that says that a case did not pass."""
+    """The XML element of a test case that did not pass."""
 
     tag: str
     kind: str

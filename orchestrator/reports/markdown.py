@@ -18,16 +18,16 @@ from orchestrator.text.quantities import count, duration
 from orchestrator.text.sanitize import one_line
 
 MOST = 60_000
-"""Maximum number of characters of a report; a comment on GitHub has 65,536."""
+"""Maximum number of characters of a report; GitHub accepts 65,536 in a comment."""
 _LOG = 4000
-"""Maximum number of characters of a worker's output."""
+"""Maximum number of characters of one worker's output in a report."""
 _CELL = 80
 _CHECKS = 5
 """Maximum number of failed checks of a worker whose output is shown."""
 _SPECIAL = re.compile(r"([\\`*_\[\]{}<>|~$!()&])")
 _JOINER = "\N{WORD JOINER}"
 _ADDRESS = re.compile(r"(?<=[@#!])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)", re.IGNORECASE)
-"""Places in a mention, a reference to an issue or a link."""
+"""Pattern of the places that make a text a mention, a reference to an issue or a link."""
 _HEADING = ("Worker", "Task", "Status", "Changes", "Checks", "Cost", "Time")
 
 
@@ -54,7 +54,7 @@ def render(report: RunReport, *, most: int = MOST) -> str:
 
 
 def _marker(report: RunReport) -> str:
-    """Return a name by which a program finds its earlier comment."""
+    """Return the text by which a program finds the comment that it wrote earlier."""
     return re.sub(r"[^A-Za-z0-9_.]+", "-", report.name or "parallel")
 
 
@@ -63,7 +63,7 @@ def _head(report: RunReport) -> list[str]:
 
 
 def _table(report: RunReport, most: int) -> tuple[str, int]:
-    """Return as many rows of the table as there is room for, and the number of the others."""
+    """Return as many rows of the table as fit, and the number of rows left out."""
     size, lines = 0, [_row(_HEADING), _row(["---"] * len(_HEADING))]
     for number, worker in enumerate(report.workers):
         line = _row(_cells(worker))
@@ -120,13 +120,13 @@ def _printed(text: str) -> Iterator[str]:
 
 
 def inline(text: str) -> str:
-    """Return text as it is, within a line of Markdown: nothing in it is markup or a link."""
+    """Return text for a line of Markdown, in which nothing is markup or a link."""
     escaped = _SPECIAL.sub(r"\\\1", one_line(text, limit=4000))
     return _ADDRESS.sub(_JOINER, escaped)
 
 
 def _html(text: str) -> str:
-    """Return text as it is within HTML, in which nothing of Markdown has a meaning."""
+    """Return text for HTML inside Markdown, in which nothing is markup."""
     return _ADDRESS.sub(_JOINER, escape(one_line(text, limit=200)))
 
 

@@ -24,18 +24,18 @@ class _Frozen(BaseModel):
 
 
 class PhaseKind(StrEnum):
-    """What a worker did, or waited for, in one phase."""
+    """What a worker did or waited for during one phase."""
 
     QUEUE = "queue"
     """Waiting for its dependencies, a slot or room on the machine."""
     PREPARE = "prepare"
-    """Worktree, private git directory and services."""
+    """Creation of the worktree and the private git directory, and start of the services."""
     SETUP = "setup"
     START = "start"
     """From the end of the setup to the start of the agent's container."""
     AGENT = "agent"
     STOP = "stop"
-    """From the request to stop, or the end of the teardown, to the harvest."""
+    """Time from the request to stop, or from the end of the teardown, to the harvest."""
     TEARDOWN = "teardown"
     HARVEST = "harvest"
     """Packing, checking and importing the work; listing the changes after the checks."""
@@ -47,7 +47,7 @@ class PhaseKind(StrEnum):
 
 
 WAITS = frozenset({PhaseKind.QUEUE, PhaseKind.RETRY, PhaseKind.PROVIDER})
-"""Phases in which a worker uses no slot."""
+"""Phases in which a worker waits and does not count as running."""
 
 
 class Phase(_Frozen):
@@ -56,15 +56,15 @@ class Phase(_Frozen):
     kind: PhaseKind
     start: datetime
     end: datetime
-    """For an open phase, the end of the recorded time."""
+    """End of the phase; if it has not ended, the end of the recorded time."""
     is_open: bool = False
     """Whether the phase has not ended, as far as recorded."""
     attempt: int = 1
     """Number of the attempt that the phase belongs to, counted from 1."""
     name: str | None = None
-    """Name of the check, for `check`."""
+    """Name of the check, if the phase is a check."""
     problem: str | None = None
-    """Why the stage failed, for `setup`, `teardown` and `check`."""
+    """Why the setup, teardown or check failed; None if it succeeded."""
 
     @property
     def seconds(self) -> float:
@@ -73,7 +73,7 @@ class Phase(_Frozen):
 
 
 class Pause(_Frozen):
-    """A time in which no worker of a provider was started, after refused requests."""
+    """A period in which no worker of a provider started, because the provider refused requests."""
 
     provider: str
     start: datetime
@@ -98,14 +98,14 @@ class WorkerReport(_Frozen):
     required: bool
     """Whether the run fails if this worker fails."""
     depends_on: tuple[str, ...] = ()
-    """Ids of the tasks that the worker's task waits for."""
+    """Ids of the tasks that must end before the worker's task starts."""
     state: WorkerState
     result: WorkerResult | None = None
     """The worker's result; None before its end."""
     attempts: tuple[WorkerResult, ...] = ()
     """Results of the failed attempts before the last attempt, first attempt first."""
     alerts: tuple[Noticed, ...] = ()
-    """Findings for which a person should look at the worker, latest last."""
+    """Findings because of which a person should look at the worker, latest last."""
     phases: tuple[Phase, ...] = ()
     started_at: datetime | None = None
     """Start of the worker's latest container."""
@@ -176,13 +176,13 @@ class RunReport(_Frozen):
     ended_at: datetime | None
     """End of the run; None if the run is live or died."""
     until: datetime
-    """End of the recorded time: of the run, of the record of a run that died, or now."""
+    """End of the recorded time: the run's end, the last record of a run that died, or now."""
     duration: float
     """Seconds from the start until the end of the recorded time."""
     workers: tuple[WorkerReport, ...]
     pauses: tuple[Pause, ...] = ()
     notices: tuple[str, ...] = ()
-    """Messages of the run for people, at most 100."""
+    """Messages of the run for the user, at most 100."""
     critical_path: tuple[str, ...] = ()
     """Keys of the workers that determined the duration of the run, in order."""
 
@@ -226,7 +226,7 @@ class RunReport(_Frozen):
 
 _SEVERITY = {Status.FAILED: 0, Status.TIMEOUT: 1, Status.PARTIAL: 2}
 _CONSEQUENCES = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
-"""Reasons of workers that did not fail by themselves."""
+"""Reasons of workers that failed only because of another worker."""
 
 
 def _severity(worker: WorkerReport) -> tuple[bool, bool, int, int]:

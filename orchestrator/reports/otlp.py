@@ -153,7 +153,7 @@ class _Trace:
 
 
 def _of_agent(worker: WorkerReport) -> dict[str, object]:
-    """Return the attributes of an agent's span: all names of generative AI are here."""
+    """Return the attributes of an agent's span, named by the conventions for generative AI."""
     return {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": worker.agent,
@@ -164,7 +164,7 @@ def _of_agent(worker: WorkerReport) -> dict[str, object]:
 
 
 def run_result(report: RunReport) -> str:
-    """Return the result of a run in the words of the semantic conventions."""
+    """Return the result of a run as the semantic conventions of OpenTelemetry name it."""
     if report.state is RunState.DIED:
         return "error"
     if any(worker.reason is Reason.CANCELLED for worker in report.workers):
@@ -177,7 +177,7 @@ def run_result(report: RunReport) -> str:
 
 
 def worker_result(worker: WorkerReport) -> str:
-    """Return the result of a worker in the words of the semantic conventions."""
+    """Return the result of a worker as the semantic conventions of OpenTelemetry name it."""
     if worker.reason is Reason.CANCELLED:
         return "cancellation"
     if worker.reason in _SKIPS or (worker.result and worker.result.never_ran and worker.name):

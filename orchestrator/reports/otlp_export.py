@@ -20,7 +20,7 @@ _TIMEOUT = 2.0
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
-        """Refuse to send the trace anywhere but to the given address."""
+        """Refuse a redirect, so that the trace is sent only to the given address."""
 
 
 def endpoint(environ: Mapping[str, str]) -> str:
@@ -41,7 +41,7 @@ def endpoint(environ: Mapping[str, str]) -> str:
 
 
 def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
-    """Send the trace of a run.
+    """Send the trace of a run to the collector that the environment variables name.
 
     Raises:
         OSError: The collector cannot be reached in two seconds, or refused the trace.

@@ -23,7 +23,7 @@ _AFTER_STAGE: Mapping[str, PhaseKind] = {
     "teardown": PhaseKind.STOP,
     "check": PhaseKind.HARVEST,
 }
-"""What a worker does after a stage."""
+"""For each stage, the phase of a worker that follows it."""
 
 
 def phases_of(events: Iterable[Event], until: datetime) -> dict[int, tuple[Phase, ...]]:

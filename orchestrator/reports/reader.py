@@ -25,7 +25,7 @@ def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunRepo
 
     Args:
         directory: The run's directory.
-        now: End of the recorded time of a live run. Default: the present.
+        now: End of the recorded time of a live run. Default: the current time.
     """
     outline = read_outline(directory)
     if outline is None:

@@ -50,7 +50,7 @@ LEGEND = {
     PhaseKind.RETRY: "wait for a retry",
     PhaseKind.PROVIDER: "wait for a provider",
 }
-"""Names of the colours."""
+"""Names of the colours in the drawing's legend."""
 
 
 def timeline(report: RunReport) -> str:
