@@ -150,8 +150,10 @@ class Maker:
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
         """Return a contradiction between valid settings of a task; None if there is none."""
         if len(name) > LONGEST_ID:
-            numbered = len(self.made[whole.id])
-            return f"the task's id is too long for the numbered ids of {numbered} tasks"
+            return (
+                "the task's id is too long for the numbered ids of "
+                f"{len(self.made[whole.id])} tasks"
+            )
         if len((asked.task or "").encode()) > LONGEST_TASK:
             advice = ", set a smaller `batch`" if asked.batch is not None else ""
             return f"the task's text is longer than {LONGEST_TASK} bytes{advice}"
