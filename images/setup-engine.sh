@@ -141,7 +141,7 @@ setup_engine() {
     case $status in
         0) ;;
         13) fail "the Docker engine is not for this user" \
-            "\`sudo usermod -aG docker $(id -un)\`, then log in anew" ;;
+            "\`sudo usermod -aG docker $(id -un)\`, then log in again" ;;
         *) fail "the Docker engine does not start" \
             "see /var/log/orchestrator-dockerd.log or \`journalctl -u docker\`" ;;
     esac
