@@ -22,7 +22,7 @@ Tests = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class JudgingOptions:
-    """How candidates are judged, in addition to the checks."""
+    """Options for how candidates are judged, in addition to the checks."""
 
     must_fix: Annotated[
         list[str] | None,

@@ -39,9 +39,9 @@ from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 _CANDIDATES = 3
-"""Default number of candidates."""
+"""Default number of candidates (workers that solve the same task)."""
 _AT_ONCE = 4
-"""Maximum number of trees whose checks run at the same time."""
+"""Maximum number of commits whose checks run at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Wanted:
     """Earlier runs for the same task."""
     checks: Sequence[str] | None = None
     file: Path | None = None
-    """The configuration file that was named."""
+    """The configuration file that the user named."""
     quiet: bool = False
 
 

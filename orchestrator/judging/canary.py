@@ -1,4 +1,4 @@
-"""Tests that must fail, by which a subverted test runner is noticed."""
+"""Tests that must fail (canaries), which reveal a test runner that a candidate has manipulated."""
 
 import re
 import secrets
@@ -31,7 +31,7 @@ _JAVASCRIPT_KINDS: tuple[str, ...] = ("equal", "raised")
 
 @dataclass(frozen=True)
 class Canary:
-    """A file with tests that fail, each in another way."""
+    """A file with tests that must fail, each in a different way."""
 
     names: tuple[str, ...]
     """The names of the tests."""
@@ -40,7 +40,7 @@ class Canary:
 
 
 def make_canary(command: str, paths: Iterable[str]) -> Canary | None:
-    """Return failing tests for the test runner of a command; None if the runner is not known.
+    """Return tests that must fail, for a command's test runner; None if the runner is unknown.
 
     Args:
         command: The check.

@@ -1,4 +1,4 @@
-"""The rules of a judgement, and what is found about each candidate."""
+"""The rules by which candidates are judged, and what is found about each candidate."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,29 +13,29 @@ from orchestrator.landing.branches import Branch
 from orchestrator.results import WorkerResult
 
 _DOUBT = 0.5
-"""Value in a column of a result that proves nothing, between passed (0) and failed (1)."""
+"""Value in a ranking column for a result that proves nothing: between passed (0) and failed (1)."""
 _VALUES: Mapping[Verdict, float] = {"unstable": _DOUBT, "no_verdict": _DOUBT, "fixed": 0, "kept": 0}
 _OF_HIDDEN: Mapping[Answer | None, float] = {None: 0.0, "pass": 0.0, "none": _DOUBT, "fail": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How candidates are judged."""
+    """The rules by which candidates are judged."""
 
     checks: tuple[str, ...]
     must_fix: tuple[str, ...] = ()
     """Checks that fail on the base, and must pass on a candidate."""
     tests: Tests = "extend"
     instruments: tuple[str, ...] = ()
-    """Patterns of more files that control tests."""
+    """Patterns of further files that control tests."""
     hidden: Mapping[str, bytes] = field(default_factory=dict)
-    """Files by their paths, that are added to a candidate for a second run of all checks."""
+    """Content of files, by path, that are added to a candidate for a second run of all checks."""
     lint: tuple[str, ...] = ()
-    """Commands that print a line for each finding."""
+    """Commands of linters that print a line for each finding."""
     probe: str | None = None
-    """Command whose output shows how a candidate behaves."""
+    """Command whose output shows how the candidate's program behaves."""
     judge: str | None = None
-    """Command that compares two changes."""
+    """Command that compares the changes of two candidates."""
 
     @property
     def all_checks(self) -> tuple[str, ...]:
@@ -63,22 +63,22 @@ class Case:
 
     @property
     def number(self) -> int:
-        """The worker's number."""
+        """Return the worker's number."""
         return self.branch.worker_id
 
     @property
     def is_empty(self) -> bool:
-        """Whether the candidate changed nothing."""
+        """Return whether the candidate changed nothing."""
         return not self.change.files
 
     @property
     def is_out(self) -> bool:
-        """Whether a flag excludes the candidate."""
+        """Return whether a finding excludes the candidate."""
         return any(flag.out for flag in self.flags)
 
     @property
     def passes(self) -> bool:
-        """Whether nothing excludes the candidate, and everything that counts passes."""
+        """Return whether nothing excludes the candidate, and all checks that count pass."""
         counted = [one for one in self.verdicts if one.verdict != "unstable"]
         sure = bool(counted) and all(one.passed for one in counted)
         return sure and not self.is_out and self.hidden in (None, "pass")

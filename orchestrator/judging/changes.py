@@ -1,4 +1,4 @@
-"""What a candidate changed in the product: size, new lines, and a normalised form."""
+"""Describe what a candidate changed in the product: size, new lines, and a normalised form."""
 
 import hashlib
 import re
@@ -10,7 +10,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.instruments import Instruments, is_generated
 
 MOST_READ = 4 * 1024**2
-"""Bytes of a patch that are read."""
+"""Maximum number of bytes of a patch that are read."""
 _FILE = re.compile(r'\+\+\+ "?(?:b/)?(.*?)"?\t?$')
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _COMMENT = re.compile(r"\s*(#|//|\*|/\*|--\s)")
@@ -28,7 +28,7 @@ class NewLine:
 
 @dataclass(frozen=True)
 class Change:
-    """What a candidate changed."""
+    """The changes of one candidate."""
 
     lines: int
     """Added and removed lines of the product, without tests and generated files."""
@@ -36,13 +36,15 @@ class Change:
     added: tuple[NewLine, ...]
     """New lines of the product; those beyond MOST_READ bytes of the patch are missing."""
     form: str
-    """Equal for changes that differ only in blank lines, comments and the order of imports."""
+    """Hash that is equal for changes which differ only in blank lines, comments and the order of
+    imports.
+    """
 
 
 def read_change(
     repository: Repository, instruments: Instruments, *, base: str, commit: str
 ) -> Change:
-    """Return what a commit changes.
+    """Return what a commit changes compared with the base.
 
     Raises:
         RepositoryError: Git failed.

@@ -1,4 +1,4 @@
-"""The result of one command on one tree."""
+"""The result of one command that ran on the files of one commit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 
 
 class CheckRun(BaseModel):
-    """The result of one command on one tree."""
+    """The result of one command that ran on the files of one commit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,7 +24,7 @@ class CheckRun(BaseModel):
     output: str = ""
     """The end of the command's output."""
     names_canary: bool = False
-    """Whether output and JUnit file name all tests that must fail."""
+    """Whether the output and the JUnit file name all tests that must fail."""
 
 
 class RunChecks(Protocol):
@@ -44,10 +44,11 @@ class RunChecks(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Tester:
-    """Runs checks, and tells which of their results can be used again."""
+    """Runs checks, and knows which earlier results are still valid."""
 
     run: RunChecks
     identity: str
-    """Everything but commands and trees that decides the results, such as image and limits."""
+    """Text of everything but commands and files that decides the results, such as image and limits.
+    """
     workers: int = 1
-    """Number of trees on which commands run at the same time."""
+    """Number of commits on which commands run at the same time."""

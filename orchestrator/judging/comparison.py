@@ -10,7 +10,7 @@ from orchestrator.judging.judgement import CheckVerdict, Verdict
 from orchestrator.judging.trees import Trees
 
 MOST_BROKEN = 20
-"""Maximum number of broken tests that a verdict lists."""
+"""Maximum number of broken tests that are listed for a check."""
 _VERDICTS: Mapping[tuple[Answer, Answer], Verdict] = {
     ("pass", "pass"): "kept",
     ("pass", "fail"): "broke",
@@ -111,7 +111,7 @@ class Comparison:
         )
 
     def use_frozen(self, cases: Sequence[Case]) -> None:
-        """Judge candidates without their new tests, if these need the files that were removed."""
+        """Judge candidates without their new tests if these need files that were removed."""
         chosen = [case for case in cases if self._own_pass(case)]
         if self._rules.tests != "extend" or not chosen:
             return
@@ -125,7 +125,7 @@ class Comparison:
                 case.protected, case.verdicts = before[case.number]
 
     def _own_pass(self, case: Case) -> bool:
-        """Return whether checks fail, and all of these pass on the candidate's own commit."""
+        """Return whether some checks fail, and all of these pass on the candidate's own commit."""
         found = [self.own(case, one) for one in case.verdicts if not one.passed]
         return bool(found) and all(one is not None and one.answer == "pass" for one in found)
 

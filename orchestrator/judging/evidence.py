@@ -1,4 +1,4 @@
-"""Run commands on trees, each command once per tree, and remember the results."""
+"""Run commands on commits, once for equal files, and store the results."""
 
 import hashlib
 import json
@@ -16,31 +16,31 @@ from orchestrator.git.command import Git
 from orchestrator.judging.check_run import CheckRun, Tester
 
 MOST_KEPT = 2000
-"""Maximum number of results that are kept on disk."""
+"""Maximum number of results that are stored on disk."""
 _LARGEST = 4 * 1024**2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A command to run on a tree."""
+    """A command to run on the files of a commit."""
 
     commit: str
-    """The commit whose tree the result is about."""
+    """The commit whose files the result is about."""
     command: str
     attempt: int = 1
-    """2 to repeat a run, whose result may differ."""
+    """Number of the run: 2 repeats a command, because its result may differ."""
     on: str | None = None
-    """The commit to run on, if it is not `commit`: that with a canary."""
+    """The commit to run on if it is not `commit`: one with added tests that must fail."""
     canary: tuple[str, ...] = ()
     """Names of tests on `on` that must fail."""
     keeps_output: bool = False
     """Whether the output is part of the result."""
     is_secret: bool = False
-    """Whether the tree has hidden files, so that only the answer is kept."""
+    """Whether the commit has hidden files, so that only the answer is stored."""
 
 
 class Evidence:
-    """The results of commands on trees, of this process and of earlier ones."""
+    """The results of commands on commits, from this process and from earlier ones."""
 
     def __init__(self, tester: Tester, git: Git, place: Path) -> None:
         """Store how commands are run.

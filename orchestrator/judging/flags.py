@@ -1,4 +1,4 @@
-"""Find out how a candidate dealt with the tests: flags, each with its proof."""
+"""Find out how a candidate treated the tests; each finding (flag) has a proof."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from orchestrator.judging.trees import Entry, Tests
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 20
-"""Maximum number of flags of one kind that are only told."""
+"""Maximum number of findings of one kind that are reported without excluding a candidate."""
 _SUPPRESSED = re.compile(
     r"#\s*noqa|#\s*type:\s*ignore|pragma:\s*no cover|eslint-disable|@ts-ignore|@ts-expect-error|"
     r"//\s*nolint|#\s*pylint:\s*disable|rubocop:disable|NOSONAR"
@@ -25,20 +25,20 @@ _GONE_SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRuns:
-    """The runs of one check that concern a candidate."""
+    """The results of one check that concern a candidate."""
 
     check: str
     base: CheckRun
     protected: CheckRun
     commit: CheckRun | None = None
-    """On the commit itself; None if it was not run."""
+    """Result on the candidate's own commit; None if the check did not run there."""
     canary: CheckRun | None = None
     canary_commit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known about a candidate's dealings with tests."""
+    """What is known about how a candidate treated the tests."""
 
     base: str
     commit: str
@@ -50,16 +50,16 @@ class Facts:
     runs: Sequence[CheckRuns]
     added: Sequence[NewLine]
     literals: frozenset[str]
-    """Literals of tests that the product of the base does not have."""
+    """Texts and numbers that occur in tests of the base, but not in its product."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether the candidate changed nothing."""
+        """Return whether the candidate changed nothing."""
         return self.before == self.after
 
     @property
     def changed(self) -> list[str]:
-        """Instruments that differ from the base; of new files, only those that control tests."""
+        """Return changed tests and test controls; of new files, only those that control tests."""
         paths = [path for path, entry in self.before.items() if self.after.get(path) != entry]
         found = [path for path in paths if self.instruments.kind(path)]
         new = (path for path in self.after if path not in self.before)
@@ -67,13 +67,13 @@ class Facts:
 
     @property
     def gone(self) -> list[str]:
-        """Tests of the base that the candidate removed."""
+        """Return the tests of the base that the candidate removed."""
         kind = self.instruments.kind
         return [path for path in self.before if path not in self.after and kind(path) == "test"]
 
 
 def flags_of(facts: Facts) -> tuple[Flag, ...]:
-    """Return the flags of a candidate, those that exclude it first."""
+    """Return the findings about a candidate, those that exclude it first."""
     if facts.is_empty:
         return (Flag(kind="empty", out=True, message="the candidate changed nothing"),)
     found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *_forged(facts)]

@@ -9,7 +9,7 @@ from orchestrator.text.sanitize import is_text, one_line
 
 MOST_FILES = 1000
 MOST_BYTES = 16 * 1024**2
-"""Largest size of one hidden file."""
+"""Maximum size of one hidden file in bytes."""
 
 
 def read_hidden(directory: Path, *, top: Path) -> dict[str, bytes]:

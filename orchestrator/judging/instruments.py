@@ -1,4 +1,4 @@
-"""Find the files of a project that decide what its tests do."""
+"""Find the files of a project that decide what its tests do (its instruments)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ from typing import Literal
 from orchestrator.text.path_patterns import Pattern, parse
 
 Kind = Literal["test", "control", "mixed"]
-"""Tests and their data; what controls the test runner; files that do this among other things."""
+"""Kinds of such files: tests and their data; control of the test runner; control among other
+content.
+"""
 
 _CONTROL = (
     "conftest.py", "pytest.ini", ".pytest.ini", "noxfile.py", ".coveragerc", ".testr.conf",
@@ -35,10 +37,10 @@ _GENERATED = (
 
 @dataclass(frozen=True)
 class Instruments:
-    """The rules by which files are taken for instruments."""
+    """The rules that decide which files of a project are tests or control tests."""
 
     patterns: tuple[str, ...] = ()
-    """More patterns of the project, for files that control tests."""
+    """Further patterns of files that control tests."""
 
     @cached_property
     def _rules(self) -> tuple[tuple[Kind, tuple[Pattern, ...]], ...]:
@@ -49,7 +51,7 @@ class Instruments:
         )
 
     def kind(self, path: str) -> Kind | None:
-        """Return what a file does for tests; None for a file of the product."""
+        """Return what a file does for tests; None if it belongs to the product."""
         return next((kind for kind, rules in self._rules if _covers(rules, path)), None)
 
     def is_protected(self, path: str) -> bool:

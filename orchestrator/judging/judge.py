@@ -132,7 +132,7 @@ class _Judging:
         return RunDirectory(self._state_dir / "runs" / run.run_id)
 
     def judgement(self) -> Judgement:
-        """Carry out all stages."""
+        """Judge all candidates, and return the judgement."""
         try_base(self._rules, self._evidence, self._base)
         busy = [case for case in self._cases if not case.is_empty]
         self._comparison.compare(busy)

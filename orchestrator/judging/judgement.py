@@ -12,7 +12,7 @@ Column = Literal[
     "out", "hidden tests", "must fix", "broken tests", "checks", "lint", "judge", "same output",
     "changed lines", "cost", "duration", "number", "same change",
 ]  # fmt: skip
-"""A column by which two candidates are ordered; `same change` if they share a place."""
+"""The columns by which candidates are ordered; `same change` if two candidates share a place."""
 FlagKind = Literal[
     "empty", "tests_weakened", "tests_removed", "new_skips", "nothing_ran", "forged",
     "instrument_changed", "literal_echo", "suppressed",
@@ -25,7 +25,7 @@ class _Part(BaseModel):
 
 
 class Proof(_Part):
-    """A check on one tree, as proof of a flag."""
+    """A check on the files of one commit, as proof of a finding."""
 
     tree: Literal["base", "commit", "protected", "canary"]
     commit: str
@@ -34,13 +34,13 @@ class Proof(_Part):
 
 
 class Flag(_Part):
-    """A finding about a candidate."""
+    """A finding about how a candidate treated the tests."""
 
     kind: FlagKind
     out: bool
     """Whether the finding excludes the candidate."""
     message: str
-    """The finding in one line, for people."""
+    """The finding in one line, for the user."""
     file: str | None = None
     line: int | None = None
     proof: tuple[Proof, ...] = ()
@@ -61,7 +61,7 @@ class CheckVerdict(_Part):
 
     @property
     def passed(self) -> bool:
-        """Whether the check passes on the candidate."""
+        """Return whether the check passes on the candidate."""
         return self.verdict in ("fixed", "kept")
 
 
@@ -74,29 +74,31 @@ class Candidate(_Part):
     model: str | None = None
     commit: str
     protected: str
-    """The commit with the base's instruments put back, on which the checks ran."""
+    """The commit on which the checks ran: the candidate's, with the base's versions of files that
+    control tests.
+    """
     place: int
-    """1 for the best; equal changes share a place."""
+    """Place of the candidate: 1 is the best; equal changes share a place."""
     decided_by: Column | None = None
     """The column in which the candidate is better than the next one; null for the last one."""
     passes: bool
-    """Whether nothing excludes the candidate, and every check and hidden test passes."""
+    """Whether nothing excludes the candidate, and all checks and hidden tests pass."""
     out: bool
-    """Whether a flag excludes the candidate."""
+    """Whether a finding excludes the candidate."""
     flags: tuple[Flag, ...] = ()
     checks: tuple[CheckVerdict, ...] = ()
     hidden: Answer | None = None
     """Result of the checks with the hidden files; null without hidden files."""
     lint: int | None = None
-    """Lines that the lint commands print on the candidate and not on the base."""
+    """Number of lines that lint commands print on the candidate and not on the base."""
     same_output: int | None = None
     """Number of candidates for which the probe prints the same; null without a probe."""
     wins: int = 0
-    """Comparisons that the judge command decided for the candidate in both orders."""
+    """Number of comparisons that the judge command decided for the candidate in both orders."""
     lines: int
-    """Changed lines of the product, without tests and generated files."""
+    """Number of changed lines of the product, without tests and generated files."""
     files: int
-    """Changed files, all of them."""
+    """Number of all changed files."""
     cost: float = Field(default=0.0, ge=0)
     cost_known: bool = False
     duration: float = Field(default=0.0, ge=0)
@@ -122,9 +124,9 @@ class Judgement(_Part):
     """`clear` (the first candidate is `pick`), `undecided`, or `none` (no candidate passes)."""
     pick: int | None = None
     candidates: tuple[Candidate, ...]
-    """Best first."""
+    """The candidates, best first."""
 
     @property
     def exit_code(self) -> int:
-        """0 for a clear first, 1 if no candidate passes, 2 if undecided."""
+        """Return 0 if one candidate is clearly the best, 1 if none passes, and 2 if undecided."""
         return {"clear": 0, "none": 1, "undecided": 2}[self.decision]

@@ -10,9 +10,9 @@ from orchestrator.judging.check_run import Outcome
 from orchestrator.text.sanitize import one_line
 
 MOST_BYTES = 8 * 1024**2
-"""Largest JUnit file that is read."""
+"""Maximum size in bytes of a JUnit file that is read."""
 MOST_CASES = 10_000
-"""Maximum number of tests of one file."""
+"""Maximum number of tests in one JUnit file."""
 _DEEPEST = 50
 _BAD = frozenset({"failure", "error"})
 

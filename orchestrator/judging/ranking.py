@@ -1,4 +1,4 @@
-"""Order candidates by one column after the other, without weights."""
+"""Order candidates by several columns, one after the other, without weights."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ DECISIVE: frozenset[Column] = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """What is known about a candidate; smaller is better in every column."""
+    """What is known about a candidate, as numbers; smaller is better in every column."""
 
     worker_id: int
     passes: bool
     columns: tuple[tuple[Column, float], ...]
-    """The columns in the order in which they count, without the worker's number."""
+    """The columns in the order of their importance, without the worker's number."""
     change: Hashable = field(default=None)
-    """Equal for candidates with the same change; None if not known."""
+    """Value that is equal for candidates with the same change; None if unknown."""
     cluster: Hashable = field(default=None)
-    """Equal for candidates that behave in the same way; None if not known."""
+    """Value that is equal for candidates whose programs behave the same; None if unknown."""
 
     @property
     def key(self) -> tuple[float, ...]:
-        """Sort key."""
+        """Return the key by which candidates are sorted."""
         return (*(value for _, value in self.columns), self.worker_id)
 
 
@@ -74,7 +74,7 @@ def _decisive(score: Score) -> list[float]:
 
 
 def _is_same(one: Score, other: Score) -> bool:
-    """Return whether two candidates do the same, and stand equal in every decisive column."""
+    """Return whether two candidates do the same and are equal in every decisive column."""
     if _decisive(one) != _decisive(other):
         return False
     same_change = one.change is not None and one.change == other.change

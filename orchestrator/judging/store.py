@@ -21,7 +21,7 @@ def next_number(run: Path) -> int:
 
 
 def write_judgement(run: Path, judgement: Judgement) -> None:
-    """Write a judgement beside the earlier ones."""
+    """Write a judgement to the run's directory, without changing earlier ones."""
     path = run / f"judgement-{judgement.number}.json"
     write_atomically(path, judgement.model_dump_json(indent=2))
 

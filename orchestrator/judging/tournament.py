@@ -17,7 +17,7 @@ from orchestrator.judging.trees import Trees
 from orchestrator.text.sanitize import lines
 
 MOST_CANDIDATES = 4
-"""Maximum number of candidates that are compared, twelve runs of the command."""
+"""Maximum number of candidates that are compared; four need twelve runs of the command."""
 FOLDER = ".judge"
 _MOST_DIFF = 256 * 1024
 _MOST_TASK = 16 * 1024
@@ -31,7 +31,7 @@ class Entrant:
 
     commit: str
     results: object
-    """What the checks found, for the judge; valid JSON."""
+    """What the checks found about the candidate, as valid JSON for the judge command."""
 
 
 def hold_tournament(

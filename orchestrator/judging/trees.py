@@ -1,4 +1,4 @@
-"""Make the trees on which candidates are judged, in a quarantine.
+"""Create the commits on which candidates are judged, in a quarantine (a separate repository).
 
 Each tree is a commit that no ref points at: what the candidate committed, with the base's
 instruments put back (`protected`), with the hidden files on top (`hidden`), or with a test that
@@ -19,9 +19,9 @@ from orchestrator.git.sealed_commits import import_commits, signature, write_com
 from orchestrator.judging.instruments import Instruments
 
 Tests = Literal["frozen", "extend", "free"]
-"""Which tests count: the base's only, the base's and new test files, or those of the candidate."""
+"""Which tests count: only those of the base, also new ones, or the candidate's own versions."""
 MOST_READ = 16 * 1024**2
-"""Bytes of the base's files that are searched for literals."""
+"""Maximum number of bytes of the base's files that are searched for texts and numbers."""
 _LINK = "120000"
 _REPOSITORY = "160000"
 _FILE = "100644"
@@ -29,29 +29,29 @@ _FILE = "100644"
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of a tree."""
+    """A file in a commit."""
 
     mode: str
     blob: str
 
     @property
     def is_file(self) -> bool:
-        """Whether the entry is a regular file."""
+        """Return whether the entry is a regular file."""
         return self.mode.startswith("100")
 
 
 @dataclass(frozen=True)
 class Trees:
-    """Makes trees from the base and from candidates' commits."""
+    """Creates commits from the base and from candidates' commits."""
 
     repository: Repository
     git: Git
-    """Git in a quarantine."""
+    """Git in a quarantine, a separate repository."""
     place: Path
-    """Directory of the quarantine."""
+    """Directory of the quarantine repository."""
     base: str
     began: datetime
-    """Date of the commits."""
+    """Date of the created commits."""
     instruments: Instruments
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -93,7 +93,7 @@ class Trees:
         }
 
     def _is_dropped(self, path: str, entry: Entry, tests: Tests) -> bool:
-        """Return whether a new file does not count."""
+        """Return whether a new file is left out when a candidate is judged."""
         kind = self.instruments.kind(path)
         if entry.mode == _REPOSITORY or kind not in ("control", "test"):
             return False
@@ -111,7 +111,7 @@ class Trees:
             return self._with_changes(commit, changes)
 
     def with_files(self, commit: str, files: Mapping[str, bytes]) -> str:
-        """Return a commit with more files, in place of any that have the same paths."""
+        """Return a commit with additional files; they replace files with the same paths."""
         changes = {path: Entry(_FILE, self._blob(data)) for path, data in files.items()}
         return self.with_changes(commit, changes)
 

@@ -1,4 +1,4 @@
-"""`orchestrator compare`."""
+"""`orchestrator compare`: show how the workers of a run were ranked."""
 
 from pathlib import Path
 

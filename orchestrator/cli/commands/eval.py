@@ -1,4 +1,4 @@
-"""`orchestrator eval`."""
+"""`orchestrator eval`: run one task several times, and rank the results."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -18,7 +18,7 @@ from orchestrator.cli.run_options import EnvFile
 from orchestrator.config.option import Group
 
 _NOT_OF_CANDIDATES = ("tasks", "workers", "fail_fast", "fail_on")
-"""Settings that have no meaning for candidates of one task."""
+"""Settings without a meaning for several candidates of a single task."""
 
 _evaluate = imported_later("judging_run", "evaluate")
 
@@ -27,7 +27,7 @@ Task = Annotated[str, typer.Argument(metavar="TASK", help="Task of every candida
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions(JudgingOptions):
-    """Options of the command."""
+    """Options of `orchestrator eval`."""
 
     number: Annotated[
         int | None,

@@ -1,4 +1,4 @@
-"""`orchestrator judge`."""
+"""`orchestrator judge`: rank the workers of a run by checks."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,7 +13,7 @@ from orchestrator.cli.options import Config, Json, Quiet, with_options
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions(JudgingOptions):
-    """Options of the command."""
+    """Options of `orchestrator judge`."""
 
     check: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""`orchestrator pick`."""
+"""`orchestrator pick`: merge the best worker of a judged run."""
 
 from json import dumps
 from pathlib import Path
