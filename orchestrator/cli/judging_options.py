@@ -13,8 +13,7 @@ Tests = Annotated[
     typer.Option(
         "--tests",
         metavar="frozen|extend|free",
-        help="Tests that count: those of the base, those and new test files, or the candidate's "
-        "own.",
+        help="Tests that count: only the base's, the base's with new files, or the candidate's.",
         rich_help_panel=Group.JUDGING,
     ),
 ]

@@ -81,7 +81,8 @@ def test_unusual_directory_mode_is_checked(handover: Handover, mode: bytes) -> N
 def test_invalid_link_target_is_refused(handover: Handover, mode: bytes, target: str) -> None:
     blob = handover.feed(target, "hash-object", "-w", "--stdin")
     _crafted(handover, mode, b"link", blob, blob)
-    handover.refused("a symbolic link has (an empty or too long target|a target with a NUL byte)")
+    links = "a committed symbolic link has (an empty or too long target|a target with a NUL byte)"
+    handover.refused(links)
 
 
 def test_longest_link_target_is_accepted(handover: Handover) -> None:

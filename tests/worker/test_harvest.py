@@ -90,7 +90,7 @@ def test_history_without_the_base_is_reduced_to_the_files(home_from, repo: Path,
     worker = home_from(task + KEPT)
     assert git(repo, "rev-parse", f"{worker.branch}~1") == base
     assert worker.files_modified == ["kept.txt"]
-    assert "its branch gets only its files" in (worker.message or "")
+    assert "the branch gets only its files" in (worker.message or "")
 
 
 @pytest.mark.parametrize(("more", "files"), [(KEPT, ["kept.txt"]), ("", [])])
@@ -203,7 +203,7 @@ def test_file_that_cannot_be_converted_is_kept_unconverted(home_from, repo: Path
     worker = home_from(f"{attributes}; printf odd > odd.txt" + KEPT)
     assert worker.files_modified == [".gitattributes", "kept.txt", "odd.txt"]
     assert show(repo, f"{worker.branch}:odd.txt") == "odd"
-    assert "files were added without conversion" in (worker.message or "")
+    assert "git added files without converting them" in (worker.message or "")
 
 
 def test_automatic_maintenance_is_disabled_in_the_store(home_from, repo: Path) -> None:

@@ -222,7 +222,7 @@ def _text(file: Path, *, most: int | None = None) -> str:
         with open_regular(file, follow=True) as content:
             data = content.read((_LARGEST_SOURCE if most is None else most) + 1)
         if most is not None and len(data) > most:
-            raise ConfigError(f"{file} is larger than {most} bytes")
+            raise ConfigError(f"{file}: the file is larger than {most} bytes")
         return data.decode(errors="surrogateescape" if most is None else "replace")
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error

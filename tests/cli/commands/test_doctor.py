@@ -160,7 +160,7 @@ def test_old_git_exits_3(machine, monkeypatch, capsys):
     monkeypatch.setattr(git, "version", lambda: (2, 29, 9))
     assert run(["doctor"]) == 3
     assert capsys.readouterr().out.startswith(
-        "✗ git: 2.29.9 is too old\n    hint: install git 2.30 or newer\n"
+        "✗ git: version 2.29.9 is too old\n    hint: install git 2.30 or newer\n"
     )
 
 

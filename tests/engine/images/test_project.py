@@ -142,7 +142,7 @@ def test_lock_files_of_the_context_change_the_digest(project: Path) -> None:
         ("[" * 100_000, "invalid JSON"),
         ('{"image": /*' + "/*" * 100_000, "invalid JSON"),
         ('"' + '\\"' * 100_000, "invalid JSON"),
-        (" " * 1024**2 + "{}", "is larger than 1048576 bytes"),
+        (" " * 1024**2 + "{}", "the file is larger than 1048576 bytes"),
     ],
 )
 def test_unsupported_keys_are_refused(project: Path, text: str, message: str) -> None:
@@ -213,7 +213,7 @@ def test_dockerignore_may_not_be_a_link(project: Path, tmp_path: Path) -> None:
 
 
 def test_missing_build_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no Dockerfile and no devcontainer\.json: "):
+    with pytest.raises(ConfigError, match=r"there is no Dockerfile and no devcontainer\.json in this folder: "):
         read_project(tmp_path)
     with pytest.raises(ConfigError, match="no such file: "):
         read_project(tmp_path / "none")

@@ -20,8 +20,8 @@ def test_only_the_upper_layer_of_an_overlay_is_searched(tmp_path: Path) -> None:
     notes = Notes(str(tree))
     WorkTree(str(tree), notes, submodules=()).tidy(str(upper), since=-1)
     assert sorted(notes.texts) == [
-        "files of a nested repository were kept as ordinary files: new/.git",
         "a special file was removed: new/pipe",
+        "files of a nested repository were kept as ordinary files: new/.git",
     ]
     assert sorted(path.name for path in (tree / "new").iterdir()) == [NESTED]
     assert (tree / "old" / "pipe").exists()
