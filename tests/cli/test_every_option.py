@@ -275,7 +275,10 @@ def test_option_without_effect_is_refused(
             ["--network", "allowlist"],
             "the network is `allowlist`, but the list of allowed hosts is empty",
         ),
-        (["--network", "allowlist", "--allow", "10.9.8.7"], "`10.9.8.7`: the name is not the full name of"),
+        (
+            ["--network", "allowlist", "--allow", "10.9.8.7"],
+            "`10.9.8.7`: the name is not the full name of",
+        ),
         (
             ["--network", "allowlist", "--allow", "*.com"],
             "`*.com`: the name is not the full name of a host",

@@ -30,8 +30,11 @@ TIPS: dict[str, tuple[Callable[[Handover], bytes], str]] = {
     "binary": (lambda _: bytes(range(256)), NO_ID),
     "endless": (lambda _: b"0" * 10_000_000, NO_ID),
     "of nothing": (lambda _: b"1" * 40, "`git cat-file` failed"),
-    "of a tree": (lambda handover: object_id(handover, "HEAD^{tree}"), "not a commit"),
-    "of a file": (lambda handover: object_id(handover, "HEAD:a.txt"), "not a commit"),
+    "of a tree": (
+        lambda handover: object_id(handover, "HEAD^{tree}"),
+        "does not end with a commit",
+    ),
+    "of a file": (lambda handover: object_id(handover, "HEAD:a.txt"), "does not end with a commit"),
 }
 
 
@@ -48,7 +51,7 @@ def test_tip_that_is_a_tag_is_refused(handover: Handover) -> None:
     git(handover.clone, "tag", "-a", "-m", "tag", "v1", tip)
     tag = git(handover.clone, "rev-parse", "v1")
     handover.hand_over(tag)
-    handover.refused("not a commit")
+    handover.refused("does not end with a commit")
 
 
 def as_fifo(path: Path) -> None:

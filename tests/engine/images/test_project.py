@@ -213,7 +213,9 @@ def test_dockerignore_may_not_be_a_link(project: Path, tmp_path: Path) -> None:
 
 
 def test_missing_build_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no Dockerfile and no devcontainer\.json in this folder: "):
+    with pytest.raises(
+        ConfigError, match=r"there is no Dockerfile and no devcontainer\.json in this folder: "
+    ):
         read_project(tmp_path)
     with pytest.raises(ConfigError, match="no such file: "):
         read_project(tmp_path / "none")
