@@ -83,8 +83,7 @@ class MergeOptions:
         typer.Option(
             "--tests",
             metavar="frozen|extend|free",
-            help="Tests that count with `--queue`: those of the target branch, those and new test "
-            "files, or those of the merged commit. [default: extend]",
+            help="Tests that count with `--queue`: target's, target's with new files, or merge's.",
         ),
     ] = None
     config: Config = None
