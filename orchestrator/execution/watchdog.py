@@ -212,7 +212,7 @@ class Watchdog:
             self._told = {line}
             yield Finding(
                 "repeated_error",
-                f"the worker printed the same error line {triggers.repeated_errors} times: {line}",
+                f"the same error came {triggers.repeated_errors} times: {line}",
             )
         if self._scope is not None and now >= self._next:
             yield from self._stray(self._scope)

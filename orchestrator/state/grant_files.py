@@ -24,9 +24,7 @@ def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
         found.mkdir(mode=0o700, exist_ok=True)
         os.chown(found, *owner)
     except OSError as error:
-        raise EngineError(
-            f"cannot write API keys for the credential broker: {error.strerror}"
-        ) from error
+        raise EngineError(f"cannot write the broker's keys: {error.strerror}") from error
     return found
 
 
@@ -45,9 +43,7 @@ def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, in
             os.fchown(descriptor, *owner)
         scratch.replace(directory / name)
     except OSError as error:
-        raise EngineError(
-            f"cannot write API keys for the credential broker: {error.strerror}"
-        ) from error
+        raise EngineError(f"cannot write the broker's keys: {error.strerror}") from error
 
 
 def remove_grant(directory: Path, name: str) -> None:

@@ -27,9 +27,7 @@ class WholeHistories:
             group = pending.pop()
             checks += 1
             if checks > MOST_CHECKS:
-                self._notes.warn(
-                    f"commits were left out because related commits are damaged: {len(group)}"
-                )
+                self._notes.warn(f"commits beside damaged commits were left out: {len(group)}")
             elif self._is_complete(commit for _, commit in group):
                 whole.update(group)
             elif len(group) > 1:
