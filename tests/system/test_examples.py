@@ -60,6 +60,7 @@ def test_every_example_workflow_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
+@pytest.mark.variants("features", "test-suites")
 def test_example_workflow_runs(shop: Path, scripted: str, name: str) -> None:
     done = orchestrator(
         "spec", "run", str(EXAMPLES / "workflows" / f"{name}.yaml"), "--json", "--cpus", "0.5",
