@@ -229,8 +229,12 @@ class AgentSuite(TaskSuite):
     def test_model_without_answer_has_its_outcome(
         self, orchestrator: Orchestrator, model_server: ModelServer
     ) -> None:
-        options = {"grace": "0", "workers": "1", "timeout_per_worker": str(self.patience)}
-        done = self.run(orchestrator, model_server.url, SILENT, **options)
+        # On a busy machine, a program may need longer than its patience to ask the model at all.
+        for patience in (self.patience, 5 * self.patience):
+            options = {"grace": "0", "workers": "1", "timeout_per_worker": str(patience)}
+            done = self.run(orchestrator, model_server.url, SILENT, **options)
+            if model_server.exchanges:
+                break
 
         assert self.ends(done) == [published(self.name)["no answer"]]
         assert model_server.exchanges != []
