@@ -7,6 +7,7 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from tests.support.judging import (
+    CHECK,
     FAST,
     PRODUCT,
     RIGHT,
@@ -32,7 +33,7 @@ TEN = (
     {"tests/test_calc.py": TESTS.partition("    def test_area")[0].strip() + "\n    pass\n"},
     {"tests/test_calc.py": ALWAYS},
     {"tests/test_calc.py": SKIPPED},
-    {"calc.py": PRODUCT + "\n\nimport unittest\nunittest.TestCase.run = lambda *_: None\n"},
+    {"calc.py": PRODUCT + "\n\nimport unittest\nunittest.TestCase.assertEqual = lambda *_: None\n"},
     {"calc.py": "import os\nos._exit(0)\n"},
     {"calc.py": "import sys\nprint('1 passed')\nsys.exit(0)\n"},
 )
@@ -181,18 +182,23 @@ def test_suite_without_tests_passes_nobody(world: World) -> None:
 
 def test_hidden_tests_outrank_visible_ones_and_leave_no_trace(world: World) -> None:
     hidden = TESTS.replace("1234567, 2", "7654321, 3").replace("2469134", "22962963")
+    hidden = hidden.replace("test_area", "test_concealed")
     cheat = PRODUCT.replace("return width + height", "return 2469134  # noqa")
     judgement = judge(
-        world, {"calc.py": cheat}, {"calc.py": LONG}, hidden={"tests/test_more.py": hidden.encode()}
+        world,
+        {"calc.py": cheat},
+        {"calc.py": LONG},
+        hidden={"tests/test_more.py": hidden.encode()},
+        checks=(JUNIT.format(files="tests/*.py") + CHECK,),
     )
-    assert [(one.worker_id, one.hidden) for one in judgement.candidates] == [
-        (2, "pass"),
-        (1, "fail"),
-    ]
+    found = [(one.worker_id, one.hidden, one.passes) for one in judgement.candidates]
+    assert found == [(2, "pass", True), (1, "fail", False)]
     assert judgement.candidates[0].decided_by == "hidden tests"
     assert flags(judgement.candidates[1], out=False) == ["suppressed", "literal_echo"]
     assert judgement.pick == 2
     refs = git(world.repo, "for-each-ref", "--format=%(objectname)").split()
     assert "22962963" not in git(world.repo, "grep", "-h", "area", *refs)
     kept = Repository(world.repo).state_dir / "judged"
-    assert not any(b"22962963" in path.read_bytes() for path in kept.iterdir())
+    texts = [path.read_text() for path in kept.iterdir()]
+    assert any("test_area" in text for text in texts)
+    assert not any("concealed" in text or "22962963" in text for text in texts)
