@@ -13,9 +13,6 @@ from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
 
-TEST_OF_MERGE = "test-of-merge"
-"""Name of a file that marks the directory of a run which tested a merge and has no branches."""
-
 
 @dataclass(frozen=True)
 class Branch:
@@ -67,8 +64,7 @@ def read_branches(
     """
     first = numbers[0] if numbers else None
     runs = list(all_runs(repository.state_dir))
-    tasks = [run for run in runs if not (run.path / TEST_OF_MERGE).exists()]
-    with choose_run(runs if wanted else tasks, wanted, worker=first) as history:
+    with choose_run(runs, wanted, worker=first) as history:
         return _read(repository, history, numbers)
 
 

@@ -15,7 +15,6 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.git.repository import Repository
 from orchestrator.judging import junit as junit_file
 from orchestrator.judging.check_run import Answer, CheckRun
-from orchestrator.landing.branches import TEST_OF_MERGE
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
@@ -139,7 +138,7 @@ class ContainerTest:
     def _note(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self.runs.append(event.run_id)
-            (self._state_dir / "runs" / event.run_id / TEST_OF_MERGE).touch()
+            RunDirectory(self._state_dir / "runs" / event.run_id).mark_as_test()
 
 
 def _check_run(directory: RunDirectory, result: WorkerResult, canary: tuple[str, ...]) -> CheckRun:

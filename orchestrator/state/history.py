@@ -238,13 +238,15 @@ def choose_run(
 
     Args:
         runs: All runs, oldest first.
-        wanted: The run's id, or the beginning of it. Default: the newest run.
+        wanted: The run's id, or the beginning of it. Default: the newest run that is no test of a
+            commit.
         worker: Number of a worker that the run must have.
 
     Raises:
         ConfigError: No run matches, or several do.
     """
-    candidates = runs if wanted is None else [named_run(runs, wanted)]
+    tasks = [run for run in runs if not run.is_test]
+    candidates = tasks if wanted is None else [named_run(runs, wanted)]
     for directory in reversed(candidates):
         record = read_outline(directory)
         if record is not None and (worker is None or worker in _numbers(record)):

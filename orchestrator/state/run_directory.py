@@ -37,6 +37,7 @@ from orchestrator.results import RunResult, WorkerResult
 STATUS = "status.md"
 """Name of the file with a table of all workers of a run and their states."""
 _KILL = "kill"
+_TEST = "test-of-merge"
 _ATTEMPT = ".attempt-"
 _ATTEMPTS = 10
 _ORPHANS = 60.0
@@ -162,6 +163,15 @@ class RunDirectory:
             return int((self.path / "lease").read_text(errors="replace")[:20])
         except (OSError, ValueError):
             return None
+
+    @property
+    def is_test(self) -> bool:
+        """Whether the run only tests a commit for a merge or a judgement."""
+        return (self.path / _TEST).exists()
+
+    def mark_as_test(self) -> None:
+        """Record that the run only tests a commit: by default, commands do not choose it."""
+        (self.path / _TEST).touch()
 
     def is_live(self) -> bool:
         """Return whether the run's process lives: the kernel unlocks a dead process's lease."""

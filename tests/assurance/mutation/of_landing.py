@@ -75,7 +75,8 @@ def landing() -> Iterator[Protection]:
          "elif branch.status is Status.SUCCESS or self._wish.named:", "elif True:"),
     )  # fmt: skip
     yield from patches(
-        "landing/queue.py landing/merge.py landing/branches.py runs/commit_test.py",
+        "landing/queue.py landing/merge.py landing/branches.py runs/commit_test.py "
+        "state/run_directory.py",
         ("tests/landing/test_queue.py", "tests/cli/commands/test_merge_queue.py"),
         ("queue: failed checks are repeated", "_TWICE = 2\n", "_TWICE = 1\n"),
         ("queue: no branch is blamed if the target fails",
@@ -83,7 +84,7 @@ def landing() -> Iterator[Protection]:
         ("queue: no branch is blamed without an answer",
          '            if answer == "none":\n                return None\n', ""),
         ("queue: runs of checks have no branches to merge",
-         "if not (run.path / TEST_OF_MERGE).exists()]", "]"),
+         "(self.path / _TEST).touch()", "pass"),
         ("queue: branches of checks are removed",
          "        cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)\n",
          ""),

@@ -40,7 +40,10 @@ def test_hidden_tests_are_found_by_nobody(
     hidden.parent.mkdir(parents=True)
     text = TESTS.replace("1234567, 2", "7654321, 3").replace("2469134", SECRET)
     hidden.write_text(text)
-    check = "python3 -m unittest discover -s tests -t ."
+    check = (
+        """echo "<t><testcase name='seen'/></t>" > "$ORCHESTRATOR_JUNIT"; """
+        "python3 -m unittest discover -s tests -t ."
+    )
     shell = ["--agent-cli", "shell", "--quiet", "--network", "none"]
     judged = ["--hidden", str(tmp_path / "hidden"), "--check", check, "--json"]
     refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
@@ -54,7 +57,11 @@ def test_hidden_tests_are_found_by_nobody(
     judgement = json.loads(capsys.readouterr().out)
     assert (judgement["pick"], judgement["candidates"][0]["hidden"]) == (1, "pass")
     assert "width * height" in git(repo, "show", "main:calc.py")
-    git(repo, "branch", "-f", "architect/parallel-1", "main~2")
+    assert run(["wait", "--json"]) == 0, "the newest run is that of the candidate"
+    assert json.loads(capsys.readouterr().out)["run_id"] == judgement["run_id"]
+    cases = [path.read_text() for path in (Repository(repo).state_dir / "judged").iterdir()]
+    assert any('"cases":{"seen":"passed"}' in text for text in cases)
+    git(repo, "update-ref", "refs/heads/architect/parallel-1", "main~2")
     assert run(["pick", "1"]) == 3
     assert "has moved since it was judged" in capsys.readouterr().err
     # The next worker finds nothing of the first judgement.
