@@ -26,7 +26,9 @@ class Gemini:
         functions = [
             function["name"]
             for tool in body.get("tools") or []
-            for function in tool.get("functionDeclarations") or []
+            # LiteLLM writes the name in snake case.
+            for spelling in ("functionDeclarations", "function_declarations")
+            for function in tool.get(spelling) or []
         ]
         return Asked(
             model=path.rpartition("/models/")[2].partition(":")[0],

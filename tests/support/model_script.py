@@ -129,12 +129,21 @@ def plain_text(content: object) -> str:
 
 
 def _without_preamble(messages: list[Json]) -> list[Json]:
-    """Remove messages that `aider` answers itself: `Ok, I won't try and edit those`."""
+    """Remove messages that `aider` answers itself: `Ok, I won't try and edit those`.
+
+    For some models, `aider` sends examples before these messages.
+    """
     talk = [message for message in messages if message["role"] in ("user", "assistant")]
+    starts = [n for n, message in enumerate(talk) if _ends_examples(message)]
+    talk = talk[max(starts, default=0) :]
     answers = itertools.takewhile(
         lambda message: plain_text(message.get("content")).startswith("Ok"), talk[1::2]
     )
     return talk[2 * len(list(answers)) :]
+
+
+def _ends_examples(message: Json) -> bool:
+    return plain_text(message.get("content")).startswith("I switched to a new code base.")
 
 
 def read_messages(body: Json) -> Asked:

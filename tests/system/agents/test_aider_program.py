@@ -41,5 +41,5 @@ class TestAider(AgentSuite):
 
 class TestAiderThroughTheBroker(BrokerSuite):
     name, model = "aider", "gpt-4o"
-    models = ("gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-flash", "deepseek-chat")
+    models = ("gpt-4o", "claude-sonnet-4-5", "deepseek-chat")
     commits = "docs: say it"

@@ -22,6 +22,7 @@ class TestArchitect(AgentSuite):
 @pytest.mark.agents
 class TestArchitectThroughTheBroker(BrokerSuite):
     name, model = "architect", "gpt-4o"
+    models = ("gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-flash", "deepseek-chat")
 
     def test_finds_the_broker_without_a_base_url(
         self, orchestrator: Orchestrator, model_server: ModelServer
