@@ -21,7 +21,7 @@ class Gemini:
     def asked(path: str, body: Json) -> Asked:
         """Parse a request: its path names the model, and the task follows the preamble."""
         contents = body["contents"]
-        asked = [content for content in contents if content["role"] == "user"]
+        asked = [content for content in contents if content.get("role") == "user"]
         texts = [part["text"] for part in asked[0]["parts"] if "text" in part] if asked else []
         functions = [
             function["name"]
@@ -33,7 +33,7 @@ class Gemini:
         return Asked(
             model=path.rpartition("/models/")[2].partition(":")[0],
             task=texts[-1] if texts else "",
-            number=sum(content["role"] == "model" for content in contents),
+            number=sum(content.get("role") == "model" for content in contents),
             tools=frozenset(functions),
         )
 
