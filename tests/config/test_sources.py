@@ -22,7 +22,7 @@ class TestVariables:
         assert mistakes({"env_file": (str(env_file), "/nowhere")}) == [
             f"{env_file}:2: `MISSING` is not set in the environment",
             f"{env_file}:3: a variable must be `NAME=value` or `NAME`",
-            "/nowhere: cannot be read: No such file or directory",
+            "/nowhere: the file cannot be read: No such file or directory",
         ]
 
 
@@ -46,7 +46,9 @@ class TestFileChoice:
 
     def test_missing_named_file_is_an_error(self, tmp_path):
         file = tmp_path / "no.yaml"
-        assert mistakes(file=file) == [f"{file}: cannot be read: No such file or directory"]
+        assert mistakes(file=file) == [
+            f"{file}: the file cannot be read: No such file or directory"
+        ]
 
 
 class TestHints:

@@ -250,7 +250,7 @@ def test_lone_surrogate_is_refused(tmp_path: Path) -> None:
 
 
 def test_unreadable_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere.yaml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"nowhere.yaml: the file cannot be read: No such file"):
         read_workflow(tmp_path / "nowhere.yaml")
 
 
