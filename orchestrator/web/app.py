@@ -16,6 +16,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.actions import Action, Actions
 from orchestrator.web.door import MOST_SENT, OPEN, Door, Sessions
+from orchestrator.web.judgement_page import judgement_page
 from orchestrator.web.landing_pages import conflicts_page, merge_page
 from orchestrator.web.library import Library
 from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
@@ -43,6 +44,7 @@ from orchestrator.web.worker_pages import (
 RUN_PAGES: Mapping[str, Callable[[View], Page | None]] = {
     "": overview_page,
     "graph": graph_page,
+    "judgement": judgement_page,
     "conflicts": conflicts_page,
     "costs": costs_page,
     "events": events_page,
@@ -216,7 +218,8 @@ class Web:
 
     async def _merge(self, request: Request) -> Response:
         fields = await self._fields(request) if request.method == "POST" else None
-        return await self._page(lambda: merge_page(self._view(request), fields))
+        named = _number(request, "worker")
+        return await self._page(lambda: merge_page(self._view(request), fields, named=named))
 
     async def _fields(self, request: Request) -> Mapping[str, list[str]]:
         """Return the fields of a form that this server made for this session."""

@@ -122,12 +122,15 @@ def _overlap(pair: Pair, names: Mapping[int, str]) -> dict[str, object]:
     }
 
 
-def merge_page(view: View, given: Mapping[str, Sequence[str]] | None = None) -> Page:
+def merge_page(
+    view: View, given: Mapping[str, Sequence[str]] | None = None, *, named: int | None = None
+) -> Page:
     """Return the form of a merge, its preview, or its outcome.
 
     Args:
         view: The run.
         given: The form's fields; None before the form was sent.
+        named: The worker that is chosen at first. Default: all that succeeded.
     """
     fields = given or {}
     look = look_of(view)
@@ -135,10 +138,12 @@ def merge_page(view: View, given: Mapping[str, Sequence[str]] | None = None) -> 
             if one.result and one.result.status is Status.SUCCESS]  # fmt: skip
     known = {one.number for one in look.workers}
     chosen = [int(one) for one in fields.get("worker", ()) if one.isdecimal() and int(one) in known]
+    if given is None:
+        chosen = [named] if named in known else good
     form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
     values: dict[str, object] = {
         "repository": view.run.repository, "look": look, "target": "", "problem": "",
-        "preview": None, "done": False, "chosen": chosen if given is not None else good,
+        "preview": None, "done": False, "chosen": chosen,
         "form": form, "conflict": conflict, "forms": [*_FORMS.items()],
     }  # fmt: skip
     repository = view.library.repositories[view.run.repository]

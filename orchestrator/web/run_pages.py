@@ -27,6 +27,7 @@ from orchestrator.workflow.timing import summarise
 _TABS = (
     ("", "Overview"),
     ("graph", "Graph"),
+    ("judgement", "Judgement"),
     ("conflicts", "Conflicts"),
     ("costs", "Costs"),
     ("events", "Events"),
@@ -119,7 +120,11 @@ def run_values(view: View, *, tab: str) -> dict[str, object]:
     at = now()
     plan, run, snapshot = view.plan, view.run, view.snapshot
     look = look_at_run(snapshot, now=at, name=_name(plan))
-    has_graph = plan is not None and plan.workflow is not None
+    absent = set()
+    if plan is None or plan.workflow is None:
+        absent.add("graph")
+    if next(view.snapshot.directory.path.glob("judgement-*.json"), None) is None:
+        absent.add("judgement")
     return {
         "repository": run.repository,
         "look": look,
@@ -127,7 +132,7 @@ def run_values(view: View, *, tab: str) -> dict[str, object]:
         "began": moment(look.began),
         "ago": ago(look.began, at),
         "current": tab,
-        "tabs": [(name, title) for name, title in _TABS if name != "graph" or has_graph],
+        "tabs": [(name, title) for name, title in _TABS if name not in absent],
     }
 
 

@@ -14,11 +14,13 @@ from orchestrator.events import (
     WorkerRetrying,
     WorkerStageDone,
 )
+from orchestrator.judging.judgement import Candidate, Flag, Judgement
+from orchestrator.judging.store import write_judgement
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.landing import snapshot_of
-from tests.support.reports import RUN_ID, at
+from tests.support.reports import BASE, RUN_ID, at
 from tests.support.repository import make_repository
 from tests.support.runs import shell_run
 from tests.support.web import (
@@ -196,6 +198,31 @@ def test_retries_are_bars_of_their_own(repo):
     agent = re.findall(r'<rect class="(\w+)" x="([\d.]+)%" width="([\d.]+)%"', page)
     assert ("danger", "10.000", "20.000") in agent
     assert ("success", "50.000", "20.000") in agent
+
+
+def test_judgement_names_the_best_worker_and_offers_to_merge_it(repo):
+    run = ended_run(repo, result_of(1), result_of(2))
+    visitor = browser(repo)
+    assert visitor.get(f"{RUN}/judgement").status == 404
+    assert "Judgement" not in visitor.get(RUN).text
+    flag = Flag(kind="new_skips", out=True, message="skips <b>tests</b>")
+    best, other = (
+        Candidate(worker_id=n, commit=BASE, protected=BASE, place=place, passes=place == 1,
+                  out=place == 2, lines=3, files=1, flags=(flag,) if place == 2 else ())
+        for n, place in ((2, 1), (1, 2))
+    )  # fmt: skip
+    write_judgement(run.path, Judgement(
+        run_id=RUN_ID, number=1, base=BASE, tests="frozen", checks=("make test",),
+        decision="clear", pick=2, candidates=(best, other),
+    ))  # fmt: skip
+    page = visitor.get(f"{RUN}/judgement").text
+    text = Shape(page).text
+    for said in ("Worker 2 is the best", "excluded", "skips <b>tests</b>", "check: make test"):
+        assert said in text
+    assert f'href="{RUN}/merge?worker=2"' in page
+    form = visitor.get(f"{RUN}/merge?worker=2").text
+    assert 'value="2" checked' in form
+    assert 'value="1" checked' not in form
 
 
 def test_browsing_changes_nothing(repo):

@@ -2,12 +2,14 @@
 
 import http.client
 import os
+import random
 import re
 import signal
 import socket
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,10 +71,18 @@ class Server:
         return self.process.returncode
 
 
+def free_port() -> int:
+    """Return a free port that the kernel gives to nobody, so that a restart gets it again."""
+    _, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    for port in random.sample(range(int(last) + 1, 65536), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
 def test_server_at_a_port_signs_in_survives_a_kill_and_ends(there, tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = str(taken.getsockname()[1])
+    port = str(free_port())
     server = Server(there, "--port", port, state=tmp_path)
     own = f"http://127.0.0.1:{port}"
     assert server.ask("GET", "/")[0] == 401

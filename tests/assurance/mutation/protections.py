@@ -11,6 +11,7 @@ from tests.assurance.mutation import (
     of_runs,
     of_settings,
     of_sharing,
+    of_web,
     of_workflows,
 )
 from tests.assurance.mutation.protection import Protection
@@ -45,4 +46,5 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "doors": tuple(of_settings.doors()),
     "preflight": tuple(of_settings.preflight()),
     "workflows": tuple(of_workflows.workflows()),
+    "web": tuple(of_web.web()),
 }

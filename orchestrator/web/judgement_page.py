@@ -1,0 +1,61 @@
+"""The page with the judgement of a run: which worker is best, and why."""
+
+from orchestrator.errors import ConfigError
+from orchestrator.judging.judgement import Candidate, Judgement
+from orchestrator.judging.store import latest_judgement
+from orchestrator.text.sanitize import one_line
+from orchestrator.web.formats import dollars, plural
+from orchestrator.web.run_pages import View, run_values
+from orchestrator.web.shell import Page
+
+_MOST = 200
+"""Maximum number of candidates on a page."""
+_DECISIONS = {
+    "clear": ("success", "is the best"),
+    "undecided": ("warning", "No worker is clearly the best"),
+    "none": ("danger", "No worker passes all checks"),
+}
+
+
+def judgement_page(view: View) -> Page | None:
+    """Return the latest judgement of a run; None if the run was not judged."""
+    repository = view.library.repositories[view.run.repository]
+    try:
+        judgement = latest_judgement(repository.state_dir, view.snapshot.run_id)
+    except ConfigError:
+        return None
+    tone, said = _DECISIONS[judgement.decision]
+    if judgement.pick is not None:
+        said = f"Worker {judgement.pick} {said}"
+    values = run_values(view, tab="judgement") | {
+        "tone": tone,
+        "said": said,
+        "pick": judgement.pick,
+        "number": judgement.number,
+        "rules": _rules(judgement),
+        "rows": [_row(one, view) for one in judgement.candidates[:_MOST]],
+    }
+    return view.page("judgement.html", values)
+
+
+def _rules(judgement: Judgement) -> list[str]:
+    rules = [f"tests: {judgement.tests}", *(f"check: {check}" for check in judgement.checks)]
+    rules += [f"not counted, as results differ: {check}" for check in judgement.unstable]
+    return [one_line(rule, limit=200) for rule in rules]
+
+
+def _row(candidate: Candidate, view: View) -> dict[str, object]:
+    worker = view.snapshot.worker(candidate.worker_id)
+    passed = sum(check.passed for check in candidate.checks)
+    return {
+        "place": candidate.place,
+        "number": candidate.worker_id,
+        "title": one_line(worker.spec.name or worker.spec.task, limit=100) if worker else "",
+        "tone": "success" if candidate.passes else "danger",
+        "word": "passes" if candidate.passes else "excluded" if candidate.out else "does not pass",
+        "checks": f"{passed}/{len(candidate.checks)}",
+        "lines": plural(candidate.lines, "line"),
+        "cost": dollars(candidate.cost, known=candidate.cost_known),
+        "why": candidate.decided_by or "",
+        "flags": [one_line(flag.message, limit=200) for flag in candidate.flags],
+    }
