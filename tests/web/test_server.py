@@ -16,6 +16,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.results import Reason, Status
+from orchestrator.web.server import listening
 from tests.support.cli import start
 from tests.support.reports import RUN_ID
 from tests.support.web import Shape, ended_run, result_of
@@ -144,6 +145,11 @@ def test_missing_packages_are_one_line_and_a_hint(monkeypatch, capsys):
 def test_wrong_options_are_refused(options, said, capsys):
     assert run(["ui", *options]) == 3
     assert f"error: {said}" in capsys.readouterr().err
+
+
+def test_server_listens_on_the_loopback_interface_only():
+    with listening(0) as server:
+        assert server.getsockname()[0] == "127.0.0.1"
 
 
 def test_port_in_use_is_an_error_with_a_hint(capsys):

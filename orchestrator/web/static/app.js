@@ -3,7 +3,7 @@
 
 const POLL = 1000;
 const SLOWEST = 10000;
-const MOST_BYTES = 2 * 1024 * 1024;
+const MOST_BYTES = 512 * 1024;
 
 const byId = (id) => document.getElementById(id);
 const skew = Number(document.body.dataset.now) - Date.now() / 1000;
