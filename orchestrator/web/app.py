@@ -82,7 +82,13 @@ class Web:
 
     def behind_door(self, port: int | None) -> Door:
         """Return the application for a port of 127.0.0.1, or for a Unix socket."""
-        routes = [
+        app = Starlette(routes=self._routes(), exception_handlers={HTTPException: self._failed})
+        door = Door(app, sessions=self._sessions, port=port, locked=_locked)
+        self._cookie = door.cookie
+        return door
+
+    def _routes(self) -> list[Route]:
+        return [
             Route(OPEN, self._open, methods=["POST"]),
             Route("/static/{name}", _static),
             Route("/", self._runs),
@@ -95,10 +101,6 @@ class Web:
             Route("/{repository}/{run}/{worker:int}/{tab}", self._worker),
             Route("/{repository}/{run}/{tab}", self._run),
         ]
-        app = Starlette(routes=routes, exception_handlers={HTTPException: self._failed})
-        door = Door(app, sessions=self._sessions, port=port, locked=_locked)
-        self._cookie = door.cookie
-        return door
 
     def _action_routes(self) -> list[Route]:
         if self._actions is None:

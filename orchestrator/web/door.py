@@ -162,6 +162,9 @@ class Door:
             return _refused(400, "the address is not valid")
         if scope["method"] == "POST":
             return self._refusal_of_post(scope, headers, path)
+        return self._refusal_of_get(scope, headers, path)
+
+    def _refusal_of_get(self, scope: Scope, headers: Headers, path: str) -> Response | None:
         if not _may_read(headers):
             return _refused(403, "the request comes from another site")
         if path == OPEN:

@@ -21,7 +21,7 @@ from orchestrator.events import (
     WorkerStarted,
     WorkerStopping,
 )
-from orchestrator.results import Status
+from orchestrator.results import Status, WorkerResult
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import moment, plural, short_duration
 
@@ -86,15 +86,19 @@ def _words(event: Event) -> tuple[str, str]:
         case RunDone(result=result):
             return f"Run ended: {result.status.value}", _tone(result.status)
         case WorkerDone(result=result):
-            reason = f" ({result.reason.value.replace('_', ' ')})" if result.reason else ""
-            message = f": {result.message}" if result.message else ""
-            return f"ended: {result.status.value}{reason}{message}", _tone(result.status)
+            return _ending(result), _tone(result.status)
         case ProviderPaused(provider=provider, seconds=seconds):
             return f"{provider} refuses requests for {short_duration(seconds)}", "warning"
         case SlotsChanged(provider=provider, slots=slots, most=most):
             return f"{provider}: {slots} of {most} workers at once", "warning"
         case _:
             return _worker_words(event)
+
+
+def _ending(result: WorkerResult) -> str:
+    reason = f" ({result.reason.value.replace('_', ' ')})" if result.reason else ""
+    message = f": {result.message}" if result.message else ""
+    return f"ended: {result.status.value}{reason}{message}"
 
 
 def _worker_words(event: Event) -> tuple[str, str]:

@@ -24,18 +24,22 @@ def judgement_page(view: View) -> Page | None:
         judgement = latest_judgement(repository.state_dir, view.snapshot.run_id)
     except ConfigError:
         return None
+    rows = [_row(one, view) for one in judgement.candidates[:_MOST]]
+    values = run_values(view, tab="judgement") | _heading(judgement) | {"rows": rows}
+    return view.page("judgement.html", values)
+
+
+def _heading(judgement: Judgement) -> dict[str, object]:
     tone, said = _DECISIONS[judgement.decision]
     if judgement.pick is not None:
         said = f"Worker {judgement.pick} {said}"
-    values = run_values(view, tab="judgement") | {
+    return {
         "tone": tone,
         "said": said,
         "pick": judgement.pick,
         "number": judgement.number,
         "rules": _rules(judgement),
-        "rows": [_row(one, view) for one in judgement.candidates[:_MOST]],
     }
-    return view.page("judgement.html", values)
 
 
 def _rules(judgement: Judgement) -> list[str]:

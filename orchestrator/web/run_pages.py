@@ -120,11 +120,7 @@ def run_values(view: View, *, tab: str) -> dict[str, object]:
     at = now()
     plan, run, snapshot = view.plan, view.run, view.snapshot
     look = look_at_run(snapshot, now=at, name=_name(plan))
-    absent = set()
-    if plan is None or plan.workflow is None:
-        absent.add("graph")
-    if next(view.snapshot.directory.path.glob("judgement-*.json"), None) is None:
-        absent.add("judgement")
+    absent = _absent_tabs(view)
     return {
         "repository": run.repository,
         "look": look,
@@ -134,6 +130,15 @@ def run_values(view: View, *, tab: str) -> dict[str, object]:
         "current": tab,
         "tabs": [(name, title) for name, title in _TABS if name not in absent],
     }
+
+
+def _absent_tabs(view: View) -> set[str]:
+    absent = set()
+    if view.plan is None or view.plan.workflow is None:
+        absent.add("graph")
+    if next(view.snapshot.directory.path.glob("judgement-*.json"), None) is None:
+        absent.add("judgement")
+    return absent
 
 
 def overview_page(view: View) -> Page:
@@ -248,21 +253,18 @@ def _by_model(workers: Sequence[WorkerRecord]) -> list[Mapping[str, object]]:
     groups: dict[str, list[WorkerRecord]] = defaultdict(list)
     for worker in workers:
         groups[worker.spec.model_name].append(worker)
-    rows: list[Mapping[str, object]] = []
-    for model, members in groups.items():
-        known = [cost for one in members if (cost := cost_of(one)) is not None]
-        good = sum(
-            one.result is not None and one.result.status is Status.SUCCESS for one in members
-        )
-        rows.append(
-            {
-                "model": one_line(model, limit=60),
-                "workers": len(members),
-                "passed": good,
-                "cost": dollars(sum(known), known=bool(known)),
-            }
-        )
-    return rows
+    return [_model_row(model, members) for model, members in groups.items()]
+
+
+def _model_row(model: str, members: Sequence[WorkerRecord]) -> Mapping[str, object]:
+    known = [cost for one in members if (cost := cost_of(one)) is not None]
+    statuses = [one.result.status for one in members if one.result is not None]
+    return {
+        "model": one_line(model, limit=60),
+        "workers": len(members),
+        "passed": statuses.count(Status.SUCCESS),
+        "cost": dollars(sum(known), known=bool(known)),
+    }
 
 
 def events_page(view: View) -> Page:
