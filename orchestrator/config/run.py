@@ -87,12 +87,13 @@ class Triggers(Model):
         Option(Group.ALERTS, "warn|stop", "--on-alert", former="--on-trigger"),
     ] = "warn"
     """Reaction to an alert: `warn`, or `stop` the worker and keep its work."""
-    notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL")] = Field(
+    notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL|desktop")] = Field(
         default=None, min_length=1
     )
     """Command or URL that gets alerts, failed workers and the end of the run as JSON. A command
     runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the object
-    is posted.
+    is posted, again after a temporary failure, and signed with the key in the variable
+    `ORCHESTRATOR_NOTIFY_SECRET`. `desktop` calls `notify-send`.
     """
 
 

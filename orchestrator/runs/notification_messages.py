@@ -32,13 +32,29 @@ def notification(run_id: str, event: Event, *, is_open: bool = False) -> Message
     """
     match event:
         case Intervention():
-            return {"run_id": run_id, **event.model_dump(mode="json")}
+            text = f"run {run_id}: worker {event.worker_id} needs attention: {event.trigger}"
+            return {"run_id": run_id, "text": text, **event.model_dump(mode="json")}
         case WorkerDone(result=result) if not is_open and _failed(result):
-            return {"run_id": run_id, "type": "worker_failed", **_worker(result)}
+            text = f"run {run_id}: {_failure(result)}"
+            return {"run_id": run_id, "type": "worker_failed", "text": text, **_worker(result)}
         case RunDone(result=result):
-            return {"run_id": run_id, "type": "run_done", **_run(result), "resumable": is_open}
+            done = {"run_id": run_id, "type": "run_done", "text": _end(result)}
+            return {**done, **_run(result), "resumable": is_open}
         case _:
             return None
+
+
+def _failure(result: WorkerResult) -> str:
+    """Return a failure in words, without text of the worker: chats find markup in texts."""
+    name = f" ({result.name})" if result.name else ""
+    reason = f" ({result.reason.value})" if result.reason else ""
+    return f"worker {result.worker_id}{name} ended: {result.status.value}{reason}"
+
+
+def _end(result: RunResult) -> str:
+    passed = sum(one.status is Status.SUCCESS for one in result.results)
+    counted = f"{passed} of {len(result.results)} workers succeeded"
+    return f"run {result.run_id}: {result.status.value}, {counted}"
 
 
 def _failed(result: WorkerResult) -> bool:

@@ -8,11 +8,15 @@ import queue
 import shlex
 import subprocess
 import threading
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
 
+from orchestrator.errors import OrchestratorError
+from orchestrator.runs.webhooks import post, signing_key
+
+DESKTOP = "desktop"
+"""Target that shows notifications on the desktop of this machine."""
 _TIMEOUT = 10.0
 """Maximum number of seconds that sending one notification may take."""
 _LAST = 5.0
@@ -21,6 +25,7 @@ sent.
 """
 _MOST = 100
 """Maximum number of notifications in the queue; if it is full, the oldest one is dropped."""
+_FAILURES = (OSError, ValueError, HTTPException, subprocess.SubprocessError, OrchestratorError)
 Message = Mapping[str, object]
 
 
@@ -81,24 +86,22 @@ def send(target: str, message: bytes) -> str | None:
     """Send one message; return the error, if any, without the target's own output."""
     try:
         if target.startswith(("http://", "https://")):
-            _post(target, message)
+            post(target, message, key=signing_key())
             return None
-        return _run(target, message)
-    except (OSError, ValueError, HTTPException, subprocess.SubprocessError) as error:
+        if target == DESKTOP:
+            return _run(["notify-send", "--", "orchestrator", _text(message)], b"")
+        return _run(shlex.split(target), message)
+    except _FAILURES as error:
         return type(error).__name__
 
 
-def _post(address: str, message: bytes) -> None:
-    request = urllib.request.Request(  # noqa: S310  # the scheme was checked
-        address, message, {"Content-Type": "application/json"}, method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=_TIMEOUT):  # noqa: S310
-        pass
+def _text(message: bytes) -> str:
+    return str(json.loads(message).get("text", ""))
 
 
-def _run(command: str, message: bytes) -> str | None:
+def _run(command: Sequence[str], message: bytes) -> str | None:
     done = subprocess.run(
-        shlex.split(command),
+        command,
         input=message,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,15 +1,21 @@
 """Tests of notifications to a command or a URL."""
 
+import base64
+import hmac
 import json
+import os
 import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from tenacity import wait_none
 
 from orchestrator.config.loading import load_config
 from orchestrator.config.run import Triggers
@@ -17,8 +23,10 @@ from orchestrator.errors import ConfigError
 from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.runs import notifications as notify
+from orchestrator.runs import webhooks
 from orchestrator.runs.notification_messages import notification
 from orchestrator.runs.notifications import Notifier, send
+from orchestrator.runs.webhooks import KEY_VARIABLE
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from tests.support.local_engine import LocalEngine
@@ -47,6 +55,36 @@ def posted() -> Iterator[tuple[str, list[bytes]]]:
     server.shutdown()
     server.server_close()
     thread.join(10)
+
+
+@contextmanager
+def answering(*codes: int) -> Iterator[tuple[str, list[tuple[Message, bytes]]]]:
+    """Run a server that answers with these codes in turn, and collects the requests."""
+    requests: list[tuple[Message, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            requests.append((self.headers, body))
+            self.send_response(codes[len(requests) - 1])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print no log lines."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/", requests
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+@pytest.fixture(autouse=True)
+def _retried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks.send_once.retry, "wait", wait_none())
 
 
 class TestNotify:
@@ -163,13 +201,62 @@ class TestNotify:
         notifier._thread.join(30)
         assert not notifier._thread.is_alive()
 
+    def test_temporary_failures_are_retried_with_the_same_signed_id(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        key = b"k" * 24
+        monkeypatch.setenv(KEY_VARIABLE, f"whsec_{base64.b64encode(key).decode()}")
+        with answering(503, 429, 204) as (address, requests):
+            assert send(address, b'{"a": 1}') is None
+        assert len(requests) == 3
+        assert len({headers["webhook-id"] for headers, _ in requests}) == 1
+        for headers, body in requests:
+            said, moment = headers["webhook-id"], headers["webhook-timestamp"]
+            assert abs(time.time() - int(moment)) < 300
+            content = f"{said}.{moment}.".encode() + body
+            digest = base64.b64encode(hmac.digest(key, content, "sha256")).decode()
+            assert headers["webhook-signature"] == f"v1,{digest}"
+
+    @pytest.mark.parametrize(("codes", "sent"), [((400, 204), 1), ((503,) * 9, 4)])
+    def test_other_failures_are_reported(self, codes: tuple[int, ...], sent: int) -> None:
+        with answering(*codes) as (address, requests):
+            assert send(address, b"{}") == "HTTPError"
+        assert len(requests) == sent
+        assert "webhook-signature" not in requests[0][0]
+
+    def test_wrong_key_is_refused_before_the_run(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for wrong in ("t0psecret", "whsec_!", "whsec_YQ=="):
+            monkeypatch.setenv(KEY_VARIABLE, wrong)
+            with pytest.raises(ConfigError, match=KEY_VARIABLE) as caught:
+                shell_run(repo, local_engine, "true", triggers=Triggers(notify="true"))
+            assert wrong not in str(caught.value)
+        assert shell_run(repo, local_engine, "true").status is Status.SUCCESS
+
+    def test_desktop_calls_notify_send_without_text_of_workers(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        program = tmp_path / "notify-send"
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/said\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        result = WorkerResult(
+            worker_id=1, branch="b", model="m", status=Status.FAILED, worktree_path="/w",
+            message="<b>--evil", name="lint", reason=Reason.OOM,
+        )  # fmt: skip
+        message = notification("R", WorkerDone(result=result))
+        assert send("desktop", json.dumps(message).encode()) is None
+        said = (tmp_path / "said").read_text().splitlines()
+        assert said == ["--", "orchestrator", "run R: worker 1 (lint) ended: failed (oom)"]
+
     def test_command_is_not_run_by_a_shell(self, tmp_path: Path) -> None:
         made = tmp_path / "made"
         assert send(f"true ; touch {made}", b"{}") is None
         assert not made.exists()
 
     def test_hanging_server_times_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(notify, "_TIMEOUT", 0.2)
+        monkeypatch.setattr(webhooks, "TIMEOUT", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             assert send(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}") == "TimeoutError"
 

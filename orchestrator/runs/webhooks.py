@@ -1,0 +1,108 @@
+"""Post a notification to a web address: signed, and again after a temporary failure.
+
+Signatures follow Standard Webhooks: the receiver computes the HMAC-SHA256 of id, time and body with
+the shared key, compares it, and refuses old times. The id stays the same when a message is sent
+again.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import secrets
+import time
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from urllib.error import HTTPError
+
+from tenacity import (
+    retry,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from orchestrator.errors import ConfigError
+
+TIMEOUT = 10.0
+"""Timeout of one request, in seconds."""
+KEY_VARIABLE = "ORCHESTRATOR_NOTIFY_SECRET"
+"""Variable with the key that signs messages."""
+_PREFIX = "whsec_"
+_SHORTEST_KEY = 16
+_TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP status codes after which a message is sent again."""
+
+
+def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
+    """Return the key that signs messages; None if there is none.
+
+    Raises:
+        ConfigError: The key is not in the form of Standard Webhooks, or is too short.
+    """
+    text = environ.get(KEY_VARIABLE)
+    if not text:
+        return None
+    try:
+        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not text.startswith(_PREFIX) or len(key) < _SHORTEST_KEY:
+        raise ConfigError(
+            f"environment variable `{KEY_VARIABLE}` is not `{_PREFIX}` and a key in base64",
+            hint=f'create a key: echo "{_PREFIX}$(head -c 32 /dev/urandom | base64)"',
+        )
+    return key
+
+
+def post(address: str, body: bytes, *, key: bytes | None = None) -> None:
+    """Post a message, at most four times within 20 seconds.
+
+    Args:
+        address: An `http` or `https` URL.
+        body: The message as JSON.
+        key: The key that signs the message.
+
+    Raises:
+        OSError: The last attempt failed.
+        HTTPException: The last attempt failed.
+        ValueError: The address is invalid.
+    """
+    message_id = f"msg_{secrets.token_hex(16)}"
+    send_once(address, body, message_id, key)
+
+
+def _is_temporary(error: BaseException) -> bool:
+    if isinstance(error, HTTPError):
+        return error.code in _TEMPORARY
+    return isinstance(error, OSError | HTTPException)
+
+
+@retry(
+    retry=retry_if_exception(_is_temporary),
+    wait=wait_random_exponential(multiplier=1.0, max=5.0),
+    stop=stop_after_attempt(4) | stop_after_delay(20),
+    reraise=True,
+)
+def send_once(address: str, body: bytes, message_id: str, key: bytes | None) -> None:
+    """Send one request; the decorator repeats it after temporary failures."""
+    headers = {"Content-Type": "application/json", **signed(message_id, body, key)}
+    request = urllib.request.Request(  # noqa: S310  # the scheme was checked
+        address, body, headers, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=TIMEOUT):  # noqa: S310
+        pass
+
+
+def signed(message_id: str, body: bytes, key: bytes | None) -> dict[str, str]:
+    """Return the headers that identify and sign a message."""
+    now = str(int(time.time()))
+    headers = {"webhook-id": message_id, "webhook-timestamp": now}
+    if key is not None:
+        content = b".".join((message_id.encode(), now.encode(), body))
+        digest = hmac.new(key, content, hashlib.sha256).digest()
+        headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
+    return headers
