@@ -46,13 +46,7 @@ class Reports:
         Raises:
             ConfigError: There is no such format, or a file cannot be written.
         """
-        targets = [parse_target(text) for text in given or ()]
-        for target in targets:
-            if target.path is None and target.format not in SYSTEMS:
-                raise ConfigError(
-                    f"option `--report {target.format}` needs a file: stdout has the result",
-                    hint=f"write `--report {target.format}=FILE`",
-                )
+        targets = [_parsed(text) for text in given or ()]
         automatic = automatic_report(os.environ)
         if automatic and all(target.format != automatic for target in targets):
             targets.append(Target(automatic))
@@ -77,12 +71,25 @@ class Reports:
             return
         for target in self.targets:
             try:
-                if target.format in SYSTEMS:
-                    publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
-                else:
-                    target.write(report)
+                self._write_one(report, target)
             except OSError as error:
                 tell(f"warning: the report `{target.format}` could not be written: {error}")
+
+    def _write_one(self, report: RunReport, target: Target) -> None:
+        if target.format in SYSTEMS:
+            publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
+        else:
+            target.write(report)
+
+
+def _parsed(text: str) -> Target:
+    target = parse_target(text)
+    if target.path is None and target.format not in SYSTEMS:
+        raise ConfigError(
+            f"option `--report {target.format}` needs a file: stdout has the result",
+            hint=f"write `--report {target.format}=FILE`",
+        )
+    return target
 
 
 def publish(
@@ -103,6 +110,18 @@ def publish(
     if system == "otlp-http":
         export_trace(report, environ)
         return
+    _print_output(report, system, out, quiet=quiet)
+    if system == "github":
+        out.write("".join(f"{line}\n" for line in github.annotations(report)))
+        if path := environ.get("GITHUB_STEP_SUMMARY"):
+            github.write_summary(report, Path(path))
+        if path := environ.get("GITHUB_OUTPUT"):
+            github.write_outputs(report, Path(path))
+    out.flush()
+
+
+def _print_output(report: RunReport, system: str, out: TextIO, *, quiet: bool) -> None:
+    """Print the end of each worker's output, folded; if `quiet`, only for failures."""
     workers = [worker for worker in report.workers if worker.result]
     if quiet:
         workers = [worker for worker in workers if worker.status is not Status.SUCCESS]
@@ -113,13 +132,6 @@ def publish(
             out.write(begin)
             put(text, out)
             out.write(end)
-    if system == "github":
-        out.write("".join(f"{line}\n" for line in github.annotations(report)))
-        if path := environ.get("GITHUB_STEP_SUMMARY"):
-            github.write_summary(report, Path(path))
-        if path := environ.get("GITHUB_OUTPUT"):
-            github.write_outputs(report, Path(path))
-    out.flush()
 
 
 def _fold(worker: WorkerReport, system: str) -> tuple[str, str]:

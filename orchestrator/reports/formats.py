@@ -83,15 +83,23 @@ def parse_target(text: str) -> Target:
         return Target(name)
     if name in FORMATS and file:
         return Target(name, _checked(file))
-    for known, form in FORMATS.items():
-        if not separator and name.endswith(form.suffixes or ("\0",)):
-            return Target(known, _checked(name))
+    known = None if separator else _format_of(name)
+    if known is not None:
+        return Target(known, _checked(name))
     suffixes = ", ".join(f"`{end}`" for form in FORMATS.values() for end in form.suffixes)
     raise ConfigError(
         f"option `--report` is `{one_line(text)}`: must be FORMAT=FILE, with one of the formats "
         f"{', '.join(FORMATS)}; or one of {', '.join(SYSTEMS)}",
         hint=f"the format may be left out if the file ends in {suffixes}",
     )
+
+
+def _format_of(file: str) -> str | None:
+    """Return the format whose suffix a file has."""
+    found = (
+        name for name, form in FORMATS.items() if form.suffixes and file.endswith(form.suffixes)
+    )
+    return next(found, None)
 
 
 def _checked(file: str) -> Path:

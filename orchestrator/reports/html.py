@@ -152,6 +152,15 @@ def _explanation(worker: WorkerReport) -> Iterator[str]:
     if worker.message:
         yield f'<p class="message">{escaped(one_line(worker.message, limit=2000))}</p>\n'
     yield _block("Task", lines(worker.task)[:20_000])
+    rows = "".join(
+        f"<div><dt>{title}</dt><dd>{escaped(one_line(value, limit=500))}</dd></div>\n"
+        for title, value in _facts(worker)
+        if value
+    )
+    yield f'<dl class="facts">\n{rows}</dl>\n'
+
+
+def _facts(worker: WorkerReport) -> list[tuple[str, str]]:
     facts = [("Branch", worker.branch)]
     if worker.result:
         facts.append(("Commit", worker.result.commit or ""))
@@ -162,12 +171,7 @@ def _explanation(worker: WorkerReport) -> Iterator[str]:
         (f"Attempt {number}", f"{attempt.reason or attempt.status}: {attempt.message or ''}")
         for number, attempt in enumerate(worker.attempts, start=1)
     ]
-    rows = "".join(
-        f"<div><dt>{title}</dt><dd>{escaped(one_line(value, limit=500))}</dd></div>\n"
-        for title, value in facts
-        if value
-    )
-    yield f'<dl class="facts">\n{rows}</dl>\n'
+    return facts
 
 
 def _checks(worker: WorkerReport) -> Iterator[str]:

@@ -38,19 +38,20 @@ def render(report: RunReport, *, most: int = MOST) -> str:
     parts = [head, rows]
     if left:
         parts.append(f"\n{left} more workers are not shown.\n")
-    size = sum(map(len, parts))
-    shown = 0
-    problems = (*report.bad, *(report.unfinished if report.state is RunState.DIED else ()))
-    for worker in problems:
-        details = _details(worker)
-        if size + len(details) > most - 100:
-            break
-        parts.append(details)
-        size += len(details)
-        shown += 1
-    if shown < len(problems):
-        parts.append(f"\nDetails of {len(problems) - shown} more workers are not shown.\n")
+    parts += _problems(report, most - sum(map(len, parts)) - 100)
     return "".join(parts)
+
+
+def _problems(report: RunReport, most: int) -> Iterator[str]:
+    """Yield the details of workers that did not succeed, while there is room."""
+    problems = (*report.bad, *(report.unfinished if report.state is RunState.DIED else ()))
+    for number, worker in enumerate(problems):
+        details = _details(worker)
+        most -= len(details)
+        if most < 0:
+            yield f"\nDetails of {len(problems) - number} more workers are not shown.\n"
+            return
+        yield details
 
 
 def _marker(report: RunReport) -> str:

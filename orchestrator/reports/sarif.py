@@ -51,19 +51,19 @@ def _name(text: str) -> str:
 def _results(found: list[Finding], rules: list[str]) -> Iterator[dict[str, object]]:
     for finding in found:
         partial = finding.worker.status is Status.PARTIAL
-        column = {"startColumn": finding.column} if finding.column else {}
         yield {
             "ruleId": _name(finding.rule),
             "ruleIndex": rules.index(finding.rule),
             "level": "warning" if partial else "error",
             "message": {"text": f"{finding.worker.key}: {finding.text}"},
             "partialFingerprints": {"orchestrator/v1": finding.fingerprint},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"},
-                        "region": {"startLine": finding.line, **column},
-                    }
-                }
-            ],
+            "locations": [{"physicalLocation": _place(finding)}],
         }
+
+
+def _place(finding: Finding) -> dict[str, object]:
+    column = {"startColumn": finding.column} if finding.column else {}
+    return {
+        "artifactLocation": {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"},
+        "region": {"startLine": finding.line, **column},
+    }

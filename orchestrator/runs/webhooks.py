@@ -46,16 +46,21 @@ def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
     text = environ.get(KEY_VARIABLE)
     if not text:
         return None
-    try:
-        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
+    key = _decoded(text.removeprefix(_PREFIX))
     if not text.startswith(_PREFIX) or len(key) < _SHORTEST_KEY:
         raise ConfigError(
             f"environment variable `{KEY_VARIABLE}` is not `{_PREFIX}` and a key in base64",
             hint=f'create a key: echo "{_PREFIX}$(head -c 32 /dev/urandom | base64)"',
         )
     return key
+
+
+def _decoded(text: str) -> bytes:
+    """Decode base64; return nothing for other text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def post(address: str, body: bytes, *, key: bytes | None = None) -> None:

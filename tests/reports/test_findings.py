@@ -56,6 +56,10 @@ def test_other_lines_are_no_findings(tmp_path: Path, line: str) -> None:
     assert found(tmp_path, f"{line}\n") == []
 
 
+def test_a_path_cannot_leave_the_repository_and_come_back(tmp_path: Path) -> None:
+    assert found(tmp_path, f"../{tmp_path.name}/a.c:1:1: x\n") == []
+
+
 def test_only_changed_files_count_if_the_worker_changed_any(tmp_path: Path) -> None:
     log = "a.c:1:1: old\nsrc/new.py:2:2: new\n"
     assert found(tmp_path, log, files_modified=["src/new.py"]) == [("src/new.py", 2, 2, "new")]

@@ -58,6 +58,13 @@ def test_texts_of_annotations_are_as_they_were(tmp_path: Path) -> None:
         assert properties == {"title": "worker-1: failed (oom)"}
 
 
+def test_titles_of_annotations_cannot_add_properties(tmp_path: Path) -> None:
+    key = "a,file=b::c%0A"
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, message="m", key=key)
+    (line,) = github.annotations(ended_run(tmp_path, [worker]))
+    assert parsed(line) == ("error", {"title": f"{key}: failed (oom)"}, "m")
+
+
 def test_at_most_ten_annotations_and_the_last_counts_the_rest(tmp_path: Path) -> None:
     failed = [ended(tmp_path, n, Status.FAILED, reason=Reason.OOM) for n in range(1, 31)]
     partial = [ended(tmp_path, n, Status.PARTIAL) for n in range(31, 43)]

@@ -51,6 +51,13 @@ def test_nothing_outside_of_fences_notifies_or_links(tmp_path: Path, attack: str
     assert not re.search(r"@[a-z]|#\d|GH-\d|!\d|://[a-z]|www\.[a-z]", text)
 
 
+def test_names_of_workers_are_never_markup(tmp_path: Path) -> None:
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, key="</summary><b>@x")
+    text = rendered(markdown.render(ended_run(tmp_path, [worker])))
+    assert "<b>" not in text
+    assert text.count("</summary>") == 1
+
+
 def test_failures_are_folded_and_the_worst_come_first(tmp_path: Path) -> None:
     workers = [
         ended(tmp_path, 1, insertions=3, deletions=1, files_modified=["a", "b"]),

@@ -111,7 +111,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, Message, bytes]]]]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             received.append((self.path, self.headers, body))
-            self.send_response(307 if self.path.startswith("/moved") else 200)
+            self.send_response(302 if self.path.startswith("/moved") else 200)
             self.send_header("Location", "/v1/traces")
             self.end_headers()
 
@@ -140,7 +140,7 @@ def test_a_collector_gets_the_trace(tmp_path: Path, collector) -> None:
     assert (headers["x-key"], headers["x-other"]) == ("a b", "c")
     assert headers["content-type"] == "application/json"
     assert attributes(decoded(body)[0])["cicd.pipeline.run.id"] == RUN_ID
-    with pytest.raises(OSError, match="307"):
+    with pytest.raises(OSError, match="302"):
         export_trace(report, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{address}/moved"})
     assert len(received) == 2
 
