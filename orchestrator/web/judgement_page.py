@@ -5,6 +5,7 @@ from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.store import latest_judgement
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import dollars, plural
+from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.run_pages import View, run_values
 from orchestrator.web.shell import Page
 
@@ -31,12 +32,13 @@ def judgement_page(view: View) -> Page | None:
 
 def _heading(judgement: Judgement) -> dict[str, object]:
     tone, said = _DECISIONS[judgement.decision]
+    is_own = {one.run_id for one in judgement.candidates[:1]} == {judgement.run_id}
     if judgement.pick is not None:
         said = f"Worker {judgement.pick} {said}"
     return {
         "tone": tone,
         "said": said,
-        "pick": judgement.pick,
+        "pick": judgement.pick if is_own else None,
         "number": judgement.number,
         "rules": _rules(judgement),
     }
@@ -48,13 +50,21 @@ def _rules(judgement: Judgement) -> list[str]:
     return [one_line(rule, limit=200) for rule in rules]
 
 
+def _title(worker: WorkerRecord | None, candidate: Candidate) -> str:
+    if worker is None:
+        return f"of run {one_line(candidate.run_id)}"
+    return one_line(worker.spec.name or worker.spec.task, limit=100)
+
+
 def _row(candidate: Candidate, view: View) -> dict[str, object]:
-    worker = view.snapshot.worker(candidate.worker_id)
+    own = candidate.run_id == view.snapshot.run_id
+    worker = view.snapshot.worker(candidate.worker_id) if own else None
     passed = sum(check.passed for check in candidate.checks)
     return {
         "place": candidate.place,
         "number": candidate.worker_id,
-        "title": one_line(worker.spec.name or worker.spec.task, limit=100) if worker else "",
+        "run": candidate.run_id,
+        "title": _title(worker, candidate),
         "tone": "success" if candidate.passes else "danger",
         "word": "passes" if candidate.passes else "excluded" if candidate.out else "does not pass",
         "checks": f"{passed}/{len(candidate.checks)}",
