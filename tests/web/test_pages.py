@@ -208,7 +208,8 @@ def test_judgement_names_the_best_worker_and_offers_to_merge_it(repo):
     flag = Flag(kind="new_skips", out=True, message="skips <b>tests</b>")
     best, other = (
         Candidate(run_id=RUN_ID, worker_id=n, commit=BASE, protected=BASE, place=place,
-                  passes=place == 1, out=place == 2, lines=3, files=1, flags=(flag,) if place == 2 else ())
+                  passes=place == 1, out=place == 2, lines=3, files=1,
+                  flags=(flag,) if place == 2 else ())
         for n, place in ((2, 1), (1, 2))
     )  # fmt: skip
     write_judgement(run.path, Judgement(
