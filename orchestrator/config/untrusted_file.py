@@ -117,7 +117,8 @@ def loosened(
     candidates = (by_field.get(field, by_field.get(_PRESET)) for field in wider)
     blamed = {id(setting): setting for setting in candidates}
     return [
-        f"{setting.label} gives workers more permissions or larger limits than without the file"
+        f"{setting.label} gives workers more permissions or larger limits than they have "
+        "without the file"
         for setting in blamed.values()
         if setting is not None
     ]

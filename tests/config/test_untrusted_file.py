@@ -20,7 +20,7 @@ class TestGuest:
     """A discovered file: the authors of the repository wrote it."""
 
     SEEN = "is not accepted from a file that was found in the repository"
-    WIDER = "gives workers more permissions or larger limits than without the file"
+    WIDER = "gives workers more permissions or larger limits than they have without the file"
 
     def refused(self, tmp_path, text, **rest) -> list[str]:
         file = write(tmp_path, text)

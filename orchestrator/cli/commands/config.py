@@ -81,7 +81,8 @@ def validate(
             tell(f"  {line}")
     if check.closed:
         keys = ", ".join(f"`{key}`" for key in check.closed)
-        tell(f"commands of {keys} run without network and secrets unless you name the file")
+        closed = "run without network, variables and secrets unless you name the file"
+        tell(f"commands of {keys} {closed}")
 
 
 @app.command()
