@@ -92,10 +92,13 @@ def _place(run: RunContext, workers: int) -> BrokerPlace:
 
 def _network(run: RunContext, state: Path, workers: int) -> tuple[str, IPv4Network]:
     labels = run.labels(role=_NETWORK_ROLE)
-    existing = {left.id for left in run.engine.leftovers(labels) if left.kind == "network"}
-    known = noted_network(state, existing) if run.resumed else None
+    existing = [left for left in run.engine.leftovers(labels) if left.kind == "network"]
+    known = noted_network(state, {left.id for left in existing}) if run.resumed else None
     if known is not None:
         return known
+    for left in existing:
+        # The process that created the network died before it recorded it.
+        run.engine.remove(left)
     name = f"orchestrator-{run.directory.run_id}-broker"
     made = run.engine.create_private_network(name, labels, addresses=workers + 1)
     note_network(state, made.id, made.subnet)

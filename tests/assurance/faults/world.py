@@ -321,7 +321,8 @@ def scratch(state: Path) -> list[str]:
     found = [path.name for path in state.glob("*") if path.name not in kept]
     found += [path.name for path in state.glob("checkouts/*") if path.name != "lock"]
     inside = (p for p in state.glob("runs/*/*/*") if p.is_dir() and p.name != "artifacts")
-    beside = (p for p in state.glob("runs/*/*") if p.is_dir() and not p.name[-1].isdigit())
+    records = (p for p in state.glob("runs/*/*") if p.is_dir() and p.name != "broker")
+    beside = (p for p in records if not p.name[-1].isdigit())
     odd = (path for path in state.glob("runs/*/*half-made*"))
     return sorted({*found, *(str(p.relative_to(state)) for p in (*inside, *beside, *odd))})
 
