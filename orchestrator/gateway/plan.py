@@ -56,7 +56,7 @@ class GatewayPlan:
 
     @cached_property
     def unreachable(self) -> tuple[str, ...]:
-        """Networks and addresses that no entry of the allow-list can open."""
+        """Return the networks and addresses that no entry of the allow-list can open."""
         return _collapsed((*UNREACHABLE, *self.own))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""`orchestrator ui`."""
+"""`orchestrator ui`: show runs in a web browser."""
 
 import os
 import webbrowser

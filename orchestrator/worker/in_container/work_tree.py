@@ -17,7 +17,7 @@ _TOO_LARGE = f"a file over {LARGEST_FILE >> 20} MiB was left out"
 
 
 class WorkTree:
-    """The worktree with the worker's files."""
+    """The worker's worktree, as it is mounted in the container that packs its files."""
 
     def __init__(self, root: str, notes: Notes, submodules: Collection[str]) -> None:
         self.root = root
