@@ -140,7 +140,7 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
         raise ConfigError(
             "judging needs a check", hint="name a command that must succeed: `--check 'make test'`"
         )
-    hidden = read_hidden(options.hidden, top=repository.top) if options.hidden else {}
+    hidden = _hidden(repository, wanted, options.hidden) if options.hidden else {}
     return Rules(
         checks=tuple(one for one in dict.fromkeys(checks) if one not in must_fix),
         must_fix=must_fix,
@@ -151,6 +151,17 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
         probe=options.probe,
         judge=options.judge,
     )
+
+
+def _hidden(repository: Repository, wanted: Wanted, directory: Path) -> dict[str, bytes]:
+    """Return the hidden files, which a candidate's code could send away through a network."""
+    network = _load(repository, {}, wanted.file, task_needed=False).isolation.check_network
+    if network != "none":
+        raise ConfigError(
+            f"`--hidden` requires checks without a network, and `check_network` is `{network}`",
+            hint="a candidate's code could send the hidden files away during the checks",
+        )
+    return read_hidden(directory, top=repository.top)
 
 
 def _configured(repository: Repository, file: Path | None) -> tuple[str, ...]:

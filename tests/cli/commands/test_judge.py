@@ -115,6 +115,16 @@ def test_rest_of_a_budget_is_enough_for_one_more_or_nothing() -> None:
     assert [rest_of_budget(total, results) for total in (3.0, 5.9, 6.0, 9.0)] == [0, 0, 2.0, 5.0]
 
 
+def test_hidden_files_cannot_be_sent_away(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "orchestrator.yaml"
+    file.write_text("container:\n  check_network: open\n")
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "test_more.py").write_text("")
+    judged = ["--hidden", str(tmp_path / "hidden"), "--config", str(file)]
+    assert run(["judge", "--check", "true", *judged]) == 3
+    assert "`--hidden` requires checks without a network" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
