@@ -63,7 +63,9 @@ class _Reading:
 
     def report(self, state: RunState, result: RunResult | None, now: datetime) -> RunReport:
         started = self._starts[0].at if self._starts else self._outline.created_at
-        last = max([started, *(event.at for event in self._events[-1:])])
+        # The web view adds notices to runs that have ended.
+        own = [event.at for event in self._events if not isinstance(event, Notice)]
+        last = max([started, *own[-1:]])
         until = max(now, started) if state is RunState.RUNNING else last
         workers = self._workers(until, live=state is RunState.RUNNING)
         duration = result.duration if result else (until - started).total_seconds()

@@ -143,7 +143,9 @@ class RunReader:
         )
 
     def _note(self, event: Event) -> None:
-        self._last = event.at
+        if not isinstance(event, Notice):
+            # The web view adds notices to runs that have ended.
+            self._last = event.at
         if isinstance(event, RunStarted):
             self._began, self._slots = self._began or event.at, event.slots
         if not isinstance(event, WorkerProgress):

@@ -16,6 +16,7 @@ from orchestrator.events import (
 )
 from orchestrator.judging.judgement import Candidate, Flag, Judgement
 from orchestrator.judging.store import write_judgement
+from orchestrator.reports.reader import read_run
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker_spec import WorkerSpec
@@ -174,6 +175,19 @@ def test_page_is_not_sent_again_unless_something_happened(repo):
         assert visitor.get(path, x_version="old").status == 200
         run.log_event(Notice(message="x"))
         assert visitor.get(path, x_version=version).status == 200
+
+
+def test_a_notice_after_the_end_does_not_make_the_run_longer(repo):
+    run = ended_run(repo, result_of(1))
+    visitor = browser(repo)
+    bars = re.findall("<rect [^>]*>", visitor.get(RUN).text)
+    report = read_run(run)
+    run.log_event(Notice(at=at(900), message="web view: merged worker 1 into main"))
+    assert re.findall("<rect [^>]*>", visitor.get(RUN).text) == bars
+    assert report is not None
+    later = read_run(run)
+    assert later is not None
+    assert (later.ended_at, later.until) == (report.ended_at, report.until)
 
 
 def test_retries_are_bars_of_their_own(repo):
