@@ -94,7 +94,7 @@ def test_merge_that_died_before_the_branch_moved_is_not_undone(world: World) -> 
 
     assert git(world.repo, "rev-parse", "main") == world.base
     assert git(world.repo, "for-each-ref", "refs/orchestrator/landed") == ""
-    with pytest.raises(ConfigError, match="no record of a landing on `main`"):
+    with pytest.raises(ConfigError, match="no record of a merge into `main`"):
         undo(repository, into=None, run_id=None)
 
 
