@@ -1,9 +1,9 @@
 #!/bin/sh
-# Install an agent program into /opt/agent; its command alone goes to /opt/agent/commands, which the
-# image has on PATH. Runs in the first stage of Dockerfile.worker, and nowhere else.
+# Install an agent program in /opt/agent, and a link to its command in /opt/agent/commands, which is
+# on the image's PATH. Only Dockerfile.worker runs this script.
 #
-#   install-agent.sh tools pip|npm    what installing needs
-#   install-agent.sh pip|npm AGENT    the program: agents/AGENT.txt or agents/AGENT.sh
+#   install-agent.sh tools pip|npm    install what the package manager needs
+#   install-agent.sh pip|npm AGENT    install the program, as agents/AGENT.txt or agents/AGENT.sh says
 set -eu
 
 here=$(dirname "$0")
@@ -16,8 +16,8 @@ apt_install() { # PACKAGE...
     rm -rf /var/lib/apt/lists/*
 }
 
-# Debian's Python comes without ensurepip; other bases may have it. A Python that is not there would
-# be missing in the image that the program is for.
+# Install the missing tools of a package manager. Debian's Python has no ensurepip; that of other
+# base images may have it. Python itself must exist, because the final image needs it too.
 tools() { # pip|npm
     case $1 in
         pip)
@@ -28,22 +28,23 @@ tools() { # pip|npm
     esac
 }
 
-# A machine behind a private certificate authority has put its bundle into the build context.
+# Use the certificates and the package index of the machine on which the image is built.
 trust() {
     if [ -f "$here/ca-bundle.crt" ]; then
         export PIP_CERT="$here/ca-bundle.crt" npm_config_cafile="$here/ca-bundle.crt"
     fi
-    # Set and empty is not the same as not set.
+    # pip and npm would use an empty value of these variables.
     if [ -z "${PIP_INDEX_URL:-}" ]; then unset PIP_INDEX_URL; fi
     if [ -z "${npm_config_registry:-}" ]; then unset npm_config_registry; fi
 }
 
-# pip stays outside of the venv, and so does the web page of a server nobody starts. Bytecode is
-# never checked against its source: a read-only container could not write it anew.
+# Install a program with pip in a virtual environment without pip. The web page of LiteLLM's server
+# is removed, because no program starts that server. Compiled bytecode is never compared with its
+# source, because a read-only container could not write it again.
 install_pip() { # AGENT
     python3 -m venv /opt/pip
     python3 -m venv --without-pip "$top"
-    # The list is complete, and known to work on newer Pythons than its packages' authors tried.
+    # The list has all dependencies. They also work with newer versions of Python than they declare.
     /opt/pip/bin/pip --python "$top/bin/python3" install --requirement "$here/$1.txt" \
         --no-deps --ignore-requires-python --only-binary :all: \
         --no-cache-dir --no-compile --disable-pip-version-check --progress-bar off
@@ -63,7 +64,7 @@ install_npm() { # AGENT
     . "$here/$agent.sh"
 }
 
-# Programs of packages are not run: what is wanted of them lies in them ready made.
+# Install npm packages without running their scripts: the packages contain all files that are needed.
 npm_install() { # PACKAGE@VERSION...
     npm install --prefix "$top" --cache /tmp/npm --ignore-scripts --omit=optional \
         --no-audit --no-fund --no-update-notifier --no-package-lock "$@"
