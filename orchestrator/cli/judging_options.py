@@ -48,7 +48,7 @@ class JudgingOptions:
         typer.Option(
             "--instrument",
             metavar="GLOB",
-            help="More files that control tests, such as `ci/*.sh`; repeatable.",
+            help="Files, besides tests, of which the base's version is used, such as `ci/*.sh`; repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

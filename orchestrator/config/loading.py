@@ -283,6 +283,8 @@ def _any_task(layers: Layers) -> bool:
 
 
 def _file_hint(named: Path | None) -> str:
+    if named is not None and not named.exists():
+        return "correct the path, or write a file with `orchestrator init`"
     return _FILE_HINT.format(f" {shlex.quote(str(named))}" if named else "")
 
 

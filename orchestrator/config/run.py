@@ -90,7 +90,7 @@ class Triggers(Model):
     notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL|desktop")] = Field(
         default=None, min_length=1
     )
-    """Command or URL that gets alerts, failed workers and the end of the run as JSON. A command
+    """Command, URL or `desktop` that is told of alerts, failed workers and the run's end. A command
     runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the object
     is posted, again after a temporary failure, and signed with the key in the variable
     `ORCHESTRATOR_NOTIFY_SECRET`. `desktop` calls `notify-send`.

@@ -83,7 +83,7 @@ class Notifier:
 
 
 def send(target: str, message: bytes) -> str | None:
-    """Send one message; return the error, if any, without the target's own output."""
+    """Send one message to a command or URL; return the error, if any, but not what it printed."""
     try:
         if target.startswith(("http://", "https://")):
             post(target, message, key=signing_key())

@@ -70,7 +70,7 @@ def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) ->
 
 
 def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) -> Harvested:
-    """Update the worktree for the user to the accepted commit; return the result with notes."""
+    """Check out the harvested commit in the worker's worktree; record problems in the result."""
     run = worker.run
     if workspace.is_shared:
         return harvested

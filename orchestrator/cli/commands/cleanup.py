@@ -56,7 +56,7 @@ class CleanupOptions:
         bool,
         typer.Option(
             "--merged",
-            help="Remove only workers whose work is all committed and merged.",
+            help="Remove only workers whose work is all committed and in another branch.",
         ),
     ] = False
     pushed: Annotated[

@@ -185,7 +185,11 @@ def _inside(top: Path, source: Path, key: str, value: str) -> Path:
             hint=f"the path must stay below {top}",
         )
     if not (path.is_dir() if key == "build.context" else path.is_file()):
-        raise ConfigError(f"{source}: `{key}`: no such file: {one_line(value)}")
+        kind = "directory" if key == "build.context" else "file"
+        raise ConfigError(
+            f"{source}: `{key}` names `{one_line(value)}`, which is not a {kind} of the project",
+            hint=f"correct the path, which is relative to {source.parent}",
+        )
     return path
 
 

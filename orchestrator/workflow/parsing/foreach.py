@@ -73,7 +73,7 @@ def _items_in(content: bytes | None, path: str) -> list[str]:
         items = json.loads(content)
         spelled = json.loads(content, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"`{path}` is not JSON: {error}") from error
+        raise ConfigError(f"the file `{path}` of `foreach` is not JSON: {error}") from error
     if not isinstance(items, list):
         raise ConfigError(f"`{path}` does not contain a list")
     return [

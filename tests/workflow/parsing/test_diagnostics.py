@@ -210,7 +210,7 @@ CASES = {
     ),
     "no item at all": (
         "tasks: [{id: a, task: '{{item}}', foreach: []}]",
-        ": the workflow has no tasks: no `foreach` has any items",
+        ": the workflow has no tasks: the list of each `foreach` is empty",
     ),
 }
 

@@ -306,9 +306,9 @@ class TestExpander:
         ("content", "told"),
         [
             (None, "`x` does not exist in the commit"),
-            (b"{", "`x` is not JSON"),
-            (b"\xff", "`x` is not JSON"),
-            (b"[" * 100_000, "`x` is not JSON"),
+            (b"{", "the file `x` of `foreach` is not JSON"),
+            (b"\xff", "the file `x` of `foreach` is not JSON"),
+            (b"[" * 100_000, "the file `x` of `foreach` is not JSON"),
             (b"{}", "`x` does not contain a list"),
         ],
     )
