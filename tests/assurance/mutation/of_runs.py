@@ -466,14 +466,17 @@ def triggers() -> Iterator[Protection]:
     yield from patches(
         "runs/notifications.py", ("tests/runs/test_notifications.py",),
         ("notification command runs without a shell",
-         "shlex.split(command),", '["sh", "-c", command],'),
+         "_run(shlex.split(target), message)", '_run(["sh", "-c", target], message)'),
         ("hanging notification command is killed",
          "        timeout=_TIMEOUT,\n        check=False,",
          "        check=False,"),
-        ("hanging server times out", "urlopen(request, timeout=_TIMEOUT)", "urlopen(request)"),
         ("run's end does not wait for hanging notifications",
          "self._thread.join(_LAST)", "self._thread.join()"),
         ("target's output is not shown", "return type(error).__name__", "return str(error)"),
+    )  # fmt: skip
+    yield from patches(
+        "runs/webhooks.py", ("tests/runs/test_notifications.py",),
+        ("hanging server times out", "urlopen(request, timeout=TIMEOUT)", "urlopen(request)"),
     )  # fmt: skip
 
 
