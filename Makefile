@@ -7,7 +7,8 @@
 # make demo       run the demo
 # make bench      run the benchmarks
 # make agents     test every agent program, with each kind of failure (a quarter of an hour)
-# make variants   run every combination of parameters of the tests that `make test` runs with few
+# make variants   run every combination of parameters of the tests that `make test` runs with few,
+#                 and tests with containers of what cheaper tests show
 # make attacks    run every hostile task as root and as an ordinary user, with and without overlays
 #                 (ten minutes)
 # make faults     inject faults into real runs, at every step and 220 times at random
@@ -51,7 +52,7 @@ agent-images: images
 	  $(BIN)/orchestrator image build --quiet --agent $$agent || exit; done
 
 test: agent-images
-	$(BIN)/pytest -m 'not bench and not agents' $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not bench and not agents and not extra' $(PYTEST_ARGS)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m fast -n 2 -q
@@ -59,7 +60,7 @@ test-fast: $(STAMP)
 test-all: test variants agents attacks faults fuzz mutation
 
 variants: images
-	$(BIN)/pytest -m variants --every-variant $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'variants or extra' --every-variant $(PYTEST_ARGS)
 
 agents: agent-images
 	$(BIN)/pytest -m agents $(PYTEST_ARGS)

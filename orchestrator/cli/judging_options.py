@@ -48,7 +48,7 @@ class JudgingOptions:
         typer.Option(
             "--instrument",
             metavar="GLOB",
-            help="Files, besides tests, of which the base's version is used, such as `ci/*.sh`; repeatable.",
+            help="Files besides tests, such as `ci/*.sh`, that the base's versions replace; repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

@@ -133,7 +133,7 @@ def test_adapter_that_cannot_be_loaded_is_reported(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"name": "other"}, "its `name` is `other`"),
+        ({"name": "other"}, "its `name` is `other`, which differs from the entry point's"),
         ({"name": 5}, "loading.name: Input should be a valid string"),
         ({"image": ""}, "loading.image: String should have at least 1 character"),
         ({"inherited_env": "PATH"}, "loading.inherited_env: Input should be a valid tuple"),

@@ -37,7 +37,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make check": (".ci/run", "make check"),
     "make test-fast": ("Makefile", "-m fast"),
     "make test-all": ("Makefile", "test-all: test variants agents"),
-    "make variants": ("Makefile", "-m variants --every-variant"),
+    "make variants": ("Makefile", "--every-variant"),
     "make agents": ("Makefile", "-m agents"),
     "make attacks": ("Makefile", "--every-caller tests/assurance/attacks"),
     ".venv/bin/python docs/demo/record.py": ("tests/system/agents/test_demo.py", "record.py"),

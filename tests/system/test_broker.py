@@ -158,6 +158,7 @@ def token_of(client: docker.APIClient, container: str) -> str:
     return next(one for one in variables if one.startswith("OPENAI_API_KEY=")).partition("=")[2]
 
 
+@pytest.mark.extra
 def test_budgets_of_worker_and_run_are_enforced(
     model: ModelServer, env: dict[str, str], repo: Path
 ) -> None:
@@ -177,6 +178,7 @@ def test_budgets_of_worker_and_run_are_enforced(
     assert done.json["cost"] <= 5.2 * COST
 
 
+@pytest.mark.extra
 def test_models_and_calls_a_minute_are_limited(
     model: ModelServer, env: dict[str, str], repo: Path
 ) -> None:
@@ -191,6 +193,7 @@ def test_models_and_calls_a_minute_are_limited(
     assert len(model.exchanges) == 2
 
 
+@pytest.mark.extra
 def test_tasks_of_a_workflow_have_keys_of_their_own(
     model: ModelServer, env: dict[str, str], repo: Path
 ) -> None:
@@ -375,6 +378,7 @@ def test_resumed_run_forgets_nothing_that_was_spent(
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_cleanup_of_a_killed_run_removes_the_broker(
     env: dict[str, str], repo: Path, client: docker.APIClient
 ) -> None:

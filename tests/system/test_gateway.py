@@ -95,6 +95,7 @@ def test_only_listed_hosts_are_reached(
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_tasks_of_a_workflow_have_lists_of_their_own(world: Outside, repo: Path) -> None:
     hosts = ("files", "other", "private")
     all_three = fetch(*(f"https://{name}.example/" for name in hosts))
@@ -116,6 +117,7 @@ def test_tasks_of_a_workflow_have_lists_of_their_own(world: Outside, repo: Path)
     assert lines_of(done, 4) == closed
 
 
+@pytest.mark.extra
 def test_each_stage_has_a_list_of_its_own(world: Outside, repo: Path) -> None:
     both = fetch("https://files.example/", "https://other.example/")
     (repo / "mine.yaml").write_text(
@@ -140,6 +142,7 @@ container:
     assert check.splitlines()[1:] == [closed[0], served("10.99.112.11")]
 
 
+@pytest.mark.extra
 def test_services_share_the_network_of_the_worker(world: Outside, repo: Path) -> None:
     (repo / "mine.yaml").write_text(
         f"""\

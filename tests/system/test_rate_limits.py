@@ -33,6 +33,7 @@ open("done.txt", "w").write(answer["choices"][0]["message"]["content"])
 """
 
 
+@pytest.mark.extra
 def test_all_workers_succeed_with_at_most_one_more_attempt(
     repo: Path, docker_engine: DockerEngine
 ) -> None:

@@ -127,6 +127,7 @@ def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str
 
 
 @pytest.mark.docker
+@pytest.mark.extra
 def test_component_runs_tasks_and_reports(repo: Path, job: dict[str, str]) -> None:
     (_, component) = documents("templates/parallel.yml")
     (recipe,) = component.values()

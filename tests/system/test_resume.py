@@ -126,6 +126,7 @@ def test_stop_ends_the_workers_of_another_process(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.variants("True")
 def test_deleted_worktree_is_created_again(repo: Path, killed: bool) -> None:
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = (*PARALLEL, "--json", "--workers", "1", TASK.format(nap=3))

@@ -51,6 +51,7 @@ def test_attempt_continues_from_the_last_commits(repo: Path, docker_engine: Dock
     assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
 
 
+@pytest.mark.extra
 def test_starts_are_staggered(repo: Path, docker_engine: DockerEngine) -> None:
     config = without_delay("true", "true", "true", stagger=2.0)
     results = ParallelRunner(config, repo, engine=docker_engine).run()

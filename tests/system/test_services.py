@@ -223,6 +223,7 @@ def test_permissions_of_a_service(repo: Path, client: docker.APIClient) -> None:
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_dotenv_file_has_the_variables_of_services(
     repo: Path, client: docker.APIClient, tmp_path: Path
 ) -> None:
@@ -299,6 +300,7 @@ def test_resumed_run_takes_over_its_services(
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_services_without_a_worker_are_restarted(repo: Path, client: docker.APIClient) -> None:
     killed_when(repo, client, "service", "--network", "none")
     done = orchestrator("resume", "--json", cwd=repo)
@@ -315,6 +317,7 @@ def test_cleanup_removes_the_services_of_a_dead_run(repo: Path, client: docker.A
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_concurrent_runs_have_their_own_ports_and_databases(
     tmp_path: Path, repo: Path, client: docker.APIClient
 ) -> None:

@@ -136,6 +136,7 @@ def files(repo: Path, branch: str) -> set[str]:
     return {name for name in listed if name.endswith(".txt") and name != "a.txt"}
 
 
+@pytest.mark.extra
 def test_task_manifest_runs(repo: Path, client: docker.APIClient, scripted: str) -> None:
     both = ("backend", "frontend")
     found = run_together(repo, client, scripted, "task-manifest.yaml", both)
@@ -158,6 +159,7 @@ def test_task_manifest_runs(repo: Path, client: docker.APIClient, scripted: str)
     assert found["integration-tests"]["files_modified"] == ["integration-tests.txt"]
 
 
+@pytest.mark.extra
 def test_workflow_with_a_rate_limit_of_the_configuration(
     repo: Path, client: docker.APIClient, scripted: str
 ) -> None:
@@ -170,6 +172,7 @@ def test_workflow_with_a_rate_limit_of_the_configuration(
     )
 
 
+@pytest.mark.extra
 def test_three_tasks_run_together_after_a_design(
     repo: Path, client: docker.APIClient, scripted: str
 ) -> None:
@@ -230,6 +233,7 @@ def test_squad_and_its_synthesis(repo: Path, client: docker.APIClient, scripted:
     assert files(repo, found[last]["branch"]) == {f"{name}.txt" for name in found}
 
 
+@pytest.mark.extra
 def test_list_of_tasks_with_the_limit_of_the_configuration(
     repo: Path, client: docker.APIClient, scripted: str
 ) -> None:
@@ -273,6 +277,7 @@ def test_tasks_share_files_and_write_only_their_own(repo: Path) -> None:
     assert not list((repo / ".git" / "orchestrator" / "runs").glob("*/inputs"))
 
 
+@pytest.mark.extra
 def test_batches_of_a_commands_output_are_reduced(repo: Path, scripted: str) -> None:
     path = repo.parent / "workflows" / "mapped.yaml"
     path.write_text(
@@ -331,6 +336,7 @@ def test_signal_stops_the_command_that_lists_items(repo: Path, client: docker.AP
     assert git(repo, "worktree", "list").count("\n") == 0
 
 
+@pytest.mark.extra
 def test_after_skips_tasks_that_succeeded_before(repo: Path, scripted: str) -> None:
     path = repo.parent / "workflows" / "half.json"
     tasks = [

@@ -53,7 +53,9 @@ class Maker:
         if len(tasks) > MOST_TASKS:
             self.mistakes.add(None, f"there are {len(tasks)} tasks, more than {MOST_TASKS}")
         elif not any(self.made.values()):
-            self.mistakes.add(None, "the workflow has no tasks: the list of each `foreach` is empty")
+            self.mistakes.add(
+                None, "the workflow has no tasks: the list of each `foreach` is empty"
+            )
         return tasks
 
     def _tasks_of(self, task: Written) -> Iterator[Task]:

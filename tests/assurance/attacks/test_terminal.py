@@ -75,6 +75,7 @@ def make_terminal_target(caller: Caller) -> tuple[Target, list[str]]:
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
+@pytest.mark.extra
 def test_only_control_characters_of_the_board_reach_the_terminal(
     everyone: dict[str, Caller], who: str
 ) -> None:

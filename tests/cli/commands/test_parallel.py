@@ -29,6 +29,7 @@ def runner(monkeypatch, result):
         signals: tuple[signal.Signals, ...] = ()
         cancelled: list[bool] = []  # noqa: RUF012
         released = threading.Event()
+        run_id = None
 
         def __init__(self, config, *, emit=None) -> None:
             Runner.config = config

@@ -132,8 +132,14 @@ def test_lock_files_of_the_context_change_the_digest(project: Path) -> None:
         ('{"build": {"dockerfile": "Dockerfile.dev", "args": {"A": 3}}}', "`build.args.A`: "),
         ('{"image": "a:${localEnv:TAG}"}', "variables such as"),
         ('{"build": {"dockerfile": "Dockerfile.dev", "args": {"A": "${x}"}}}', "variables such"),
-        ('{"build": {"dockerfile": "none"}}', "`build.dockerfile` names `none`, which is not a file"),
-        ('{"build": {"dockerfile": "Dockerfile.dev", "context": "no"}}', "`build.context` names `no`, "),
+        (
+            '{"build": {"dockerfile": "none"}}',
+            "`build.dockerfile` names `none`, which is not a file",
+        ),
+        (
+            '{"build": {"dockerfile": "Dockerfile.dev", "context": "no"}}',
+            "`build.context` names `no`, ",
+        ),
         ('{"build": {"dockerfile": "../../../../etc/passwd"}}', "leads out of the project"),
         ('{"build": {"dockerfile": "Dockerfile.dev", "context": "../.."}}', "leads out of the"),
         ('{"build": {"dockerfile": "Dockerfile.dev", "context": "/"}}', "leads out of the project"),

@@ -82,6 +82,7 @@ def test_plugin_works_as_the_guide_says(run: Run, shop: Path) -> None:
 
 
 @pytest.mark.usefixtures("acme_image")
+@pytest.mark.extra
 def test_failure_of_a_plugins_program_is_a_result(run: Run) -> None:
     done = run("ACME_API_KEY=k orchestrator parallel 'think' --agent-cli acme --workers 1 --json")
 

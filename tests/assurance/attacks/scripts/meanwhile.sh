@@ -8,5 +8,5 @@ while :; do
     timeout 40 git diff > /dev/null 2>&1 < /dev/null
     [ $? = 124 ] && echo "hangs in $PWD: git diff"
   done
-  sleep 2
+  sleep 5
 done
