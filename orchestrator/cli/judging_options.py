@@ -48,7 +48,7 @@ class JudgingOptions:
         typer.Option(
             "--instrument",
             metavar="GLOB",
-            help="Files besides tests, such as `ci/*.sh`, that the base's versions replace; repeatable.",
+            help="Files besides tests, such as `ci/*.sh`, to use as the base has them; repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

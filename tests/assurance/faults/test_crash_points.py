@@ -12,7 +12,7 @@ from tests.assurance.faults.world import PlainWorld, World
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("broker_image")]
 _MANY = 1500
 _LONG_NAP = 3.0
-_RESUMED = ("after-container", "after-output", "after-between-kept-refs", "after-plain-commit")
+_RESUMED = ("after-container", "after-output", "after-plain-commit")
 """Points of the first test in `make test`."""
 _CLEANED = ("after-output",)
 """Points of the second test in `make test`."""
