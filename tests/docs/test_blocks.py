@@ -30,6 +30,13 @@ from tests.system.agents.conftest import caller_environment
 LANGUAGES = {"console", "sh", "python", "yaml", "json", "toml", "text"}
 COMMANDS = ("console", "sh", "python", "yaml")
 
+REPETITIONS = {
+    "docs/guides/models.md",
+    "docs/guides/rate-limits.md",
+    "docs/guides/ready-worktrees.md",
+    "docs/guides/watching.md",
+}
+"""Slow pages, whose commands other tests run too; `make variants` runs the pages themselves."""
 COVERED: Mapping[str, tuple[str, str]] = {
     "make setup": ("tests/engine/test_setup_script.py", "setup-engine.sh"),
     "make demo": ("tests/system/agents/test_demo.py", "demo.py"),
@@ -119,9 +126,13 @@ def test_every_block_has_a_known_language(block: Block) -> None:
     assert block.language in LANGUAGES
 
 
+def _marked(page: str) -> object:
+    return pytest.param(page, marks=pytest.mark.extra) if page in REPETITIONS else page
+
+
 @pytest.mark.docker
 @pytest.mark.e2e
-@pytest.mark.parametrize("page", [page for page in pages() if _session(page)])
+@pytest.mark.parametrize("page", [_marked(page) for page in pages() if _session(page)])
 def test_commands_of_a_page_print_what_it_says(page: str, tmp_path: Path, shop: Path) -> None:
     forks = tmp_path / "forks"
     with ModelServer(SCENARIO, host=bridge_gateway()) as server, fork_program(forks):

@@ -347,6 +347,7 @@ def test_dead_broker_is_named_and_a_new_attempt_works(
     assert ours(client, repo) == []
 
 
+@pytest.mark.extra
 def test_resumed_run_forgets_nothing_that_was_spent(
     model: ModelServer, env: dict[str, str], repo: Path, client: docker.APIClient
 ) -> None:

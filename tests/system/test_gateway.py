@@ -170,6 +170,7 @@ def _started(world: Outside, repo: Path, task: str, *options: str) -> "subproces
     return process
 
 
+@pytest.mark.extra
 def test_resumed_run_uses_its_gateway_and_leaves_nothing(
     world: Outside, repo: Path, client: docker.APIClient
 ) -> None:

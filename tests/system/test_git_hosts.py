@@ -64,6 +64,7 @@ def test_listed_repository_is_cloned_and_never_pushed(host: GitHost, repo: Path)
     assert "receive-pack" not in json.dumps(host.seen)
 
 
+@pytest.mark.extra
 def test_host_accepts_a_push_of_a_worker_that_has_the_token(host: GitHost, repo: Path) -> None:
     lib = f"http://x-access-token:$HOST_TOKEN@{host.place}/acme/lib.git"
     done = orchestrator(

@@ -285,7 +285,7 @@ def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> 
 
 
 @pytest.mark.parametrize("network", ["none", "open"])
-@pytest.mark.variants("open")
+@pytest.mark.extra
 def test_resumed_run_takes_over_its_services(
     repo: Path, client: docker.APIClient, network: str
 ) -> None:

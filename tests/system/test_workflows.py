@@ -223,6 +223,7 @@ def test_stages_run_one_after_another(repo: Path, client: docker.APIClient, scri
         assert max(end for _, end in before) <= min(start for start, _ in after)
 
 
+@pytest.mark.extra
 def test_squad_and_its_synthesis(repo: Path, client: docker.APIClient, scripted: str) -> None:
     names = ("researcher-1", "researcher-2", "researcher-3")
     found = run_together(repo, client, scripted, "SQUAD.md", names)
@@ -362,6 +363,7 @@ def test_after_skips_tasks_that_succeeded_before(repo: Path, scripted: str) -> N
     assert "all tasks of the workflow succeeded in run" in nothing.stderr
 
 
+@pytest.mark.extra
 def test_random_workflow_runs_in_containers(repo: Path, docker_engine: DockerEngine) -> None:
     flow = random_workflow(random.Random(11), 14)
     config = configured("-", workers=4, limits=Limits(memory=128 * 1024**2, grace=1))

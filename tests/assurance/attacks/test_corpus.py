@@ -1,7 +1,7 @@
 """Tests that no attack of the corpus succeeds through the real command line.
 
-`make test` makes each attack once: root and an ordinary user take turns with the runs, and
-attacks on the files of a worktree use a checkout in place of an overlay. With `--every-caller`
+`make test` makes each attack once: root and an ordinary user take turns with the runs. Without
+`-m`, attacks on files are also made on a checkout in place of an overlay; with `--every-caller`
 both callers make every attack, in both arrangements.
 """
 
@@ -26,9 +26,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         found = turns(config, grouped(_bound(config), SIZE), first=1)
         each_attack(metafunc, ("caller", "bound", "attack"), found)
     elif "attack" in names:
-        each_attack(metafunc, ("caller", "group", "attack"), turns(config, _groups(config)))
+        each_attack(metafunc, ("caller", "group", "attack"), turns(config, _groups()))
     else:
-        found = turns(config, _groups(config))
+        found = turns(config, _groups())
         ids = [f"with-{group[0].name}-{caller}" for caller, group in found]
         metafunc.parametrize(("caller", "group"), found, ids=ids)
 
@@ -42,10 +42,9 @@ def _bound(config: pytest.Config) -> list[Attack]:
     return tried if each_caller(config) else [one for one in tried if not one.repository]
 
 
-def _groups(config: pytest.Config) -> list[Group]:
+def _groups() -> list[Group]:
     """Return the attacks that are made with an overlay."""
-    bound = [] if each_caller(config) else _bound(config)
-    return grouped([attack for attack in ATTACKS if attack not in bound], SIZE)
+    return grouped(ATTACKS, SIZE)
 
 
 def test_attack_harms_nothing(
@@ -68,6 +67,7 @@ def test_run_as_a_whole_harms_nothing(
     assert (campaign.mode, campaign.harms) == ("bind" if is_copied else "overlay", [])
 
 
+@pytest.mark.extra
 def test_attack_harms_nothing_without_overlay(
     caller: str, bound: tuple[Attack, ...], attack: Attack, campaigns: Run
 ) -> None:

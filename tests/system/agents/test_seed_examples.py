@@ -103,7 +103,7 @@ PAIR = Example(
     LIMITS.rows[:2],
 )
 EXAMPLES = [
-    pytest.param(MODELS, id="models"),
+    pytest.param(MODELS, id="models", marks=pytest.mark.extra),
     pytest.param(TASKS, id="tasks", marks=pytest.mark.agents),
     pytest.param(LIMITS, id="limits", marks=pytest.mark.agents),
     pytest.param(PAIR, id="pair", marks=pytest.mark.agents),
