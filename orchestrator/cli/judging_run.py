@@ -1,7 +1,7 @@
 """Run and judge candidates in containers, for the command line."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +9,11 @@ from typing import get_args
 
 import typer
 
+from orchestrator.cli.check_settings import (
+    configured_checks,
+    settings_of_checks,
+    settings_without_tasks,
+)
 from orchestrator.cli.commands.eval import EvalOptions
 from orchestrator.cli.commands.merge import show_merged
 from orchestrator.cli.commands.pick import merge_picked
@@ -82,7 +87,7 @@ def _tester(repository: Repository, rules: Rules, file: Path | None) -> Iterator
     Raises:
         typer.Exit: The command was interrupted.
     """
-    config = _config(repository, rules.all_checks, file)
+    config = settings_of_checks(repository, rules.all_checks, file, workers=1)
     with closing(load_engine("docker")) as engine:
         image = ParallelRunner(config, repository.top).plan().image
         test = ContainerTest(config, (), repository.top, engine)
@@ -135,7 +140,7 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
             f"{', '.join(get_args(Tests))}"
         )
     must_fix = tuple(options.must_fix or ())
-    checks = tuple(wanted.checks or ()) or _configured(repository, wanted.file)
+    checks = tuple(wanted.checks or ()) or configured_checks(repository, wanted.file)
     if not checks and not must_fix:
         raise ConfigError(
             "judging needs a check", hint="name a command that must succeed: `--check 'make test'`"
@@ -155,35 +160,13 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
 
 def _hidden(repository: Repository, wanted: Wanted, directory: Path) -> dict[str, bytes]:
     """Return the hidden files, which a candidate's code could send away through a network."""
-    network = _load(repository, {}, wanted.file, task_needed=False).isolation.check_network
+    network = settings_without_tasks(repository, wanted.file).isolation.check_network
     if network != "none":
         raise ConfigError(
             f"`--hidden` requires checks without a network, and `check_network` is `{network}`",
             hint="a candidate's code could send the hidden files away during the checks",
         )
     return read_hidden(directory, top=repository.top)
-
-
-def _configured(repository: Repository, file: Path | None) -> tuple[str, ...]:
-    config = _load(repository, {}, file, task_needed=False)
-    return tuple(check.run for check in config.project.checks)
-
-
-def _config(repository: Repository, commands: Sequence[str], file: Path | None) -> ParallelConfig:
-    options = {"tasks": tuple(commands), "agent_cli": "shell", "workers": "1"}
-    return _load(repository, options, file, task_needed=True)
-
-
-def _load(
-    repository: Repository, options: Mapping[str, object], file: Path | None, *, task_needed: bool
-) -> ParallelConfig:
-    return load_settings(
-        options=options,
-        environ=os.environ,
-        top=repository.top,
-        file=file,
-        task_needed=task_needed,
-    ).config
 
 
 def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:

@@ -1,14 +1,13 @@
 """Merge branches, with checks of the merged commits in containers."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
 
+from orchestrator.cli.check_settings import configured_checks, settings_of_checks
 from orchestrator.cli.output.messages import tell
-from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError
@@ -83,28 +82,15 @@ def _tested(test: ContainerTest, protection: Protection) -> CommitTest:
 
 
 def _configured(repository: Repository, file: Path | None) -> tuple[str, ...]:
-    config = _load(repository, {}, file, task_needed=False)
-    if not config.project.checks:
+    checks = configured_checks(repository, file)
+    if not checks:
         raise ConfigError(
             "`--queue` needs a check",
             hint="name a command that must succeed: `--check 'make test'`",
         )
-    return tuple(check.run for check in config.project.checks)
+    return checks
 
 
 def _config(repository: Repository, commands: Sequence[str], file: Path | None) -> ParallelConfig:
-    workers = str(min(len(commands), _MOST_AT_ONCE))
-    options = {"tasks": tuple(commands), "agent_cli": "shell", "workers": workers}
-    return _load(repository, options, file, task_needed=True)
-
-
-def _load(
-    repository: Repository, options: Mapping[str, object], file: Path | None, *, task_needed: bool
-) -> ParallelConfig:
-    return load_settings(
-        options=options,
-        environ=os.environ,
-        top=repository.top,
-        file=file,
-        task_needed=task_needed,
-    ).config
+    workers = min(len(commands), _MOST_AT_ONCE)
+    return settings_of_checks(repository, commands, file, workers=workers)
