@@ -89,10 +89,16 @@ class Patience:
 
 
 def start(command: list[str], prepare: Callable[[], object]) -> int:
-    """Start a program in a child process, pass SIGTERM and SIGINT on to it, return its id."""
+    """Start a program in a child process, pass SIGTERM and SIGINT on to it, return its id.
+
+    The signals stay blocked until their handlers are installed: a signal in between would end this
+    process alone, and the program would continue.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     child = os.fork()
     if child == 0:
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             prepare()
             os.execvp(command[0], command)
         except OSError as error:
@@ -105,6 +111,7 @@ def start(command: list[str], prepare: Callable[[], object]) -> int:
 
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGINT, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return child
 
 

@@ -37,11 +37,12 @@ class Interruption:
 
     def __enter__(self) -> "Interruption":
         os.set_blocking(self._write, False)
+        # Before the handlers are installed: a signal between the two steps would be lost.
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in _SIGNALS:
             # Ignored on purpose, as under nohup or in the background of a script.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, _ignore_signal)
-        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._watcher.start()
         return self
 

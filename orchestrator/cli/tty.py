@@ -103,8 +103,8 @@ def _window() -> Iterator[tuple[int, int]]:
     """Yield a pipe that receives a byte whenever the size of the terminal changes."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    before = signal.signal(signal.SIGWINCH, _ignore_signal)
     wakeup = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    before = signal.signal(signal.SIGWINCH, _ignore_signal)
     try:
         yield woken, wake
     finally:

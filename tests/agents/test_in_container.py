@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.agents import in_container as inside
 from orchestrator.agents.launcher import starter
+from tests.support.live import PATIENCE
 
 TRAJECTORY = Path(__file__).parents[1] / "data" / "agents" / "mini" / "ok.traj.json"
 START = (sys.executable, *starter()[1:])
@@ -89,6 +90,30 @@ def test_signal_is_forwarded_and_report_is_printed(home: Path) -> None:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert json.loads(out) == GIST
+
+
+# Starts a program while a signal for this process arrives immediately after the fork.
+SIGNALLED = """
+import os, signal, sys
+from orchestrator.agents import in_container
+fork = os.fork
+def signalled():
+    child = fork()
+    if child:
+        os.kill(os.getpid(), signal.{name})
+    return child
+os.fork = signalled
+child = in_container.start(["sleep", "300"], lambda: None)
+sys.exit(in_container.end_of(child))
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_signal_that_arrives_while_the_program_starts_is_forwarded(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED.format(name=name)], check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 128 + signal.Signals[name]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"info": {}}', '{"info": 1, "messages": 2}'])
