@@ -128,7 +128,7 @@ class AiderAgent:
         return read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return the outcome by the end of the output: aider exits with 0 after API errors too."""
+        """Return the outcome; aider exits with 0 after API errors, so its last lines decide."""
         text = text_tail(output.stdout, _TAIL)
         answers = list(_ANSWER.finditer(text))
         figures = _figures(answers)

@@ -100,7 +100,7 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
 
 
 Entry = tuple[RunDirectory, RunOutline, WorkerSpec]
-"""A worker with the directory and the record of its run."""
+"""A worker, after the directory and the record of the run that it belongs to."""
 
 
 def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:

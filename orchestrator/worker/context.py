@@ -4,10 +4,12 @@
 run. `WorkerContext` contains what differs: `worker.config` and `worker.base`. Both are immutable.
 """
 
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from threading import BoundedSemaphore
 
 from orchestrator.agents.base import Agent
 from orchestrator.broker.keys import Keys
@@ -43,6 +45,15 @@ from orchestrator.workspace.shared_checkout import Checkouts
 from orchestrator.workspace.shared_files import Shared
 
 
+def checkout_slots() -> BoundedSemaphore:
+    """Return a semaphore with a slot for each processor.
+
+    Further checkouts at the same time would only delay each other: with slots, the first containers
+    start while the next worktrees are written.
+    """
+    return BoundedSemaphore(max(2, len(os.sched_getaffinity(0))))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
     """Data and services that all workers of a run share."""
@@ -72,6 +83,8 @@ class RunContext:
     pace: StartThrottle
     ports: PortBlocks
     shared: Shared
+    checkout_slots: BoundedSemaphore = field(default_factory=checkout_slots)
+    """Limits the number of worktrees whose files are written at the same time."""
     checkouts: Checkouts | None = None
     """The checkouts that workers share; None if each worker has its own worktree from the start."""
     switch: Switch = NO_SWITCH

@@ -189,7 +189,8 @@ def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
                 return worktree
         worktree = add_worktree(repository, spec)
     # The lock is released before, so that several worktrees are written at the same time.
-    check_out(repository, worktree, start, owner=owner)
+    with worker.run.checkout_slots:
+        check_out(repository, worktree, start, owner=owner)
     return worktree
 
 

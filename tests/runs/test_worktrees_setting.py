@@ -1,12 +1,16 @@
 """When the worktrees of a run appear: at the start, at the end, or never."""
 
+import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.errors import ConfigError
 from orchestrator.results import Status
+from orchestrator.worker import prepare
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import shell_run, show
@@ -31,6 +35,29 @@ def test_the_worktree_appears_when_it_should(
         assert git(place, "rev-parse", "HEAD") == worker.commit
         assert git(place, "symbolic-ref", "HEAD") == "refs/heads/architect/parallel-1"
     assert fingerprint(repo) == before
+
+
+def test_as_many_worktrees_as_processors_are_written_at_the_same_time(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = max(2, len(os.sched_getaffinity(0)))
+    active, counts, crowded = [0], list[int](), threading.Event()
+
+    def count_and_check_out(*args: Any, **options: Any) -> None:
+        active[0] += 1
+        counts.append(active[0])
+        if active[0] > most:
+            crowded.set()
+        crowded.wait(0.2)
+        prepare_check_out(*args, **options)
+        active[0] -= 1
+
+    prepare_check_out = prepare.check_out
+    monkeypatch.setattr(prepare, "check_out", count_and_check_out)
+    run = shell_run(repo, local_engine, *["true"] * (most + 2))
+    assert run.status is Status.SUCCESS
+    assert len(counts) == most + 2
+    assert max(counts) <= most
 
 
 def test_files_at_the_path_of_a_late_worktree_are_left_alone(
