@@ -39,7 +39,7 @@ def each(work):
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, range(workers)))
 """
-_LABEL = measure.LABEL
+_LABEL = f"orchestrator.bench={os.getpid()}"
 PROGRAMS = {
     "docker run": f"""
 import subprocess
@@ -163,7 +163,7 @@ class Peers:
         self.shared = place / "shared"
         # The server of SWE-ReX runs with the image's own Python.
         printed = measure.run(
-            "docker", "run", "--rm", "--label", measure.LABEL, "--network", "none", measure.IMAGE,
+            "docker", "run", "--rm", "--label", _LABEL, "--network", "none", measure.IMAGE,
             "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])",
         )  # fmt: skip
         measure.run(
@@ -177,7 +177,7 @@ class Peers:
         found = {"PEERS": str(self.shared), "MSWEA_SILENT_STARTUP": "1", "REAL_PATH": path}
         if name == "inspect_ai":
             found["PATH"] = f"{self.compose}:{path}"
-        return {**os.environ, **found, "IMAGE": measure.IMAGE, "LABEL": measure.LABEL}
+        return {**os.environ, **found, "IMAGE": measure.IMAGE, "LABEL": _LABEL}
 
 
 def attempt(
@@ -220,10 +220,9 @@ def attempt(
 
 def remove_containers() -> None:
     """Remove the containers that a program left."""
-    for selection in (f"label={measure.LABEL}", f"ancestor={measure.IMAGE}"):
-        found = measure.run("docker", "ps", "-aq", "--filter", selection).split()
-        if found:
-            measure.run("docker", "rm", "-f", *found)
+    found = measure.run("docker", "ps", "-aq", "--filter", f"label={_LABEL}").split()
+    if found:
+        measure.run("docker", "rm", "-f", *found)
 
 
 def processes() -> list[int]:
