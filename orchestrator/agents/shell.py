@@ -29,6 +29,7 @@ from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}), frozenset({"tokens"}))
+_FIGURES: Final = ('"cost"', '"tokens"', '"steps"')
 _LONGEST_LINE: Final = 16 * 1024
 """Maximum number of characters of a line that is parsed while the command runs."""
 _TAIL: Final = 4 * MOST_SAID
@@ -130,6 +131,9 @@ def _last_lines(output: AgentOutput) -> str | None:
 
 def _progress(line: str) -> AgentProgress | None:
     if not line.startswith("{") or len(line) > _LONGEST_LINE:
+        return None
+    # Commands may print many JSON lines, of which only few contain figures.
+    if not any(key in line for key in _FIGURES):
         return None
     report = _Report.model_validate(parse_object(line) or {})
     if report.cost is None and report.tokens is None and report.steps is None:

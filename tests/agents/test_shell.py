@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents import load_agent
+from orchestrator.agents import load_agent, shell
 from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.engine.protocol import ExitStatus
@@ -161,6 +161,15 @@ def test_implausible_figures_are_ignored(tmp_path: Path) -> None:
 )
 def test_progress_is_read_from_json_lines(line: str, progress: AgentProgress | None) -> None:
     assert ShellAgent().progress_reader()(line) == progress
+
+
+def test_json_lines_without_figures_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing every line of a log of JSON would take most of the time of reading it."""
+    read, parsed = ShellAgent().progress_reader(), list[str]()
+    monkeypatch.setattr(shell, "parse_object", lambda line: parsed.append(line) or {})
+    read('{"level": "info", "message": "a line of a log"}')
+    read('{"cost": 1}')
+    assert parsed == ['{"cost": 1}']
 
 
 def test_shell_inherits_no_keys() -> None:
