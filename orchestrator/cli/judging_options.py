@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Report
 from orchestrator.config.option import Group
 
 Tests = Annotated[
@@ -80,3 +81,4 @@ class JudgingOptions:
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
+    report: Report = None

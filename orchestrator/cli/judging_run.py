@@ -23,6 +23,7 @@ from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
 from orchestrator.cli.output.views import make_view
+from orchestrator.cli.reporting import Reports
 from orchestrator.cli.signals import Interruption
 from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
@@ -30,13 +31,14 @@ from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import Rules
-from orchestrator.judging.check_run import Tester
+from orchestrator.judging.check_run import Tester, Tests
 from orchestrator.judging.hidden_files import read_hidden
 from orchestrator.judging.judge import check_base, judge_run
 from orchestrator.judging.judgement import Judgement
-from orchestrator.judging.trees import Tests
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish
+from orchestrator.landing.merged import Merged
+from orchestrator.reports.decisions import winner
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.commit_test import ContainerTest
 from orchestrator.runs.runner import ParallelRunner
@@ -180,6 +182,7 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
         raise ConfigError(f"option `--pick` is `{one_line(options.pick or '')}`: must be `auto`")
     if options.until is not None and options.first is None:
         raise ConfigError("`--until` requires `--first`")
+    reports = Reports.requested(options.report, quiet=options.quiet)
     repository = Repository(Path.cwd())
     config = _candidates(repository, given, options, task)
     checks = tuple(check.run for check in config.project.checks)
@@ -188,19 +191,33 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
     rules = rules_of(repository, wanted, options)
     with _tester(repository, rules, options.config) as tester:
         check_base(repository, repository.resolve(config.base), rules, tester)
-    judgement = _judged_rounds(config, wanted, options)
-    print_judgement(judgement, as_json=options.json)
-    if options.pick:
-        _pick(repository, judgement, quiet=options.json)
+    started: list[str] = []
+    merged = None
+    try:
+        judgement = _judged_rounds(config, wanted, options, started)
+        print_judgement(judgement, as_json=options.json)
+        if options.pick:
+            merged = _pick(repository, judgement, quiet=options.json)
+    finally:
+        reports.write(started[-1] if started else None, merged=merged)
     raise typer.Exit(judgement.exit_code)
 
 
-def _judged_rounds(config: ParallelConfig, wanted: Wanted, options: EvalOptions) -> Judgement:
-    """Run the candidates in rounds, and return the judgement after the last one."""
+def _judged_rounds(
+    config: ParallelConfig, wanted: Wanted, options: EvalOptions, started: list[str]
+) -> Judgement:
+    """Run the candidates in rounds, and return the judgement after the last one.
+
+    Args:
+        config: The settings for all candidates.
+        wanted: The configuration of the checks.
+        options: The options of the command.
+        started: Gets the id of each run that was started.
+    """
     runs: list[RunResult] = []
     left = list(rounds(config, options.first))
     while True:
-        runs.append(_run(left.pop(0), options))
+        runs.append(_run(left.pop(0), options, started))
         ids = [run.run_id for run in runs]
         now = replace(wanted, run=ids[-1], earlier=tuple(ids[:-1]))
         judgement = judge_workers(now, options)
@@ -243,13 +260,15 @@ def rest_of_budget(budget: float | None, results: Sequence[WorkerResult]) -> flo
     return rest if rest > 0 and rest >= spent / len(results) else 0
 
 
-def _pick(repository: Repository, judgement: Judgement, *, quiet: bool) -> None:
+def _pick(repository: Repository, judgement: Judgement, *, quiet: bool) -> Merged | None:
     """Merge the candidate that is clearly the best, if there is one."""
-    chosen = [one for one in judgement.candidates if one.worker_id == judgement.pick]
-    if chosen:
-        merged = merge_picked(repository, judgement, chosen[0], Wish(named=True))
-        if not quiet:
-            show_merged(merged)
+    best = winner(judgement)
+    if best is None:
+        return None
+    merged = merge_picked(repository, judgement, best, Wish(named=True))
+    if not quiet:
+        show_merged(merged)
+    return merged
 
 
 def _candidates(
@@ -273,11 +292,14 @@ def _candidates(
     return config
 
 
-def _run(config: ParallelConfig, options: EvalOptions) -> RunResult:
+def _run(config: ParallelConfig, options: EvalOptions, started: list[str]) -> RunResult:
     # The checks run once, when the candidates are judged.
     project = config.project.model_copy(update={"checks": ()})
     config = config.model_copy(update={"project": project})
     view = make_view(quiet=options.quiet)
     runner = ParallelRunner(config, emit=view)
-    with interruptible(lambda again: runner.cancel(kill=again)), view:
-        return runner.execute()
+    try:
+        with interruptible(lambda again: runner.cancel(kill=again)), view:
+            return runner.execute()
+    finally:
+        started += [runner.run_id] if runner.run_id else []

@@ -12,10 +12,11 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.judging.check_run import Tests
 from orchestrator.judging.protected import Protection
-from orchestrator.judging.trees import Tests
 from orchestrator.landing.branches import RunBranches
-from orchestrator.landing.merge import Merged, Wish, merge_branches
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merged import Merged
 from orchestrator.landing.queue import Answer, CommitTest
 from orchestrator.landing.target import find_target
 from orchestrator.runs.commit_test import ContainerTest

@@ -12,6 +12,7 @@ from orchestrator.cli.output.ci import automatic_report
 from orchestrator.cli.output.messages import put, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.landing.merged import Merged
 from orchestrator.reports import github
 from orchestrator.reports.formats import SYSTEMS, Target, parse_target
 from orchestrator.reports.logs import output_tail
@@ -40,25 +41,33 @@ class Reports:
     """Whether the log of a CI job gets only the output of workers that did not succeed."""
 
     @classmethod
-    def requested(cls, given: list[str] | None, *, quiet: bool) -> "Reports":
+    def requested(
+        cls, given: list[str] | None, *, quiet: bool = False, automatic: bool = True
+    ) -> "Reports":
         """Return the reports of the option `--report`, and the one of this CI system.
+
+        Args:
+            given: Values of the option.
+            quiet: Whether the log of a CI job gets only the output of failures.
+            automatic: Whether a CI system gets a report without being asked.
 
         Raises:
             ConfigError: There is no such format, or a file cannot be written.
         """
         targets = [_parsed(text) for text in given or ()]
-        automatic = automatic_report(os.environ)
-        if automatic and all(target.format != automatic for target in targets):
-            targets.append(Target(automatic))
+        system = automatic_report(os.environ) if automatic else None
+        if system and all(target.format != system for target in targets):
+            targets.append(Target(system))
         if any(target.format == "otlp-http" for target in targets):
             endpoint(os.environ)
         return cls(tuple(targets), quiet=quiet)
 
-    def write(self, run_id: str | None) -> None:
+    def write(self, run_id: str | None, *, merged: Merged | None = None) -> None:
         """Write the reports of a run; a report that cannot be written is a warning.
 
         Args:
             run_id: The run; None if none was started.
+            merged: How the command merged the run's branches, if it did.
         """
         if run_id is None or not self.targets:
             return
@@ -69,6 +78,7 @@ class Reports:
         if report is None:
             tell(f"warning: there is no report: the record of run {run_id} cannot be read")
             return
+        report = report.model_copy(update={"merged": merged})
         for target in self.targets:
             try:
                 self._write_one(report, target)

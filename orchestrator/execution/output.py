@@ -44,6 +44,11 @@ def stage_log(directory: Path, stage: str) -> Path:
     return directory / f"{stage}.log"
 
 
+def findings_file(log: Path) -> Path:
+    """Return the file, beside a check's log, for the findings that the check wrote as SARIF."""
+    return log.with_suffix(".sarif")
+
+
 def stage_logs(directory: Path, stage: str) -> list[Path]:
     """Return the existing log files of a stage; `check-*` stands for all checks, in order."""
     if "*" not in stage:

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.judging.changes import Change
-from orchestrator.judging.check_run import Answer
+from orchestrator.judging.check_run import Answer, Tests
 from orchestrator.judging.judgement import Candidate, CheckVerdict, Flag, Verdict
 from orchestrator.judging.ranking import Ranked, Score
-from orchestrator.judging.trees import Tests
 from orchestrator.landing.branches import Branch
 from orchestrator.results import WorkerResult
 

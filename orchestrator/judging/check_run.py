@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Answer = Literal["pass", "fail", "none"]
 """Result of a command; `none` if the engine or the machine failed, or the run was cancelled."""
+Tests = Literal["frozen", "extend", "free"]
+"""Which tests count: only those of the base, also new ones, or the candidate's own versions."""
 Outcome = Literal["passed", "failed", "skipped"]
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.judging.changes import NewLine
-from orchestrator.judging.check_run import CheckRun
+from orchestrator.judging.check_run import CheckRun, Tests
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.judgement import Flag, Proof
-from orchestrator.judging.trees import Entry, Tests
+from orchestrator.judging.trees import Entry
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 20

@@ -4,8 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.judging.check_run import Answer
-from orchestrator.judging.trees import Tests
+from orchestrator.judging.check_run import Answer, Tests
 
 Verdict = Literal["fixed", "kept", "broke", "still_broken", "unstable", "no_verdict"]
 Column = Literal[

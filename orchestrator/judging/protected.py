@@ -5,8 +5,9 @@ from datetime import datetime
 
 from orchestrator.git.merge_tree import quarantine
 from orchestrator.git.repository import Repository
+from orchestrator.judging.check_run import Tests
 from orchestrator.judging.instruments import Instruments
-from orchestrator.judging.trees import Tests, Trees
+from orchestrator.judging.trees import Trees
 
 
 class Protection:

@@ -39,12 +39,19 @@ def latest_judgement(state_dir: Path, wanted: str | None) -> Judgement:
     runs: Sequence[RunDirectory] = list(all_runs(state_dir))
     candidates = [named_run(runs, wanted)] if wanted else [*reversed(runs)]
     for run in candidates:
-        for number in sorted(_numbers(run.path), reverse=True):
-            found = _read(run.path / f"judgement-{number}.json")
-            if found is not None:
-                return found
+        if (found := read_judgement(run.path)) is not None:
+            return found
     what = f"run {candidates[0].run_id} was not judged" if wanted else "no run was judged"
     raise ConfigError(what, hint="judge a run: `orchestrator judge --check 'make test'`")
+
+
+def read_judgement(run: Path) -> Judgement | None:
+    """Return the latest judgement in a run's directory; None if there is none."""
+    for number in sorted(_numbers(run), reverse=True):
+        found = _read(run / f"judgement-{number}.json")
+        if found is not None:
+            return found
+    return None
 
 
 def _read(path: Path) -> Judgement | None:

@@ -11,15 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits, signature, write_commit
+from orchestrator.judging.check_run import Tests
 from orchestrator.judging.instruments import Instruments
 
-Tests = Literal["frozen", "extend", "free"]
-"""Which tests count: only those of the base, also new ones, or the candidate's own versions."""
 MOST_READ = 16 * 1024**2
 """Maximum number of bytes of the base's files that are searched for texts and numbers."""
 _LINK = "120000"

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
 
 from orchestrator.errors import GitCommandError, OrchestratorError, RepositoryError
 from orchestrator.git.command import Git
@@ -20,14 +19,9 @@ from orchestrator.git.quarantine import check_trees
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import check_names, signature, write_commit
 from orchestrator.landing.branches import Branch
+from orchestrator.landing.merged import Form, Problem
 from orchestrator.text.sanitize import lines, one_line
 
-Form = Literal["merge", "squash", "rebase", "apply"]
-"""How a branch is added: by a merge commit, as one commit, commit by commit, or as uncommitted
-changes.
-"""
-Problem = Literal["conflict", "merges", "refused"]
-"""Why a branch cannot be added: a conflict, a rebase of merge commits, or a broken rule."""
 MERGE_TIMEOUT = 120.0
 """Maximum number of seconds for all merges of one branch."""
 MOST_COMMITS = 1000

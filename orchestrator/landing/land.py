@@ -8,8 +8,8 @@ from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import commit_of
-from orchestrator.landing.chain import Form
 from orchestrator.landing.checkout import bring_forward, check_files, is_at
+from orchestrator.landing.merged import Form
 from orchestrator.landing.record import (
     Landed,
     UnderWay,

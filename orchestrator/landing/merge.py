@@ -12,8 +12,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.changes import changed_paths
 from orchestrator.git.command import Git
@@ -22,9 +20,10 @@ from orchestrator.git.merge_tree import merge_pairs, quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits
 from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.chain import CannotAddError, Chain, Form, Problem
+from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
 from orchestrator.landing.land import check, complete, land, only_one
+from orchestrator.landing.merged import Form, LeftWorker, Merged
 from orchestrator.landing.order import best_order
 from orchestrator.landing.queue import Answer, CommitTest, Proof, Queue
 from orchestrator.landing.record import Landed
@@ -38,52 +37,6 @@ MOST_FILES = 1000
 _PAIRS_TIMEOUT = 60.0
 Order = Literal["given", "best"]
 OnConflict = Literal["stop", "skip"]
-
-
-class LeftWorker(BaseModel):
-    """A worker whose work was not merged."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    worker_id: int
-    reason: Problem | Literal["failed", "stopped", "checks_failed", "no_verdict"]
-    """Why the work was not merged: `conflict`, `merges` (a rebase of merge commits), `refused` (it
-    breaks a rule for commits), `failed` (the worker did not succeed and was not named), `stopped`
-    (because of another worker's conflict), `checks_failed` (with `--queue`), or `no_verdict` (the
-    checks gave no answer).
-    """
-    message: str
-    files: tuple[str, ...] = ()
-    """The conflicting files, at most 1000."""
-    others: tuple[int, ...] = ()
-    """Merged workers that changed the conflicting files too."""
-    passes: str | None = None
-    """For `checks_failed`: the commit without the worker, on which the checks pass."""
-    fails: str | None = None
-    """For `checks_failed`: the commit with the worker, on which the checks fail."""
-
-
-class Merged(BaseModel):
-    """The output of `orchestrator merge --json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    run_id: str
-    form: Form
-    target: str
-    """The branch into which workers' branches were merged."""
-    before: str
-    after: str
-    """The commit that the branch points at now; with `apply`, a commit of the applied files."""
-    dry_run: bool
-    """Whether nothing was changed, and `after` was only computed."""
-    landed: tuple[int, ...] = ()
-    """Workers whose work was merged, in this order."""
-    contained: tuple[int, ...] = ()
-    """Workers whose work the branch had already, or that committed nothing."""
-    left: tuple[LeftWorker, ...] = ()
-    given_conflicts: int | None = None
-    """With `--order best`: number of workers that conflict in the given order; otherwise null."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.sealed_commits import signature, write_commit
 from orchestrator.landing.branches import commit_of
-from orchestrator.landing.chain import Form
+from orchestrator.landing.merged import Form
 
 _UNDER_WAY = "landing.json"
 _MOST = 64 * 1024

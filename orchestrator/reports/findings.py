@@ -1,21 +1,23 @@
 """Find the places in files that failed checks, or failed tasks, complain about.
 
 Compilers, linters and test programs print `path:line:column: text`, `path(line,column): text`, or
-a text followed by ` --> path:line:column`. What they print is a worker's text: a finding counts
-only if its path names a file that the worker changed, or, if the worker changed nothing, a file of
-the checkout.
+a text followed by ` --> path:line:column`. A check may write a SARIF file instead, which counts
+even if the check passed. Both are hostile: a finding counts only if its path names a file that the
+worker changed, or, if the worker changed nothing, a file of the checkout.
 """
 
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from orchestrator.execution.output import findings_file
 from orchestrator.reports.logs import tail
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.results import Status
+from orchestrator.reports.sarif_input import Level, read_sarif
+from orchestrator.results import CheckResult, Status
 from orchestrator.text.sanitize import one_line
 from orchestrator.workspace.layout import WORKSPACE
 
@@ -45,6 +47,9 @@ class Finding:
     line: int
     column: int | None
     text: str
+    level: Level
+    is_failure: bool = True
+    """Whether the check or the task failed; false for a finding of a check that passed."""
 
     @property
     def fingerprint(self) -> str:
@@ -54,29 +59,53 @@ class Finding:
 
 
 def findings(report: RunReport) -> list[Finding]:
-    """Return the findings of all workers that did not succeed, worst worker first."""
-    return [finding for worker in report.bad for finding in findings_of(report, worker)]
+    """Return the findings of all workers, worst worker first."""
+    good = (worker for worker in report.workers if worker.status is Status.SUCCESS)
+    workers = (*report.bad, *good)
+    return [finding for worker in workers for finding in findings_of(report, worker)]
 
 
 def findings_of(report: RunReport, worker: WorkerReport) -> list[Finding]:
-    """Return the findings of one worker that did not succeed."""
-    if worker.status in (None, Status.SUCCESS):
-        return []
+    """Return the findings of one worker, those of failed checks first."""
     found: dict[tuple[str, str, int, str], Finding] = {}
-    for rule, log in _logs(worker):
-        for finding in islice(_parsed(tail(log, most=_READ), worker, rule), MOST):
-            if _is_there(report, worker, finding.path):
-                found.setdefault((rule, finding.path, finding.line, finding.text), finding)
+    for finding in _of_worker(worker):
+        if _is_there(report, worker, finding.path):
+            found.setdefault((finding.rule, finding.path, finding.line, finding.text), finding)
     return list(found.values())
 
 
-def _logs(worker: WorkerReport) -> Iterator[tuple[str, Path]]:
-    failed = [check for check in worker.checks if not check.passed]
-    for check in failed:
-        yield one_line(check.name, limit=100), Path(check.log)
-    if not worker.checks:
+def _of_worker(worker: WorkerReport) -> Iterator[Finding]:
+    for check in sorted(worker.checks, key=lambda check: check.passed):
+        yield from islice(_of_check(worker, check), MOST)
+    if not worker.checks and worker.status not in (None, Status.SUCCESS):
         for stream in ("stdout", "stderr"):
-            yield one_line(worker.task, limit=100), worker.directory / f"{stream}.log"
+            log, rule = worker.directory / f"{stream}.log", one_line(worker.task, limit=100)
+            yield from islice(_parsed(tail(log, most=_READ), worker, rule), MOST)
+
+
+def _of_check(worker: WorkerReport, check: CheckResult) -> Iterator[Finding]:
+    rule, log = one_line(check.name, limit=100), Path(check.log)
+    written = findings_file(log)
+    if written.exists():
+        found = _in_sarif(written, worker, rule)
+        yield from (replace(finding, is_failure=not check.passed) for finding in found)
+    elif not check.passed and worker.status not in (None, Status.SUCCESS):
+        yield from _parsed(tail(log, most=_READ), worker, rule)
+
+
+def _in_sarif(written: Path, worker: WorkerReport, check: str) -> Iterator[Finding]:
+    for place in read_sarif(written):
+        path = _path(place.path)
+        if path is not None:
+            yield Finding(
+                worker=worker,
+                rule=f"{check}: {one_line(place.rule, limit=100)}",
+                path=path,
+                line=place.line,
+                column=place.column,
+                text=one_line(place.text, limit=_TEXT),
+                level=place.level,
+            )
 
 
 def _parsed(log: str, worker: WorkerReport, rule: str) -> Iterator[Finding]:
@@ -99,6 +128,7 @@ def _parsed(log: str, worker: WorkerReport, rule: str) -> Iterator[Finding]:
             line=int(match["line"]),
             column=int(column) if column and int(column) else None,
             text=one_line(said, limit=_TEXT),
+            level="warning" if worker.status is Status.PARTIAL else "error",
         )
 
 

@@ -66,7 +66,10 @@ class Target:
             return
         scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
         try:
-            scratch.write_text(text, encoding="utf-8")
+            with scratch.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             scratch.replace(self.path)
         finally:
             scratch.unlink(missing_ok=True)

@@ -6,10 +6,12 @@ most 1 MiB. An output ends at a delimiter, so the delimiter must not occur in th
 
 import secrets
 from collections.abc import Iterator, Mapping
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 
 from orchestrator.reports import markdown
+from orchestrator.reports.decisions import winner
 from orchestrator.reports.findings import Finding, findings_of
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.words import counts, outcome, state
@@ -52,7 +54,8 @@ def _commands(report: RunReport, kind: str, workers: list[WorkerReport]) -> Iter
 
 def _of_worker(report: RunReport, worker: WorkerReport) -> list[str]:
     title = f"{one_line(worker.key)}: {outcome(worker)}"
-    found = list(islice(findings_of(report, worker), _OF_ONE_WORKER))
+    failures = (finding for finding in findings_of(report, worker) if finding.is_failure)
+    found = list(islice(failures, _OF_ONE_WORKER))
     if found:
         return [_finding(finding, title) for finding in found]
     return [_command("KIND", worker.message or outcome(worker), title=title)]
@@ -85,21 +88,23 @@ def write_summary(report: RunReport, path: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("ab", buffering=0) as file:
         left = MOST_OF_SUMMARY - file.tell()
         if left > MOST_OF_SUMMARY // 100:
-            file.write(summary(report, most=left) + "\n")
+            _append(file, summary(report, most=left) + "\n")
 
 
 def outputs(report: RunReport) -> dict[str, str]:
     """Return the outputs of a step."""
-    number = counts(report)
+    number, best = counts(report), winner(report.judgement)
     return {
         "run-id": report.run_id,
         "status": state(report),
         "passed": str(report.passed),
         "failed": str(number["failed"] + number["timeout"]),
         "cost": f"{report.cost:.6f}" if report.cost_known else "",
+        "winner": str(best.worker_id) if best else "",
+        "winner-commit": best.commit if best else "",
     }
 
 
@@ -109,7 +114,20 @@ def write_outputs(report: RunReport, path: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    with path.open("a", encoding="utf-8") as file:
-        for name, value in outputs(report).items():
-            delimiter = f"orchestrator_{secrets.token_hex(16)}"
-            file.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+    text = ""
+    for name, value in outputs(report).items():
+        delimiter = f"orchestrator_{secrets.token_hex(16)}"
+        text += f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
+    with path.open("ab", buffering=0) as file:
+        _append(file, text)
+
+
+def _append(file: FileIO, text: str) -> None:
+    """Append a text in one system call, so that a process that is killed leaves no half of it.
+
+    Raises:
+        OSError: The text was not written as a whole.
+    """
+    data = text.encode("utf-8", "replace")
+    if file.write(data) != len(data):
+        raise OSError("the disk is full")

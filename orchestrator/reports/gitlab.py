@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from orchestrator.reports.as_json import to_json
+from orchestrator.reports.decisions import winner
 from orchestrator.reports.findings import findings
 from orchestrator.reports.model import RunReport
 from orchestrator.reports.words import counts, state
-from orchestrator.results import Status
+
+_SEVERITIES = {"error": "major", "warning": "minor", "note": "info", "none": "info"}
 
 
 def render_code_quality(report: RunReport) -> str:
@@ -27,19 +29,21 @@ def _issues(report: RunReport) -> Iterator[dict[str, object]]:
             "description": f"{finding.worker.key}: {finding.text}",
             "check_name": finding.rule,
             "fingerprint": finding.fingerprint + more,
-            "severity": "minor" if finding.worker.status is Status.PARTIAL else "major",
+            "severity": _SEVERITIES[finding.level],
             "location": {"path": finding.path, "lines": positions},
         }
 
 
 def render_dotenv(report: RunReport) -> str:
     """Return variables for later jobs. None of them contains text of workers."""
-    number = counts(report)
+    number, best = counts(report), winner(report.judgement)
     values = {
         "RUN_ID": report.run_id,
         "STATUS": state(report),
         "PASSED": str(report.passed),
         "FAILED": str(number["failed"] + number["timeout"]),
         "COST": f"{report.cost:.6f}" if report.cost_known else "",
+        "WINNER": str(best.worker_id) if best else "",
+        "WINNER_COMMIT": best.commit if best else "",
     }
     return "".join(f"ORCHESTRATOR_{name}={value}\n" for name, value in values.items())

@@ -4,12 +4,19 @@ Text of workers is escaped everywhere, and the file forbids scripts and requests
 has a light and a dark form, and one for paper, and can be read from 360 pixels on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.changes import patch, stat_lines
 from orchestrator.git.repository import Repository
+from orchestrator.reports.decisions import (
+    HEADING,
+    candidate_row,
+    decision,
+    flag_lines,
+    merge_lines,
+)
 from orchestrator.reports.html_style import STYLE
 from orchestrator.reports.logs import tail
 from orchestrator.reports.markup import escaped
@@ -30,6 +37,8 @@ _ALL_DIFFS = 2 * 1024**2
 """Maximum number of bytes of all workers' changes in the document."""
 _FILES = 500
 """Maximum number of changed files of one worker that the document lists."""
+_CANDIDATES = 200
+"""Maximum number of candidates in the table of a judgement."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
 
@@ -53,6 +62,7 @@ def _document(report: RunReport) -> Iterator[str]:
     yield '<main>\n<section aria-labelledby="timeline">\n<h2 id="timeline">Timeline</h2>\n'
     yield f"<figure>\n{timeline(report)}{_legend(report)}</figure>\n</section>\n"
     yield from _table(report)
+    yield from _decisions(report)
     yield from _details(report)
     yield from _notices(report)
     yield "</main>\n</body>\n</html>\n"
@@ -129,6 +139,32 @@ def _cells(worker: WorkerReport) -> Iterator[str]:
 def _badge(worker: WorkerReport) -> str:
     kind = worker.status.value if worker.status else "running"
     return f'<span class="badge {kind}">{escaped(outcome(worker))}</span>'
+
+
+def _decisions(report: RunReport) -> Iterator[str]:
+    if report.judgement:
+        heads = "".join(f'<th scope="col">{name}</th>' for name in HEADING)
+        yield (
+            '<section aria-labelledby="judgement">\n<h2 id="judgement">Judgement</h2>\n'
+            f"<p>{escaped(decision(report.judgement))}</p>\n"
+            '<div class="scroll" tabindex="0" role="region" aria-labelledby="judgement">\n<table>\n'
+            f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
+        )
+        for one in report.judgement.candidates[:_CANDIDATES]:
+            cells = "".join(f"<td>{escaped(cell)}</td>" for cell in candidate_row(one))
+            yield f"<tr>{cells}</tr>\n"
+        yield "</tbody>\n</table>\n</div>\n"
+        yield f"{_listed(flag_lines(report.judgement))}</section>\n"
+    if report.merged:
+        yield (
+            '<section aria-labelledby="merge">\n<h2 id="merge">Merge</h2>\n'
+            f"{_listed(merge_lines(report.merged))}</section>\n"
+        )
+
+
+def _listed(rows: Iterable[str]) -> str:
+    found = "".join(f"<li>{escaped(one_line(row, limit=1000))}</li>\n" for row in rows)
+    return f"<ul>\n{found}</ul>\n" if found else ""
 
 
 def _details(report: RunReport) -> Iterator[str]:
@@ -243,10 +279,7 @@ def _colored(text: str) -> str:
 
 def _notices(report: RunReport) -> Iterator[str]:
     if report.notices:
-        rows = "".join(
-            f"<li>{escaped(one_line(text, limit=1000))}</li>\n" for text in report.notices
-        )
         yield (
             '<section aria-labelledby="notices">\n<h2 id="notices">Notes</h2>\n'
-            f"<ul>\n{rows}</ul>\n</section>\n"
+            f"{_listed(report.notices)}</section>\n"
         )

@@ -1,4 +1,4 @@
-"""JUnit XML: a test case for each worker and for each check of a worker's commit.
+"""JUnit XML: a test case for each worker, each check of a worker's commit, and each merge.
 
 Readers differ, and none documents all it reads. What the report relies on:
 
@@ -16,9 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orchestrator.judging.judgement import Candidate, CheckVerdict
+from orchestrator.landing.merged import LeftWorker, Merged
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.markup import escaped
-from orchestrator.reports.model import PhaseKind, RunReport, WorkerReport
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.phase import PhaseKind
 from orchestrator.results import CheckResult, Reason, Status, WorkerResult
 from orchestrator.state.history import RunState
 from orchestrator.text.sanitize import one_line
@@ -99,6 +102,9 @@ def _cases(report: RunReport) -> Iterator[_Case]:
     for worker in report.workers:
         yield _worker_case(report, worker)
         yield from _check_cases(worker)
+    yield from _judged_cases(report)
+    if report.merged:
+        yield from _merge_cases(report, report.merged)
 
 
 def _worker_case(report: RunReport, worker: WorkerReport) -> _Case:
@@ -170,6 +176,53 @@ def _check_verdict(check: CheckResult) -> _Verdict | None:
     kind = "check_failed" if check.exit_code else "check_error"
     text = tail(Path(check.log), most=4 * _LONGEST)[-_LONGEST:]
     return _Verdict("failure", kind, check.message or kind, text)
+
+
+def _judged_cases(report: RunReport) -> Iterator[_Case]:
+    """Yield a case for each check of each candidate, and one for how it treated the tests."""
+    candidates = report.judgement.candidates if report.judgement else ()
+    keys = {(report.run_id, worker.worker_id): worker.key for worker in report.workers}
+    # Their places differ from run to run, their numbers have the order of the candidates.
+    ordered = sorted(candidates, key=lambda one: (one.run_id, one.worker_id))
+    for number, one in enumerate(ordered, start=1):
+        key = keys.get((one.run_id, one.worker_id), f"candidate-{number}")
+        suite = f"orchestrator.{_plain(key)}.judgement"
+        for check in one.checks:
+            yield _Case(suite, check.check, 0.0, None, _of_verdict(check))
+        yield _Case(suite, "treatment of the tests", 0.0, None, _of_flags(one))
+
+
+def _of_verdict(check: CheckVerdict) -> _Verdict | None:
+    if check.passed:
+        return None
+    tag = {"unstable": "skipped", "no_verdict": "error"}.get(check.verdict, "failure")
+    broken = "\n".join(one_line(name) for name in check.broken)
+    return _Verdict(tag, check.verdict, check.verdict.replace("_", " "), broken)
+
+
+def _of_flags(one: Candidate) -> _Verdict | None:
+    if not one.out:
+        return None
+    said = "\n".join(f"{flag.kind}: {one_line(flag.message)}" for flag in one.flags if flag.out)
+    return _Verdict("failure", "excluded", "a finding excludes the candidate", said)
+
+
+_NOT_MERGED = frozenset({"failed", "stopped"})
+"""Reasons why a worker was not merged that are no problems of the worker's own branch."""
+
+
+def _merge_cases(report: RunReport, merged: Merged) -> Iterator[_Case]:
+    keys = {worker.worker_id: worker.key for worker in report.workers}
+    left = {one.worker_id: one for one in merged.left}
+    for number in sorted({*merged.landed, *merged.contained, *left}):
+        key = keys.get(number, f"worker-{number}")
+        verdict = _of_left(left[number]) if number in left else None
+        yield _Case(f"{_suite_of(report)}.merge", key, 0.0, None, verdict)
+
+
+def _of_left(left: LeftWorker) -> _Verdict:
+    tag = "skipped" if left.reason in _NOT_MERGED else "failure"
+    return _Verdict(tag, left.reason, left.message, "\n".join(map(one_line, left.files)))
 
 
 def _of_run(report: RunReport) -> dict[str, str]:

@@ -5,10 +5,18 @@ tables, and stands in fences longer than any run of backticks in it; `@`, `#` an
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 
+from orchestrator.judging.judgement import Judgement
+from orchestrator.reports.decisions import (
+    HEADING,
+    candidate_row,
+    decision,
+    flag_lines,
+    merge_lines,
+)
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.words import cost, heading, outcome, sums
@@ -28,6 +36,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]{}<>|~$!()&])")
 _JOINER = "\N{WORD JOINER}"
 _ADDRESS = re.compile(r"(?<=[@#!])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)", re.IGNORECASE)
 """Pattern of the places that make a text a mention, a reference to an issue or a link."""
+_DECIDED = 12_000
+"""Maximum number of characters of a judgement, and of a merge, in a report."""
 _HEADING = ("Worker", "Task", "Status", "Changes", "Checks", "Cost", "Time")
 
 
@@ -38,8 +48,40 @@ def render(report: RunReport, *, most: int = MOST) -> str:
     parts = [head, rows]
     if left:
         parts.append(f"\n{left} more workers are not shown.\n")
+    for section in _decisions(report):
+        parts.append(_bounded(section, most - sum(map(len, parts)) - 200))
     parts += _problems(report, most - sum(map(len, parts)) - 100)
     return "".join(parts)
+
+
+def _decisions(report: RunReport) -> Iterator[Iterable[str]]:
+    if report.judgement:
+        yield _judged(report.judgement)
+    if report.merged:
+        yield ["\n#### Merge\n\n", *_listed(merge_lines(report.merged))]
+
+
+def _judged(judgement: Judgement) -> Iterator[str]:
+    yield f"\n#### Judgement\n\n{inline(decision(judgement))}\n\n"
+    yield _row(HEADING) + _row(["---"] * len(HEADING))
+    for one in judgement.candidates:
+        yield _row([inline(cell) for cell in candidate_row(one)])
+    yield "\n"
+    yield from _listed(flag_lines(judgement))
+
+
+def _listed(rows: Iterable[str]) -> Iterator[str]:
+    return (f"- {inline(row)}\n" for row in rows)
+
+
+def _bounded(parts: Iterable[str], room: int) -> str:
+    """Return as many parts as fit into `room` and `_DECIDED` characters."""
+    text = ""
+    for part in parts:
+        if len(text) + len(part) > min(room, _DECIDED):
+            return f"{text}\n..." if text else ""
+        text += part
+    return text
 
 
 def _problems(report: RunReport, most: int) -> Iterator[str]:

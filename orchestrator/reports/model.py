@@ -9,67 +9,20 @@ of files and of checks may be hostile: each format makes them safe for its reade
 """
 
 from datetime import datetime
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestrator.judging.judgement import Judgement
+from orchestrator.landing.merged import Merged
+from orchestrator.reports.phase import Phase, PhaseKind
 from orchestrator.results import CheckResult, Noticed, Reason, Status, WorkerResult
 from orchestrator.state.history import RunState, WorkerState
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PhaseKind(StrEnum):
-    """What a worker did or waited for during one phase."""
-
-    QUEUE = "queue"
-    """Waiting for its dependencies, a slot or room on the machine."""
-    PREPARE = "prepare"
-    """Creation of the worktree and the private git directory, and start of the services."""
-    SETUP = "setup"
-    START = "start"
-    """From the end of the setup to the start of the agent's container."""
-    AGENT = "agent"
-    STOP = "stop"
-    """Time from the request to stop, or from the end of the teardown, to the harvest."""
-    TEARDOWN = "teardown"
-    HARVEST = "harvest"
-    """Packing, checking and importing the work; listing the changes after the checks."""
-    CHECK = "check"
-    RETRY = "retry"
-    """Waiting for the next attempt after a failed attempt."""
-    PROVIDER = "provider"
-    """Waiting for a provider that refused requests."""
-
-
-WAITS = frozenset({PhaseKind.QUEUE, PhaseKind.RETRY, PhaseKind.PROVIDER})
-"""Phases in which a worker waits and does not count as running."""
-
-
-class Phase(_Frozen):
-    """A stretch of a worker's time. The phases of a worker follow each other without gaps."""
-
-    kind: PhaseKind
-    start: datetime
-    end: datetime
-    """End of the phase; if it has not ended, the end of the recorded time."""
-    is_open: bool = False
-    """Whether the phase has not ended, as far as recorded."""
-    attempt: int = 1
-    """Number of the attempt that the phase belongs to, counted from 1."""
-    name: str | None = None
-    """Name of the check, if the phase is a check."""
-    problem: str | None = None
-    """Why the setup, teardown or check failed; None if it succeeded."""
-
-    @property
-    def seconds(self) -> float:
-        """Length of the phase in seconds."""
-        return (self.end - self.start).total_seconds()
 
 
 class Pause(_Frozen):
@@ -185,6 +138,10 @@ class RunReport(_Frozen):
     """Messages of the run for the user, at most 100."""
     critical_path: tuple[str, ...] = ()
     """Keys of the workers that determined the duration of the run, in order."""
+    judgement: Judgement | None = None
+    """The run's latest judgement; None if its workers were not judged."""
+    merged: Merged | None = None
+    """The merge of the run's branches; only in a report of the command that merged them."""
 
     @cached_property
     def by_key(self) -> dict[str, WorkerReport]:

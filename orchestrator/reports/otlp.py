@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.reports.model import Phase, PhaseKind, RunReport, WorkerReport
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.phase import Phase, PhaseKind
 from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState
 

@@ -5,8 +5,9 @@ address: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, or `OTEL_EXPORTER_OTLP_ENDPOINT` 
 """
 
 import json
+import threading
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from urllib.parse import unquote
 
@@ -44,7 +45,7 @@ def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
     """Send the trace of a run to the collector that the environment variables name.
 
     Raises:
-        OSError: The collector cannot be reached in two seconds, or refused the trace.
+        OSError: The collector did not accept the trace within two seconds.
         ConfigError: No variable has the address of a collector.
     """
     body = json.dumps(trace(report, environ)).encode()
@@ -53,11 +54,38 @@ def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
         endpoint(environ), body, headers, method="POST"
     )
     opener = urllib.request.build_opener(_NoRedirects)
-    try:
+
+    def send() -> None:
         with opener.open(request, timeout=_TIMEOUT):
             pass
-    except (HTTPException, ValueError) as error:
-        raise OSError(f"{type(error).__name__} of the collector") from error
+
+    _in_time(send)
+
+
+def _in_time(send: Callable[[], None]) -> None:
+    """Call a function that sends the trace, and wait two seconds at most.
+
+    The timeout of a socket applies to each read: a collector that sends one byte each second would
+    never exceed it. Looking up the name of a host has no timeout at all.
+    """
+    problems: list[Exception] = []
+
+    def attempt() -> None:
+        try:
+            send()
+        except (OSError, HTTPException, ValueError) as error:
+            problems.append(error)
+
+    # The process does not wait for a daemon thread when it ends.
+    thread = threading.Thread(target=attempt, name="otlp", daemon=True)
+    thread.start()
+    thread.join(_TIMEOUT)
+    if thread.is_alive():
+        raise TimeoutError(f"the collector did not answer within {_TIMEOUT:g} s")
+    for problem in problems:
+        if isinstance(problem, OSError):
+            raise problem
+        raise OSError(f"{type(problem).__name__} of the collector") from problem
 
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from orchestrator.events import (
     WorkerStarted,
     WorkerStopping,
 )
-from orchestrator.reports.model import Phase, PhaseKind
+from orchestrator.reports.phase import Phase, PhaseKind
 
 _AFTER_STAGE: Mapping[str, PhaseKind] = {
     "setup": PhaseKind.START,

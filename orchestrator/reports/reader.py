@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.events import Event, Intervention, Notice, ProviderPaused, RunStarted
-from orchestrator.reports.model import Pause, Phase, PhaseKind, RunReport, WorkerReport
+from orchestrator.judging.store import read_judgement
+from orchestrator.reports.model import Pause, RunReport, WorkerReport
+from orchestrator.reports.phase import Phase, PhaseKind
 from orchestrator.reports.phases import phases_of
 from orchestrator.results import Noticed, RunResult, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
@@ -88,6 +90,7 @@ class _Reading:
             pauses=tuple(self._pauses(until)),
             notices=self._notices(),
             critical_path=path,
+            judgement=read_judgement(self._history.directory.path),
         )
 
     def _workers(self, until: datetime, *, live: bool) -> list[WorkerReport]:

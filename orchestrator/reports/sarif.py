@@ -1,28 +1,84 @@
-"""SARIF 2.1.0: the findings of failed checks, for code scanning of GitHub and other readers."""
+"""SARIF 2.1.0: findings of checks and of a judgement, for code scanning of GitHub and others.
 
+Readers recognise a finding by its rule and fingerprint: both are the same in every run.
+"""
+
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
 from urllib.parse import quote
 
+from orchestrator.judging.judgement import Candidate, Flag, FlagKind
 from orchestrator.reports.as_json import to_json
 from orchestrator.reports.findings import Finding, findings
 from orchestrator.reports.model import RunReport
-from orchestrator.results import Status
+from orchestrator.text.sanitize import one_line
 
 MOST = 5000
 """Maximum number of results; GitHub keeps the first 5,000 of a run."""
+FLAGS: Mapping[FlagKind, tuple[str, str]] = {
+    "empty": ("ORC-A001", "The candidate changed nothing"),
+    "tests_weakened": ("ORC-A002", "A check passes only with the candidate's own tests"),
+    "tests_removed": ("ORC-A003", "Tests of the base were removed"),
+    "new_skips": ("ORC-A004", "Tests that ran on the base are skipped"),
+    "nothing_ran": ("ORC-A005", "Tests that ran on the base did not run"),
+    "forged": ("ORC-A006", "A check does not report a test that must fail"),
+    "instrument_changed": ("ORC-A007", "A file that controls the tests was changed"),
+    "literal_echo": ("ORC-A008", "The change contains a value of the tests"),
+    "suppressed": ("ORC-A009", "The change silences a tool"),
+}
+"""The rules for findings about candidates: id and description."""
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _UNNAMED = re.compile(r"[^A-Za-z0-9_.-]+")
+_TEXT = 500
+
+
+@dataclass(frozen=True)
+class _Result:
+    rule: str
+    """Id of the rule."""
+    about: str
+    """Description of the rule."""
+    level: Literal["none", "note", "warning", "error"]
+    text: str
+    fingerprint: str
+    path: str
+    line: int | None = None
+    column: int | None = None
+
+    def to_json(self, index: int) -> dict[str, object]:
+        places = {"startLine": self.line, "startColumn": self.column}
+        region = {name: number for name, number in places.items() if number}
+        place = {
+            "artifactLocation": {
+                "uri": quote(self.path, errors="replace"),
+                "uriBaseId": "%SRCROOT%",
+            }
+        }
+        return {
+            "ruleId": self.rule,
+            "ruleIndex": index,
+            "level": self.level,
+            "message": {"text": self.text},
+            "partialFingerprints": {"orchestrator/v1": self.fingerprint},
+            "locations": [{"physicalLocation": place | ({"region": region} if region else {})}],
+        }
 
 
 def render(report: RunReport) -> str:
     """Return the findings of a run as a SARIF log."""
-    found = findings(report)
+    of_checks = [_of_check(finding) for finding in findings(report)]
+    flags = [*_flags(report)]
+    # A result must have a file; findings about a candidate as a whole are notifications.
+    found = [*of_checks, *(_of_flag(one, flag) for one, flag in flags if flag.file)]
     shown = found[:MOST]
-    rules = list(dict.fromkeys(finding.rule for finding in shown))
-    more = [f"{len(found) - MOST} more findings are not listed"] if len(found) > MOST else []
+    rules = {result.rule: result.about for result in shown}
+    positions = {rule: number for number, rule in enumerate(rules)}
     run = {
-        "tool": {"driver": {"name": "orchestrator", "rules": [_rule(rule) for rule in rules]}},
+        "tool": {"driver": {"name": "orchestrator", "rules": [*map(_rule, rules.items())]}},
         "automationDetails": {"id": f"orchestrator/{_name(report.name or 'parallel')}/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [
@@ -30,17 +86,19 @@ def render(report: RunReport) -> str:
                 "executionSuccessful": report.status is not None,
                 "startTimeUtc": f"{report.started_at:%Y-%m-%dT%H:%M:%SZ}",
                 "toolExecutionNotifications": [
-                    {"level": "warning", "message": {"text": text}} for text in more
+                    {"level": level, "message": {"text": text}}
+                    for level, text in chain(_whole(flags), _left_out(len(found)))
                 ],
             }
         ],
-        "results": list(_results(shown, rules)),
+        "results": [result.to_json(positions[result.rule]) for result in shown],
     }
     return to_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(rule: str) -> dict[str, object]:
-    return {"id": _name(rule), "name": _name(rule), "shortDescription": {"text": rule}}
+def _rule(rule: tuple[str, str]) -> dict[str, object]:
+    name, about = rule
+    return {"id": name, "name": name, "shortDescription": {"text": about}}
 
 
 def _name(text: str) -> str:
@@ -48,22 +106,52 @@ def _name(text: str) -> str:
     return _UNNAMED.sub("-", text).strip("-.") or "check"
 
 
-def _results(found: list[Finding], rules: list[str]) -> Iterator[dict[str, object]]:
-    for finding in found:
-        partial = finding.worker.status is Status.PARTIAL
-        yield {
-            "ruleId": _name(finding.rule),
-            "ruleIndex": rules.index(finding.rule),
-            "level": "warning" if partial else "error",
-            "message": {"text": f"{finding.worker.key}: {finding.text}"},
-            "partialFingerprints": {"orchestrator/v1": finding.fingerprint},
-            "locations": [{"physicalLocation": _place(finding)}],
-        }
+def _of_check(finding: Finding) -> _Result:
+    return _Result(
+        rule=_name(finding.rule),
+        about=finding.rule,
+        level=finding.level,
+        text=f"{finding.worker.key}: {finding.text}",
+        fingerprint=finding.fingerprint,
+        path=finding.path,
+        line=finding.line,
+        column=finding.column,
+    )
 
 
-def _place(finding: Finding) -> dict[str, object]:
-    column = {"startColumn": finding.column} if finding.column else {}
-    return {
-        "artifactLocation": {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"},
-        "region": {"startLine": finding.line, **column},
-    }
+def _flags(report: RunReport) -> Iterator[tuple[Candidate, Flag]]:
+    for candidate in report.judgement.candidates if report.judgement else ():
+        for flag in candidate.flags:
+            yield candidate, flag
+
+
+def _of_flag(candidate: Candidate, flag: Flag) -> _Result:
+    rule, about = FLAGS[flag.kind]
+    text, path = one_line(flag.message, limit=_TEXT), flag.file or ""
+    identity = "\0".join((rule, path, text)).encode("utf-8", "replace")
+    return _Result(
+        rule=rule,
+        about=about,
+        level=_level(flag),
+        text=f"worker {candidate.worker_id}: {text}",
+        fingerprint=hashlib.sha256(identity).hexdigest(),
+        path=path,
+        line=flag.line,
+    )
+
+
+def _level(flag: Flag) -> Literal["error", "note"]:
+    return "error" if flag.out else "note"
+
+
+def _whole(flags: list[tuple[Candidate, Flag]]) -> Iterator[tuple[str, str]]:
+    """Yield level and text of the findings about a candidate as a whole."""
+    for candidate, flag in flags:
+        if not flag.file:
+            text = f"worker {candidate.worker_id}: {one_line(flag.message, limit=_TEXT)}"
+            yield _level(flag), f"{FLAGS[flag.kind][0]} {text}"
+
+
+def _left_out(found: int) -> Iterator[tuple[str, str]]:
+    if found > MOST:
+        yield "warning", f"{found - MOST} more findings are not listed"

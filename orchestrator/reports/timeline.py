@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from orchestrator.reports.markup import escaped
-from orchestrator.reports.model import WAITS, Phase, PhaseKind, RunReport, WorkerReport
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.phase import WAITS, Phase, PhaseKind
 from orchestrator.reports.words import outcome
 from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import one_line

@@ -7,9 +7,9 @@ from typing import get_args
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, read_branches
-from orchestrator.landing.chain import Form
 from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
-from orchestrator.landing.merge import Merged, OnConflict, Wish, merge_branches
+from orchestrator.landing.merge import OnConflict, Wish, merge_branches
+from orchestrator.landing.merged import Form, Merged
 from orchestrator.landing.target import find_target
 from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line

@@ -13,7 +13,7 @@ from orchestrator.events import (
     RunStarted,
     WorkerProgress,
 )
-from orchestrator.reports.model import Phase, PhaseKind
+from orchestrator.reports.phase import Phase, PhaseKind
 from orchestrator.reports.phases import phases_of
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.state.history import EVENTS, RunHistory, RunState, WorkerState

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from orchestrator.reports.model import WAITS, Phase, PhaseKind
+from orchestrator.reports.phase import WAITS, Phase, PhaseKind
 from orchestrator.web.formats import short_duration
 from orchestrator.web.looks import worker_badge
 from orchestrator.web.reader import Snapshot, WorkerRecord

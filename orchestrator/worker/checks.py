@@ -1,18 +1,24 @@
 """Run the project's checks on a worker's commit, in a fresh checkout and fresh containers.
 
-None of the worker's other files are present, nothing that the checks write is kept, and no code
-runs on the host.
+None of the worker's other files are present, and no code runs on the host. Of the files that a
+check writes, only a SARIF file at `ORCHESTRATOR_SARIF` is kept.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.config.project import Check
+from orchestrator.engine.spec import BindMount
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.events import Notice
+from orchestrator.execution.output import findings_file
 from orchestrator.execution.verdict import Verdict, judge_checks
+from orchestrator.files.atomic import write_atomically
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.files.safe_open import read_limited
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.endings import Ending
 from orchestrator.worker.container_specs import Job
@@ -23,7 +29,10 @@ from orchestrator.workspace.furnish import Extras
 from orchestrator.workspace.layout import CHECKED
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
+from orchestrator.workspace.shared_files import CHECK_OUT, SARIF
 
+MOST_FINDINGS = 10 * 1024**2
+"""Maximum size in bytes of the SARIF file of a check."""
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
 """Statuses of a worker after which checks are pointless, or there is no commit to check."""
 
@@ -123,13 +132,44 @@ class _Checks:
             if cancel.asked:
                 return done
             work = Work(self.worker, fresh, self._job(number, one), cancel)
-            ending = _unseen(problem) if problem else _seen(work)
+            ending = _unseen(problem) if problem else self._seen(work)
             if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
                 return done
             done.append(_result(one, work, ending))
             with suppress(OSError):  # full disk: repeating the checks does no harm
                 self.worker.checkpoints.note_checks(done)
         return done
+
+    def _seen(self, work: Work) -> Ending:
+        """Run a check, and keep its SARIF file."""
+        place = self.worker.directory / CHECKED / "left"
+        try:
+            place.mkdir(mode=0o700)
+            os.chown(place, *work.workspace.user)
+            shared = BindMount(source=place, target=CHECK_OUT, read_only=False)
+            ending = replace(work, workspace=replace(work.workspace, shared=(shared,))).done()
+            self._keep_findings(place / SARIF, work)
+        except OSError as error:
+            return _unseen(str(error))
+        finally:
+            remove_tree(place)
+        return ending
+
+    def _keep_findings(self, written: Path, work: Work) -> None:
+        """Store the SARIF file of a check beside its log, without secrets."""
+        kept = findings_file(work.log)
+        kept.unlink(missing_ok=True)
+        try:
+            data = read_limited(written, most=MOST_FINDINGS)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            worker = f"worker {self.worker.number}"
+            message = f"{worker}: the findings of check `{work.job.title}` were not read"
+            self.worker.run.emit(Notice(message=f"{message}: {error.strerror}"))
+            return
+        text = self.worker.run.redactor.data(data).decode("utf-8", "replace")
+        write_atomically(kept, text)
 
     def _job(self, number: int, one: Check) -> Job:
         return Job(
@@ -141,13 +181,6 @@ class _Checks:
             title=self.worker.run.redactor.text(one.title),
             closed="checks" in self.worker.config.closed_stages,
         )
-
-
-def _seen(work: Work) -> Ending:
-    try:
-        return work.done()
-    except OSError as error:
-        return _unseen(str(error))
 
 
 def _unseen(problem: str) -> Ending:

@@ -6,6 +6,7 @@ In every worker's container:
     /run/orchestrator/shared    read-only, in a workflow or with a context from the user:
                                 `context.md`, and in a workflow `findings.md`, `status.md`
     /run/orchestrator/inputs    read-only, if the task reduces others: their results
+    /run/orchestrator/check     writable, in the container of a check only: its SARIF file
 
 On the host, in the run's directory: `shared/`, `inputs/N/` and `context.md`, the user's context.
 """
@@ -42,6 +43,9 @@ from orchestrator.workspace.layout import Mounts
 
 SHARED = "/run/orchestrator/shared"
 OUT = "/run/orchestrator/out"
+CHECK_OUT = "/run/orchestrator/check"
+SARIF = "results.sarif"
+"""Name of the file in `CHECK_OUT` to which a check may write its findings."""
 INPUTS_PLACE = "inputs"
 """Name of the directory in a run's directory with results for workers; not needed after the run."""
 RESULTS = "results.json"
@@ -59,6 +63,7 @@ _VARIABLES = {
         "ORCHESTRATOR_FINDINGS": f"{OUT}/{handover.FINDINGS}",
         "ORCHESTRATOR_ARTIFACTS": f"{OUT}/{handover.ARTIFACTS}",
     },
+    CHECK_OUT: {"ORCHESTRATOR_SARIF": f"{CHECK_OUT}/{SARIF}"},
 }
 
 

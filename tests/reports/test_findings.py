@@ -1,13 +1,15 @@
 """Tests of the search for findings in the output of checks and tasks."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from orchestrator.execution.output import findings_file
 from orchestrator.reports.findings import findings
 from orchestrator.results import Reason, Status
-from tests.support.reports import ended, ended_run
+from tests.support.reports import check, ended, ended_run, sarif_log
 
 FAILED = (Status.FAILED,)
 
@@ -76,3 +78,63 @@ def test_a_log_that_is_a_link_or_a_fifo_is_not_read(tmp_path: Path) -> None:
     (worker.directory / "stdout.log").symlink_to(tmp_path / "log")
     os.mkfifo(worker.directory / "stderr.log")
     assert findings(ended_run(tmp_path, [worker])) == []
+
+
+def in_sarif(tmp_path: Path, text: str, *, passed: bool = False) -> list[tuple[object, ...]]:
+    """Return the findings of a worker whose only check wrote this SARIF file."""
+    done = check(tmp_path, "audit", passed=passed, log="a.c:9:9: a line of the log")
+    findings_file(Path(done.log)).write_text(text)
+    status = Status.SUCCESS if passed else Status.PARTIAL
+    reason = None if passed else Reason.CHECKS_FAILED
+    report = ended_run(tmp_path, [ended(tmp_path, 1, status, reason=reason, checks=[done])])
+    return [(one.rule, one.path, one.line, one.level, one.text) for one in findings(report)]
+
+
+@pytest.mark.parametrize("passed", [True, False])
+@pytest.mark.parametrize("uri", ["a.c", "./a.c", "/workspace/a.c", "file:///workspace/a.c"])
+def test_findings_of_a_sarif_file_replace_those_of_the_log(
+    tmp_path: Path, uri: str, passed: bool
+) -> None:
+    log = sarif_log(("R1", uri, 3, "two\nlines"), ("R2", "src/a%20b.py", 4, "x"), level="note")
+    assert in_sarif(tmp_path, log, passed=passed) == [
+        ("audit: R1", "a.c", 3, "note", "two lines"),
+        ("audit: R2", "src/a b.py", 4, "note", "x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        {"baselineState": "unchanged"}, {"suppressions": [{"kind": "inSource"}]},
+        {"kind": "pass"}, {"level": "none"}, {"locations": []}, {"message": 3}, {"level": "evil"},
+        {"locations": [{"physicalLocation": {"artifactLocation": {"uri": "missing.c"}}}]},
+        {"locations": [{"physicalLocation": {"artifactLocation": {"uri": "../a.c"}}}]},
+        {"locations": [{"physicalLocation": {"artifactLocation": {"uri": "http://h/a.c"}}}]},
+        {"locations": [{"physicalLocation": {"artifactLocation": {"uri": "http://[a.c"}}}]},
+        {"locations": [{"physicalLocation": {"artifactLocation": {"uri": "a.c"},
+                                             "region": {"startLine": 0}}}]},
+    ],
+)  # fmt: skip
+def test_results_that_are_no_new_findings_in_files_are_left_out(
+    tmp_path: Path, left_out: dict[str, object]
+) -> None:
+    assert in_sarif(tmp_path, sarif_log(("R", "a.c", 1, "x"), **left_out)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[1]", "{", '{"runs": 3}', '{"runs": [null, {"results": {}}]}',
+             "[" * 100_000, '{"runs": [{"results": [1, null, {}]}]}', '{"runs": 1e999}'],
+)  # fmt: skip
+def test_a_broken_sarif_file_has_no_findings(tmp_path: Path, text: str) -> None:
+    assert in_sarif(tmp_path, text) == []
+
+
+def test_level_and_rule_of_a_result_may_be_those_of_its_rule(tmp_path: Path) -> None:
+    log = json.loads(sarif_log(("", "a.c", 1, "x")))
+    (run,) = log["runs"]
+    run["tool"]["driver"]["rules"] = [{"id": "R7", "defaultConfiguration": {"level": "error"}}]
+    run["results"][0] |= {"ruleIndex": 0}
+    del run["results"][0]["ruleId"]
+    assert in_sarif(tmp_path, json.dumps(log)) == [("audit: R7", "a.c", 1, "error", "x")]
+    run["results"][0] |= {"ruleIndex": 7, "ruleId": "R8"}
+    assert in_sarif(tmp_path, json.dumps(log)) == [("audit: R8", "a.c", 1, "warning", "x")]

@@ -5,10 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.execution.output import findings_file
 from orchestrator.reports import github
 from orchestrator.results import Reason, Status
 from tests.support.ci_parsers import HOSTILE_LINES, GitHubRunner
-from tests.support.reports import RUN_ID, check, ended, ended_run, three_workers
+from tests.support.reports import (
+    BASE,
+    RUN_ID,
+    check,
+    decided,
+    ended,
+    ended_run,
+    judged,
+    sarif_log,
+    three_workers,
+)
 
 
 def unescaped(text: str) -> str:
@@ -114,4 +125,24 @@ def test_outputs(tmp_path: Path) -> None:
     github.write_outputs(ended_run(tmp_path, workers), path)
     assert read_outputs(path) == {
         "run-id": RUN_ID, "status": "timeout", "passed": "1", "failed": "1", "cost": "0.750000",
+        "winner": "", "winner-commit": "",
     }  # fmt: skip
+
+
+def test_the_best_candidate_is_an_output(tmp_path: Path) -> None:
+    report = decided(tmp_path, text="x")
+    found = github.outputs(report)
+    assert (found["winner"], found["winner-commit"]) == ("1", BASE)
+    undecided = report.model_copy(update={"judgement": judged(decision="undecided", pick=None)})
+    assert github.outputs(undecided)["winner"] == ""
+
+
+def test_findings_of_a_check_that_passed_do_not_hide_the_failure(tmp_path: Path) -> None:
+    passed = check(tmp_path, "audit", passed=True)
+    findings_file(Path(passed.log)).write_text(sarif_log(("R1", "a.py", 3, "careful")))
+    worker = ended(
+        tmp_path, 1, Status.FAILED, reason=Reason.OOM, message="no memory", checks=[passed],
+        files_modified=["a.py"],
+    )  # fmt: skip
+    (line,) = github.annotations(ended_run(tmp_path, [worker]))
+    assert parsed(line) == ("error", {"title": "worker-1: failed (oom)"}, "no memory")

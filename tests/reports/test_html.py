@@ -14,7 +14,7 @@ from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState, WorkerState
 from tests.support.ci_parsers import HOSTILE_LINES, commands_in
 from tests.support.local_engine import LocalEngine
-from tests.support.reports import at, ended, ended_run, three_workers
+from tests.support.reports import at, decided, ended, ended_run, three_workers
 from tests.support.runs import shell_run
 
 XSS = (
@@ -135,3 +135,13 @@ def test_changes_are_shown_and_large_changes_are_listed(
     )
     without = report.model_copy(update={"workers": (lost,)})
     assert "Changed files\na<b>.txt" in "".join(parsed(html.render(without)).itertext())
+
+
+def test_judgement_and_merge_are_only_text(tmp_path: Path) -> None:
+    attack = "\n".join(XSS)
+    root = parsed(html.render(decided(tmp_path, text=attack)))
+    assert is_harmless(root)
+    shown = "".join(root.itertext())
+    assert "worker 1 is the best" in shown
+    assert "worker 2: not merged: <script>alert(1)</script>" in shown
+    assert "worker 3: tests_weakened: <script>alert(1)</script>" in shown

@@ -13,7 +13,16 @@ from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState, WorkerState
 from tests.support.ci_parsers import HOSTILE_LINES, commands_in
 from tests.support.junit_readers import gitlab_cases, jenkins_counts, problems
-from tests.support.reports import at, check, ended, ended_run, every_status, three_workers
+from tests.support.reports import (
+    at,
+    check,
+    decided,
+    ended,
+    ended_run,
+    every_status,
+    judged,
+    three_workers,
+)
 
 
 def test_every_reader_counts_the_same_cases(tmp_path: Path) -> None:
@@ -117,3 +126,33 @@ def test_texts_are_shortened_to_the_size_limit(
     text = junit.render(report)
     assert len(text.encode()) <= 250_000
     assert len(gitlab_cases(text)) == len(gitlab_cases(junit.render(report)))
+
+
+def test_judgements_and_merges_are_cases(tmp_path: Path) -> None:
+    text = junit.render(decided(tmp_path, text="why"))
+    assert list(problems(ElementTree.fromstring(text))) == []
+    cases = gitlab_cases(text)
+    assert len({(case.suite, case.name) for case in cases}) == len(cases)
+    judgement = {
+        (case.suite, case.name): case.status for case in cases if "judgement" in case.suite
+    }
+    tests = "treatment of the tests"
+    assert judgement == {
+        ("orchestrator.worker-1.judgement", "make test"): "success",
+        ("orchestrator.worker-1.judgement", tests): "success",
+        ("orchestrator.worker-2.judgement", "make test"): "failed",
+        ("orchestrator.worker-2.judgement", tests): "success",
+        ("orchestrator.worker-3.judgement", "make test"): "success",
+        ("orchestrator.worker-3.judgement", tests): "failed",
+    }
+    merge = {case.name: case.status for case in cases if case.suite == "orchestrator.nightly.merge"}
+    assert merge == {"worker-1": "success", "worker-2": "failed", "worker-3": "skipped"}
+
+
+def test_candidates_of_earlier_runs_have_names_without_ids(tmp_path: Path) -> None:
+    earlier = judged().candidates[0].model_copy(update={"run_id": "20261120-093000-111111"})
+    judgement = judged(candidates=(*judged().candidates[1:], earlier), pick=None)
+    report = ended_run(tmp_path, [ended(tmp_path, n) for n in (2, 3)], judgement=judgement)
+    suites = {case.suite for case in gitlab_cases(junit.render(report))}
+    assert "orchestrator.candidate-1.judgement" in suites
+    assert not any("2026" in suite for suite in suites)

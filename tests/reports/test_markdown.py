@@ -10,7 +10,7 @@ from orchestrator.reports import markdown
 from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState, WorkerState
 from tests.support.ci_parsers import HOSTILE_LINES
-from tests.support.reports import check, ended, ended_run, three_workers
+from tests.support.reports import check, decided, ended, ended_run, three_workers
 
 ATTACKS = (
     "</details></td></table><script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -99,3 +99,17 @@ def test_a_live_and_a_died_run(tmp_path: Path) -> None:
     assert "<details>" not in markdown.render(live)
     died = ended_run(tmp_path, [worker], state=RunState.DIED, status=None)
     assert "so far" in markdown.render(died)
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS, "\n".join(line[:300] for line in HOSTILE_LINES)])
+def test_judgement_and_merge_are_tables_and_lists_without_markup(
+    tmp_path: Path, attack: str
+) -> None:
+    text = markdown.render(decided(tmp_path, text=attack))
+    tags = PLAIN_TAGS | {"h4"}
+    assert html_tags(text) <= tags | {f"/{tag}" for tag in tags}
+    assert "| 1 | 1 | passes | 1/1 | 3 | ? |" in text
+    assert "worker 1 is the best" in text
+    assert "- worker 2: not merged: " in text
+    for most in (500, 2000, 5000):
+        assert len(markdown.render(decided(tmp_path, text=attack), most=most)) <= most + 300

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from orchestrator.errors import ConfigError
-from orchestrator.reports import otlp
+from orchestrator.reports import otlp, otlp_export
 from orchestrator.reports.otlp_export import endpoint, export_trace
 from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState, WorkerState
@@ -153,3 +154,28 @@ def test_a_collector_that_is_down_is_an_error_of_the_report_only(tmp_path: Path)
         export_trace(report, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"})
     with pytest.raises(ConfigError):
         endpoint({"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4317"})
+
+
+def test_a_collector_that_never_ends_its_answer_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A byte every 50 ms: no single read takes longer than the timeout.
+    monkeypatch.setattr(otlp_export, "_TIMEOUT", 0.3)
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+                while not left.wait(0.05):
+                    connection.sendall(b"y")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        report = ended_run(tmp_path, [ended(tmp_path, 1)])
+        with pytest.raises(OSError, match="did not answer within"):
+            export_trace(report, {"OTEL_EXPORTER_OTLP_ENDPOINT": address})
+        left.set()
+        thread.join()

@@ -21,7 +21,8 @@ from orchestrator.events import (
     WorkerStarted,
     WorkerStopping,
 )
-from orchestrator.reports.model import PhaseKind, RunReport
+from orchestrator.reports.model import RunReport
+from orchestrator.reports.phase import PhaseKind
 from orchestrator.reports.phases import phases_of
 from orchestrator.reports.reader import read_run
 from orchestrator.results import Reason, Status, WorkerResult

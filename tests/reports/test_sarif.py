@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 
+from orchestrator.judging.judgement import FlagKind
 from orchestrator.reports import sarif
 from orchestrator.results import Reason, Status
 from tests.support.ci_parsers import HOSTILE_LINES, commands_in
-from tests.support.reports import check, ended, ended_run, three_workers
+from tests.support.reports import check, ended, ended_run, judged, three_workers
 
 TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
 RESULT = {
@@ -27,7 +28,7 @@ RESULT = {
                 "required": ["physicalLocation"],
                 "properties": {
                     "physicalLocation": {
-                        "required": ["artifactLocation", "region"],
+                        "required": ["artifactLocation"],
                         "properties": {
                             "artifactLocation": {
                                 "properties": {
@@ -109,3 +110,18 @@ def test_hostile_output_is_valid_and_no_command(tmp_path: Path) -> None:
     shown = sarif.render(three_workers(tmp_path, text=text, task=text))
     assert len(rendered(shown)["results"]) > 20
     assert commands_in(shown) == []
+
+
+def test_findings_about_candidates_have_rules_of_their_own(tmp_path: Path) -> None:
+    run = rendered(sarif.render(ended_run(tmp_path, [ended(tmp_path, 1)], judgement=judged())))
+    found = [(one["ruleId"], one["level"], one["message"]["text"]) for one in run["results"]]
+    assert found == [
+        ("ORC-A002", "error", "worker 3: a flag"), ("ORC-A009", "note", "worker 3: a flag"),
+    ]  # fmt: skip
+    (place,) = run["results"][1]["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "a%20b.py"
+    assert place["physicalLocation"]["region"] == {"startLine": 7}
+    (whole,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert whole == {"level": "error", "message": {"text": "ORC-A005 worker 3: a flag"}}
+    assert {*get_args(FlagKind)} == {*sarif.FLAGS}
+    assert len({rule for rule, _ in sarif.FLAGS.values()}) == len(sarif.FLAGS)

@@ -1,11 +1,15 @@
 """Models of runs for tests of reports, without any run."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchestrator.reports.model import Phase, PhaseKind, RunReport, WorkerReport
+from orchestrator.judging.judgement import Candidate, CheckVerdict, Flag, Judgement
+from orchestrator.landing.merged import LeftWorker, Merged
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.phase import Phase, PhaseKind
 from orchestrator.results import CheckResult, Reason, Status, WorkerResult, overall_status
 from orchestrator.state.history import RunState, WorkerState
 
@@ -111,3 +115,68 @@ def three_workers(directory: Path, *, text: str, task: str) -> RunReport:
               message=text, checks=[check(directory, text, passed=False, log=text)]),
     ]  # fmt: skip
     return ended_run(directory, workers, name="nightly", notices=(text,))
+
+
+def judged(*, report_workers: int = 3, text: str = "a flag", **rest: Any) -> Judgement:
+    """Return a judgement: worker 1 is the best, worker 2 fails, the others are excluded."""
+    passing = CheckVerdict(check="make test", verdict="fixed")
+    failing = CheckVerdict(check="make test", verdict="broke", broken=(text,), broken_count=1)
+    out = (
+        Flag(kind="tests_weakened", out=True, message=text, file="tests/test_a.py"),
+        Flag(kind="nothing_ran", out=True, message=text),
+        Flag(kind="suppressed", out=False, message=text, file="a b.py", line=7),
+    )
+    candidates = tuple(
+        Candidate(
+            run_id=RUN_ID, worker_id=number, commit=BASE, protected=BASE, place=number,
+            passes=number == 1, out=number > 2, flags=out if number > 2 else (),
+            checks=(failing if number == 2 else passing,), lines=3, files=1,
+        )
+        for number in range(1, report_workers + 1)
+    )  # fmt: skip
+    values = {
+        "run_id": RUN_ID, "number": 1, "base": BASE, "tests": "extend", "checks": ("make test",),
+        "decision": "clear", "pick": 1, "candidates": candidates,
+    }  # fmt: skip
+    return Judgement(**{**values, **rest})
+
+
+def merged(*, text: str = "conflicts with worker 1") -> Merged:
+    """Return a merge of worker 1; worker 2 conflicts and worker 3 was not named."""
+    left = (
+        LeftWorker(worker_id=2, reason="conflict", message=text, files=("a.py", text)),
+        LeftWorker(worker_id=3, reason="failed", message=text),
+    )
+    return Merged(
+        run_id=RUN_ID, form="merge", target="main", before=BASE, after=BASE[::-1], dry_run=False,
+        landed=(1,), left=left,
+    )  # fmt: skip
+
+
+def decided(directory: Path, *, text: str) -> RunReport:
+    """Return a run that was judged and merged, all of whose texts are `text`."""
+    report = three_workers(directory, text=text, task=text)
+    decisions = {"judgement": judged(text=text, checks=(text,)), "merged": merged(text=text)}
+    return report.model_copy(update=decisions)
+
+
+def sarif_log(*found: tuple[str, str, int, str], **rest: Any) -> str:
+    """Return a SARIF file with findings: rule, URI of the file, line and text."""
+    results = [
+        {
+            "ruleId": rule,
+            "message": {"text": text},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": uri},
+                        "region": {"startLine": line},
+                    }
+                }
+            ],
+            **rest,
+        }
+        for rule, uri, line, text in found
+    ]
+    tool = {"driver": {"name": "audit", "rules": []}}
+    return json.dumps({"version": "2.1.0", "runs": [{"tool": tool, "results": results}]})

@@ -10,10 +10,12 @@ from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.events import Event, WorkerStage
+from orchestrator.execution.output import findings_file
 from orchestrator.execution.verdict import Verdict, judge_checks
 from orchestrator.results import CheckResult, Reason, Status, exit_code
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.worker import checks as worker_checks
 from orchestrator.workspace.layout import WORKSPACE
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
@@ -253,3 +255,35 @@ def test_check_is_a_command_or_a_mapping() -> None:
     project = Project.model_validate({"checks": ["npm test", {"run": "tox", "name": "t"}]})
     assert [one.title for one in project.checks] == ["npm test", "t"]
     assert project.checks[0] == Check(run="npm test", timeout=600)
+
+
+def test_a_check_may_leave_findings(repo: Path, local_engine: LocalEngine) -> None:
+    write = 'printf "%s" "$KEY {}" > "$ORCHESTRATOR_SARIF"'
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt",
+        checks=checks(write, f"{write}; exit 1", "true", 'mkdir "$ORCHESTRATOR_SARIF"',
+                      'ln -s /etc/passwd "$ORCHESTRATOR_SARIF"'),
+        isolation=Isolation(network="none", env={"KEY": "s3cret-value"}),
+    ).results  # fmt: skip
+    logs = [Path(one.log) for one in worker.checks]
+    left = [findings_file(log).read_text() if findings_file(log).exists() else None for log in logs]
+    assert left == ["[KEY] {}", "[KEY] {}", None, None, None]
+    events = (run_directory(repo).path / "events.ndjson").read_text()
+    assert events.count("the findings of check") == 2
+    assert not (logs[0].parent / "checked").exists()
+
+
+def test_findings_of_a_check_are_bounded(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_checks, "MOST_FINDINGS", 10)
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt",
+        checks=checks('echo 0123456789 > "$ORCHESTRATOR_SARIF"'),
+    ).results  # fmt: skip
+    assert worker.status is Status.SUCCESS
+    assert not findings_file(Path(worker.checks[0].log)).exists()
+    assert (
+        "were not read: the file is larger"
+        in (run_directory(repo).path / "events.ndjson").read_text()
+    )

@@ -45,6 +45,8 @@ def judge(options: JudgeOptions, words: RunAndWorkers = None) -> None:
         file=options.config,
         quiet=options.quiet,
     )
+    reports = judging.Reports.requested(options.report, automatic=False)
     judgement = judging.judge_workers(wanted, options)
     judging.print_judgement(judgement, as_json=options.json)
+    reports.write(judgement.run_id)
     raise typer.Exit(judgement.exit_code)

@@ -9,28 +9,28 @@ from typing import Annotated, get_args
 import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
-from orchestrator.cli.options import Config, Json, with_options
+from orchestrator.cli.options import Config, Json, Report, with_options
 from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.reporting import Reports
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.judging.trees import Tests
+from orchestrator.judging.check_run import Tests
 from orchestrator.landing.branches import read_branches
-from orchestrator.landing.chain import Form
 from orchestrator.landing.land import undo as take_back
 from orchestrator.landing.merge import (
-    Merged,
     OnConflict,
     Order,
     Wish,
     merge_branches,
 )
+from orchestrator.landing.merged import Form, Merged
+from orchestrator.reports.decisions import merge_lines
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 SOME_LEFT = 1
-_FILES = 5
 _SHORT = 12
 
 
@@ -102,6 +102,7 @@ class MergeOptions:
         bool,
         typer.Option("--undo", help="Undo the latest merge, if the branch has not moved since."),
     ] = False
+    report: Report = None
     json: Json = False
 
 
@@ -115,6 +116,7 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
     form, order, on_conflict = _choices(options)
     wanted, numbers = run_and_workers(words)
     repository = Repository(Path.cwd())
+    reports = Reports.requested(options.report, automatic=False)
     if options.undo:
         _undo(repository, options, wanted, numbers)
         return
@@ -140,6 +142,7 @@ def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
         show_merged(merged)
+    reports.write(run.run_id, merged=merged)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
 
@@ -178,9 +181,10 @@ def _check_queue(options: MergeOptions) -> None:
 def _undo(
     repository: Repository, options: MergeOptions, wanted: str | None, numbers: tuple[int, ...]
 ) -> None:
-    if numbers or options.dry_run:
+    if numbers or options.dry_run or options.report:
         raise ConfigError(
-            "`--undo` takes a whole merge back: it cannot be used with numbers or `--dry-run`"
+            "`--undo` takes a whole merge back: it cannot be used with numbers, `--dry-run` "
+            "or `--report`"
         )
     run_id = None if wanted is None else _run_id(repository, wanted)
     landed = take_back(repository, into=options.into, run_id=run_id)
@@ -198,20 +202,8 @@ def _run_id(repository: Repository, wanted: str) -> str:
 
 def show_merged(merged: Merged) -> None:
     """Print what was merged, and what was left."""
-    verb = {"apply": "applied to the files of"}.get(merged.form, "merged into")
-    if merged.landed:
-        workers = ", ".join(str(number) for number in merged.landed)
-        would = "would be " if merged.dry_run else ""
-        where = f"{merged.before[:_SHORT]}..{merged.after[:_SHORT]}"
-        show(f"worker {workers}: {would}{verb} {merged.target} ({where})")
-    if merged.contained:
-        workers = ", ".join(str(number) for number in merged.contained)
-        show(f"worker {workers}: {merged.target} already has all of the work")
-    for left in merged.left:
-        named = ", ".join(one_line(path) for path in left.files[:_FILES])
-        more = f" and {len(left.files) - _FILES} more" if len(left.files) > _FILES else ""
-        files = f" in {named}{more}" if named else ""
-        show(f"worker {left.worker_id}: not merged: {left.message}{files}")
+    for line in merge_lines(merged):
+        show(line)
     _tell_more(merged)
 
 

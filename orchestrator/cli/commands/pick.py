@@ -15,8 +15,8 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import read_branches
-from orchestrator.landing.chain import Form
-from orchestrator.landing.merge import Merged, Wish, merge_branches
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merged import Form, Merged
 from orchestrator.text.sanitize import one_line
 
 As = Annotated[

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.output.estimate import Estimate
 from orchestrator.cli.output.event_lines import alert_line, notice_line, port_lines
 from orchestrator.cli.output.formats import amount, titled
 from orchestrator.events import (
@@ -101,6 +102,7 @@ class BoardView:
         self._lock = threading.Lock()
         self._rows: dict[int, _Row] = {}
         self._measured = False
+        self._estimate = Estimate()
         self._console = Console(file=cast("IO[str]", _ForgivingStream(stream)), highlight=False)
         self._live = Live(
             get_renderable=self.render,
@@ -121,6 +123,7 @@ class BoardView:
     def __call__(self, event: Event) -> None:
         """Update the table's data for an event."""
         with self._lock:
+            self._estimate.note(event)
             self._note(event)
         if isinstance(event, Notice):
             self._console.print(Text(notice_line(event.message)))
@@ -173,11 +176,12 @@ class BoardView:
         with self._lock:
             rows = list(self._rows.values())
             cells = [self._cells(row) for row in self._in_sight(rows)]
+            left = self._estimate.text()
         if not rows:
             return Text("preparing the run")
         narrow = self._measured and self._console.width < _ROOM
         below = [_below(row) for row in cells if row[_LINE]] if narrow else []
-        return Group(_table(cells, self._columns(narrow=narrow)), *below, Text(_rest(rows)))
+        return Group(_table(cells, self._columns(narrow=narrow)), *below, Text(_rest(rows, left)))
 
     def _columns(self, *, narrow: bool) -> tuple[str, ...]:
         if narrow:
@@ -262,7 +266,9 @@ def _below(row: Mapping[str, str]) -> Text:
     return Text(f"{row['worker']}: {one_line(row[_LINE])}", no_wrap=True, overflow="ellipsis")
 
 
-def _rest(rows: list[_Row]) -> str:
+def _rest(rows: list[_Row], left: str) -> str:
     waiting = sum(row.state == "waiting" for row in rows)
     finished = sum(row.took is not None for row in rows)
-    return f"{finished} of {len(rows)} done" + (f", {waiting} waiting" if waiting else "")
+    parts = [f"{finished} of {len(rows)} done"]
+    parts += [f"{waiting} waiting"] if waiting else []
+    return ", ".join([*parts, *([left] if left else [])])

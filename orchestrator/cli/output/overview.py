@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import table
-from orchestrator.reports.model import PhaseKind, RunReport, WorkerReport
+from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.phase import PhaseKind
 from orchestrator.reports.words import cost, heading, outcome, sums
 from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import one_line

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import IO, Protocol, Self
 
 from orchestrator.cli.output.ci import in_ci
+from orchestrator.cli.output.estimate import Estimate
 from orchestrator.cli.output.event_lines import (
     alert_line,
     done_line,
@@ -147,6 +148,7 @@ class PlainView:
         self._lock = threading.Lock()
         self._tasks: dict[int, WorkerSpec] = {}
         self._running: set[int] = set()
+        self._estimate = Estimate()
         self._started = clock()
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -154,6 +156,7 @@ class PlainView:
     def __call__(self, event: Event) -> None:
         """Print the lines for an event."""
         with self._lock:
+            self._estimate.note(event)
             for line in self._lines(event):
                 self._write(line)
 
@@ -174,7 +177,8 @@ class PlainView:
                     titled(number, self._name(number)) for number in sorted(self._running)
                 )
                 elapsed = self._clock() - self._started
-                self._write(f"still running: {workers} ({elapsed:.0f} s)")
+                left = f", {text}" if (text := self._estimate.text()) else ""
+                self._write(f"still running: {workers} ({elapsed:.0f} s{left})")
 
     def _beat(self) -> None:
         while not self._ended.wait(self._interval):

@@ -11,6 +11,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult
 from tests.support.judging import FILES, TESTS
+from tests.support.junit_readers import gitlab_cases
 from tests.support.repository import git
 
 FIX = 'sed -i "s/width + height/width * height/" calc.py'
@@ -79,13 +80,22 @@ def test_hidden_tests_are_found_by_nobody(
 
 @pytest.mark.docker
 def test_candidates_start_in_rounds_until_one_passes(
-    repo: Path, capsys: pytest.CaptureFixture
+    repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     task = f"test $ORCHESTRATOR_MODEL != b || {FIX}; echo > note; echo '{{\"cost\": 1.0}}'"
     check = ["--must-fix", "grep 'width [*] height' calc.py", "--json", "--quiet"]
     shell = ["--agent-cli", "shell", "--network", "none", "--models", "a,b,c", "--first", "1"]
-    assert run(["eval", *shell, *check, task, "--pick", "auto"]) == 0
+    reports = [f"--report={tmp_path / name}" for name in ("eval.xml", "eval.env", "eval.json")]
+    assert run(["eval", *shell, *check, task, "--pick", "auto", *reports]) == 0
     judgement = json.loads(capsys.readouterr().out)
+    suites = {case.suite for case in gitlab_cases((tmp_path / "eval.xml").read_text())}
+    assert {"orchestrator.worker-1.judgement", "orchestrator.parallel.merge"} < suites
+    assert "ORCHESTRATOR_WINNER=2\n" in (tmp_path / "eval.env").read_text()
+    assert json.loads((tmp_path / "eval.json").read_text())["judgement"] == judgement
+    page = f"--report={tmp_path / 'judge.md'}"
+    assert run(["judge", *check[:2], "--quiet", page, "2"]) == 0
+    assert "worker 2 is the best" in (tmp_path / "judge.md").read_text()
+    assert "worker 2 is the best" in capsys.readouterr().out
     assert [one["model"] for one in judgement["candidates"]] == ["b", "a"], "`c` did not start"
     assert len({one["run_id"] for one in judgement["candidates"]}) == 2
     assert "width * height" in git(repo, "show", "main:calc.py")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
+from tests.support.junit_readers import gitlab_cases
 from tests.support.live import LiveRun
 from tests.support.repository import git
 from tests.support.runs import shell_run
@@ -111,3 +112,19 @@ def test_cleanup_keeps_a_landing_that_can_be_undone(repo, local_engine, capsys):
     assert run(["parallel-cleanup", "--purge"]) in (0, 7)
     assert f"dropped refs/orchestrator/landed/{result.run_id}" in capsys.readouterr().out
     assert git(repo, "for-each-ref", "refs/orchestrator") == ""
+
+
+def test_report_of_a_merge(repo, local_engine, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    shell_run(repo, local_engine, ONE, TWO, THREE)
+    junit, page = tmp_path / "merge.xml", tmp_path / "merge.md"
+    reports = ["--report", str(junit), "--report", str(page)]
+    assert run(["merge", "--on-conflict", "skip", *reports]) == 1
+    merged = [case for case in gitlab_cases(junit.read_text()) if case.suite.endswith(".merge")]
+    assert [(case.name, case.status) for case in merged] == [
+        ("worker-1", "success"), ("worker-2", "failed"), ("worker-3", "success"),
+    ]  # fmt: skip
+    assert "not merged: conflicts with worker 1 in a.txt" in page.read_text()
+    assert "::group" not in capsys.readouterr().err, "nobody asked for a report in the job's log"
+    assert run(["merge", "--undo", "--report", str(junit)]) == 3
+    assert run(["merge", "--report", "junit=missing/a.xml"]) == 3

@@ -1,0 +1,58 @@
+"""The result of a merge: what `orchestrator merge --json` prints."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Form = Literal["merge", "squash", "rebase", "apply"]
+"""How a branch is added: by a merge commit, as one commit, commit by commit, or as uncommitted
+changes.
+"""
+Problem = Literal["conflict", "merges", "refused"]
+"""Why a branch cannot be added: a conflict, a rebase of merge commits, or a broken rule."""
+
+
+class LeftWorker(BaseModel):
+    """A worker whose work was not merged."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker_id: int
+    reason: Problem | Literal["failed", "stopped", "checks_failed", "no_verdict"]
+    """Why the work was not merged: `conflict`, `merges` (a rebase of merge commits), `refused` (it
+    breaks a rule for commits), `failed` (the worker did not succeed and was not named), `stopped`
+    (because of another worker's conflict), `checks_failed` (with `--queue`), or `no_verdict` (the
+    checks gave no answer).
+    """
+    message: str
+    files: tuple[str, ...] = ()
+    """The conflicting files, at most 1000."""
+    others: tuple[int, ...] = ()
+    """Merged workers that changed the conflicting files too."""
+    passes: str | None = None
+    """For `checks_failed`: the commit without the worker, on which the checks pass."""
+    fails: str | None = None
+    """For `checks_failed`: the commit with the worker, on which the checks fail."""
+
+
+class Merged(BaseModel):
+    """The output of `orchestrator merge --json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    form: Form
+    target: str
+    """The branch into which workers' branches were merged."""
+    before: str
+    after: str
+    """The commit that the branch points at now; with `apply`, a commit of the applied files."""
+    dry_run: bool
+    """Whether nothing was changed, and `after` was only computed."""
+    landed: tuple[int, ...] = ()
+    """Workers whose work was merged, in this order."""
+    contained: tuple[int, ...] = ()
+    """Workers whose work the branch had already, or that committed nothing."""
+    left: tuple[LeftWorker, ...] = ()
+    given_conflicts: int | None = None
+    """With `--order best`: number of workers that conflict in the given order; otherwise null."""

@@ -1,0 +1,91 @@
+"""Present the judgement of a run's candidates, and the merge of its branches, as text."""
+
+from collections.abc import Iterator
+
+from orchestrator.judging.judgement import Candidate, Judgement
+from orchestrator.landing.merged import Merged
+from orchestrator.text.quantities import UNKNOWN, count, money
+from orchestrator.text.sanitize import one_line
+
+HEADING = ("Place", "Worker", "Result", "Checks", "Lines", "Cost", "Decided by")
+_MOST_FLAGS = 5
+_MOST_FILES = 5
+_SHORT = 12
+
+
+def candidate_row(one: Candidate) -> tuple[str, ...]:
+    """Return the cells of a candidate, in the order of `HEADING`."""
+    model = f" {one_line(one.model)}" if one.model and one.model != "default" else ""
+    passed = sum(check.passed for check in one.checks)
+    return (
+        str(one.place),
+        f"{one.worker_id}{model}",
+        _result(one),
+        f"{passed}/{len(one.checks)}" if one.checks else "-",
+        str(one.lines),
+        money(one.cost, known=one.cost_known) if one.cost_known else UNKNOWN,
+        one.decided_by or "",
+    )
+
+
+def _result(one: Candidate) -> str:
+    if one.out:
+        return "out: " + ", ".join(dict.fromkeys(flag.kind for flag in one.flags if flag.out))
+    if one.passes:
+        return "passes"
+    if one.hidden == "fail" and all(check.passed for check in one.checks):
+        return "fails the hidden tests"
+    bad = [check for check in one.checks if not check.passed]
+    return ", ".join(dict.fromkeys(check.verdict.replace("_", " ") for check in bad)) or "unknown"
+
+
+def flag_lines(judgement: Judgement) -> Iterator[str]:
+    """Yield a line for each finding about a candidate, and for each check that is not counted."""
+    for one in judgement.candidates:
+        for flag in one.flags[:_MOST_FLAGS]:
+            place = f" ({one_line(flag.file)}:{flag.line})" if flag.file and flag.line else ""
+            yield f"worker {one.worker_id}: {flag.kind}: {one_line(flag.message)}{place}"
+        if len(one.flags) > _MOST_FLAGS:
+            yield f"worker {one.worker_id}: {len(one.flags) - _MOST_FLAGS} more findings"
+    for check in judgement.unstable:
+        yield f"not counted, because its results on the base differ: {one_line(check)}"
+
+
+def decision(judgement: Judgement) -> str:
+    """Return the decision in one line."""
+    passing = sum(one.passes for one in judgement.candidates)
+    said = f"{count(len(judgement.candidates), 'candidate')}, {passing} of them pass: "
+    if judgement.decision == "clear":
+        return f"{said}worker {judgement.pick} is the best (`orchestrator pick`)"
+    if judgement.decision == "none":
+        return f"{said}there is nothing to pick"
+    first = next(one for one in judgement.candidates if one.passes)
+    return (
+        f"{said}undecided; worker {first.worker_id} is first by {first.decided_by} only "
+        f"(`orchestrator pick {first.worker_id}`)"
+    )
+
+
+def winner(judgement: Judgement | None) -> Candidate | None:
+    """Return the candidate that is clearly the best, if there is one."""
+    if judgement is None or judgement.pick is None:
+        return None
+    return next((one for one in judgement.candidates if one.worker_id == judgement.pick), None)
+
+
+def merge_lines(merged: Merged) -> Iterator[str]:
+    """Yield a line for the workers that were merged, and one for each other worker."""
+    verb = {"apply": "applied to the files of"}.get(merged.form, "merged into")
+    if merged.landed:
+        workers = ", ".join(str(number) for number in merged.landed)
+        would = "would be " if merged.dry_run else ""
+        where = f"{merged.before[:_SHORT]}..{merged.after[:_SHORT]}"
+        yield f"worker {workers}: {would}{verb} {merged.target} ({where})"
+    if merged.contained:
+        workers = ", ".join(str(number) for number in merged.contained)
+        yield f"worker {workers}: {merged.target} already has all of the work"
+    for left in merged.left:
+        named = ", ".join(one_line(path) for path in left.files[:_MOST_FILES])
+        more = f" and {len(left.files) - _MOST_FILES} more" if len(left.files) > _MOST_FILES else ""
+        files = f" in {named}{more}" if named else ""
+        yield f"worker {left.worker_id}: not merged: {left.message}{files}"

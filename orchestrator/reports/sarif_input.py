@@ -1,0 +1,150 @@
+"""Read the findings in a SARIF file that a check wrote. The file is hostile."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.files.safe_open import read_limited
+
+MOST_BYTES = 10 * 1024**2
+_KNOWN = frozenset({"unchanged", "absent"})
+"""States of findings that the tool found in its baseline already, or no longer finds."""
+_FINDINGS = frozenset({"fail", "open", "review"})
+"""Kinds of results that are findings; others say that a rule is kept or does not apply."""
+
+Level = Literal["none", "note", "warning", "error"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+_Model = TypeVar("_Model", bound=_Part)
+
+
+class _Message(_Part):
+    text: str = ""
+
+
+class _Artifact(_Part):
+    uri: str = ""
+
+
+class _Region(_Part):
+    start_line: int = Field(default=1, alias="startLine", ge=1, le=10_000_000)
+    start_column: int | None = Field(default=None, alias="startColumn", ge=1, le=100_000)
+
+
+class _Physical(_Part):
+    artifact: _Artifact = Field(default=_Artifact(), alias="artifactLocation")
+    region: _Region = _Region()
+
+
+class _Location(_Part):
+    physical: _Physical = Field(default=_Physical(), alias="physicalLocation")
+
+
+class _RuleId(_Part):
+    id: str = ""
+
+
+class _Defaults(_Part):
+    level: Level = "warning"
+
+
+class _Rule(_Part):
+    id: str = ""
+    defaults: _Defaults = Field(default=_Defaults(), alias="defaultConfiguration")
+
+
+class _Result(_Part):
+    rule_id: str = Field(default="", alias="ruleId")
+    rule_index: int = Field(default=-1, alias="ruleIndex")
+    rule: _RuleId = _RuleId()
+    kind: str = "fail"
+    level: Level | None = None
+    message: _Message = _Message()
+    baseline: str = Field(default="new", alias="baselineState")
+    suppressions: tuple[object, ...] | None = None
+    locations: tuple[_Location, ...] = ()
+
+
+class Place(_Part):
+    """A finding in a SARIF file: a rule, a file and what is wrong there."""
+
+    rule: str
+    level: Level
+    path: str
+    """Path as the tool wrote it, decoded."""
+    line: int
+    column: int | None
+    text: str
+
+
+def read_sarif(path: Path) -> Iterator[Place]:
+    """Yield the new findings of a SARIF file; none from a file that cannot be read.
+
+    Suppressed findings, and those that the tool's baseline contains, are left out.
+    """
+    try:
+        log = json.loads(read_limited(path, most=MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return
+    for run in _items(log, "runs"):
+        driver = _entry(_entry(run, "tool"), "driver")
+        rules = [_parsed(_Rule, rule) for rule in _items(driver, "rules")]
+        for item in _items(run, "results"):
+            result = _parsed(_Result, item)
+            if result is not None and _is_new(result):
+                yield from _place(result, rules)
+
+
+def _is_new(result: _Result) -> bool:
+    is_finding = result.kind in _FINDINGS and result.level != "none"
+    return is_finding and not result.suppressions and result.baseline not in _KNOWN
+
+
+def _place(result: _Result, rules: Sequence[_Rule | None]) -> Iterator[Place]:
+    known = result.rule_index in range(len(rules))
+    rule = (rules[result.rule_index] if known else None) or _Rule()
+    name = result.rule_id or result.rule.id or rule.id
+    for location in result.locations[:1]:
+        yield Place(
+            rule=name,
+            level=result.level or rule.defaults.level,
+            path=_path(location.physical.artifact.uri),
+            line=location.physical.region.start_line,
+            column=location.physical.region.start_column,
+            text=result.message.text or name or "finding",
+        )
+
+
+def _path(uri: str) -> str:
+    """Return the path of a relative URI, or of a `file` URI."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    if parts.scheme in ("", "file"):
+        return unquote(parts.path)
+    return ""
+
+
+def _parsed(model: type[_Model], item: object) -> _Model | None:
+    try:
+        return model.model_validate(item)
+    except ValidationError:
+        return None
+
+
+def _entry(value: object, key: str) -> Any:  # noqa: ANN401
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _items(value: object, key: str) -> list[Any]:
+    found = _entry(value, key)
+    return found if isinstance(found, list) else []
