@@ -168,6 +168,8 @@ def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
     if isinstance(document, list) or "jobs" in document:
         assert list(steps(block)) or _uses_the_action(document), "a CI job runs something"
         return
+    if "include" in document:
+        return  # a recipe for GitLab: see tests/system/test_recipes.py
     file = tmp_path / "orchestrator.yaml"
     file.write_text(block.text)
     if {"tasks", "stages"} & {*document}:

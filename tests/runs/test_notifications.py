@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email import message_from_string
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -274,3 +275,57 @@ class TestNotify:
             options={"tasks": ("x",)}, environ={}, top=repo, file=repo / "orchestrator.yaml"
         )
         assert (named.triggers.notify, named.triggers.silence) == ("touch /tmp/x", 9.0)
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "notifications"
+HOSTILE = "<!channel> <http://evil.example|x> & ```\nTo: other@example.org"
+
+
+def messages() -> list[bytes]:
+    """Return what is sent about a worker that failed, and at the end of its run."""
+    failed = WorkerResult(
+        worker_id=2, branch="b", status=Status.FAILED, reason=Reason.AGENT_FAILED, model="m",
+        worktree_path="", message=HOSTILE,
+    )  # fmt: skip
+    run = RunResult(
+        run_id="R", status=Status.FAILED, base="0" * 40, engine="e", duration=1.0, cost=0.0,
+        results=[failed],
+    )  # fmt: skip
+    found = (notification("R", event) for event in (WorkerDone(result=failed), RunDone(result=run)))
+    return [json.dumps(message).encode() for message in found]
+
+
+class TestExamples:
+    def test_slack_gets_text_that_mentions_nobody(self, posted, monkeypatch) -> None:
+        address, bodies = posted
+        monkeypatch.setenv("SLACK_WEBHOOK", address)
+        for message in messages():
+            assert send(f"{sys.executable} {EXAMPLES / 'slack.py'}", message) is None
+        first, last = (json.loads(body) for body in bodies)
+        assert first.keys() == {"text"}
+        assert first["text"].startswith("run R: worker 2 ended: failed (agent_failed)\n```&lt;!ch")
+        assert first["text"].count("```") == 2
+        assert not {"<", ">"} & {*first["text"]}
+        assert last == {"text": "run R: failed, 0 of 1 workers succeeded"}
+
+    def test_mail_goes_to_one_address(self, tmp_path: Path, monkeypatch) -> None:
+        program = tmp_path / "sendmail"
+        program.write_text(
+            f"#!/bin/sh\ncat > '{tmp_path}/mail'\necho \"$*\" >> '{tmp_path}/words'\n"
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        for message, subject in zip(
+            messages(),
+            (
+                "run R: worker 2 ended: failed (agent_failed)",
+                "run R: failed, 0 of 1 workers succeeded",
+            ),
+            strict=True,
+        ):
+            target = f"{sys.executable} {EXAMPLES / 'mail.py'} you@example.org"
+            assert send(target, message) is None
+            mail = message_from_string((tmp_path / "mail").read_text())
+            assert (mail.get_all("To"), mail["Subject"]) == (["you@example.org"], subject)
+            assert "worker 2: <!channel>" in mail.get_payload()
+        assert (tmp_path / "words").read_text() == "-t\n-t\n"

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from jsonschema.validators import validator_for
 
+from tests.docs.markdown import blocks
 from tests.support.ci_parsers import GitHubRunner
 from tests.support.junit_readers import gitlab_cases
 from tests.support.repository import git
@@ -91,11 +92,12 @@ def job(repo: Path, tmp_path: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.docker
-def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str, str]) -> None:
-    inputs = {"tasks": f"{ODD}\necho 'a.txt:1:1: bad'; exit 3\n", "agent": "shell",
-              "options": "--network\nnone\n--cpus\n1\n--memory\n256m\n"}  # fmt: skip
+def run_action(
+    repo: Path, job: dict[str, str], inputs: dict[str, str]
+) -> tuple[dict[str, int], str]:
+    """Run the steps of the action after the installation; return their codes and output."""
     (action,) = documents("action.yml")
+    inputs = {**{name: one.get("default", "") for name, one in action["inputs"].items()}, **inputs}
     codes, printed = {}, ""
     for step in action["runs"]["steps"][2:]:
         given = {
@@ -109,13 +111,27 @@ def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str
         )  # fmt: skip
         codes[step["name"]] = done.returncode
         printed += done.stdout + done.stderr
+    return codes, printed
+
+
+def outputs(path: Path) -> dict[str, str]:
+    """Read the outputs of a step."""
+    found = re.findall(r"^(\S+)<<(\S+)\n(.*)\n\2$", path.read_text(), re.M)
+    return {name: value for name, _, value in found}
+
+
+@pytest.mark.docker
+def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str, str]) -> None:
+    inputs = {"tasks": f"{ODD}\necho 'a.txt:1:1: bad'; exit 3\n", "agent": "shell",
+              "options": "--network\nnone\n--cpus\n1\n--memory\n256m\n"}  # fmt: skip
+    codes, printed = run_action(repo, job, inputs)
     assert codes == {"Run": 1, "Clean up": 0}, printed
     runner = GitHubRunner()
     runner.read(printed)
     assert ("error", "bad") in runner.commands
     assert not (repo / "pwned").exists()
-    outputs = re.findall(r"^(\S+)<<(\S+)\n(.*)\n\2$", (tmp_path / "output").read_text(), re.M)
-    values = {name: value for name, _, value in outputs}
+    values = outputs(tmp_path / "output")
+    (action,) = documents("action.yml")
     assert (values["status"], values["passed"], values["failed"]) == ("failed", "1", "1")
     assert values.keys() | {"junit", "html"} == action["outputs"].keys()
     report = Path(job["RUNNER_TEMP"]) / "orchestrator" / "report.xml"
@@ -123,6 +139,88 @@ def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str
     assert report.with_suffix(".html").exists()
     assert "1 of 2 workers succeeded" in (tmp_path / "summary").read_text()
     assert git(repo, "branch", "--list", "architect/*") == ""
+
+
+@pytest.mark.docker
+@pytest.mark.extra
+def test_action_chooses_the_best_candidate(repo: Path, tmp_path: Path, job: dict[str, str]) -> None:
+    task = 'echo "$ORCHESTRATOR_MODEL" > made.txt\ntest -s made.txt\n'
+    words = ["--models", "good,bad", "--must-fix", "grep good made.txt", "--network", "none",
+             "--cpus", "1", "--memory", "256m"]  # fmt: skip
+    inputs = {"tasks": task, "candidates": "2", "options": "\n".join(words)}
+    codes, printed = run_action(repo, job, inputs)
+    assert codes == {"Run": 0, "Clean up": 0}, printed
+    values = outputs(tmp_path / "output")
+    assert values["winner"] == "1"
+    assert git(repo, "show", f"{values['winner-commit']}:made.txt") == "good"
+    assert "worker 1 is the best" in (tmp_path / "summary").read_text()
+    assert git(repo, "branch", "--list", "architect/*") == ""
+
+
+@pytest.mark.extra
+def test_units_fit_systemd(tmp_path: Path) -> None:
+    for unit in ("orchestrator.service", "orchestrator.timer"):
+        text = (ROOT / "examples" / "scheduled" / unit).read_text()
+        # The program that a unit names must exist.
+        (tmp_path / unit).write_text(text.replace("/usr/local/bin/orchestrator", "/bin/true"))
+    (tmp_path / "docker.service").write_text("[Service]\nExecStart=/bin/true\n")
+    # The current directory comes first; the rest are the units of the system.
+    environ = {**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
+
+    def problems() -> str:
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "./orchestrator.service", "./orchestrator.timer"],
+            cwd=tmp_path, env=environ, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        return "\n".join(line for line in done.stderr.splitlines() if "orchestrator" in line)
+
+    assert problems() == ""
+    service = tmp_path / "orchestrator.service"
+    service.write_text(service.read_text().replace("KillMode", "KillMood"))
+    assert "Unknown key 'KillMood'" in problems()
+
+
+def test_crontab_has_valid_lines() -> None:
+    for line in (ROOT / "examples" / "scheduled" / "crontab").read_text().splitlines():
+        if line.startswith("#") or re.fullmatch(r"[A-Z]+=\S+", line):
+            continue
+        *times, command = line.split(None, 5)
+        assert len(times) == 5
+        assert all(re.fullmatch(r"\*|[0-9]+", time) for time in times)
+        assert "%" not in command, "cron ends a command at `%`"
+
+
+LONGEST = 15
+"""Number of lines of a recipe to copy and paste."""
+
+
+@pytest.mark.parametrize(
+    ("title", "schema"), [("on:", "github-workflows"), ("include:", "gitlab-ci")]
+)
+def test_recipes_of_the_guide_are_short_and_valid(tmp_path: Path, title: str, schema: str) -> None:
+    (block,) = (b for b in blocks("docs/guides/ci.md") if b.text.startswith(title))
+    assert len(block.text.splitlines()) <= LONGEST
+    document = yaml.safe_load(block.text)
+    plain = {"on" if key is True else key: value for key, value in document.items()}
+    vendored = files("check_jsonschema") / "builtin_schemas" / "vendor" / f"{schema}.json"
+    rules = json.loads(vendored.read_text())
+    assert [error.message for error in validator_for(rules)(rules).iter_errors(plain)] == []
+    if title == "on:":
+        workflow = tmp_path / ".github" / "workflows" / "checks.yml"
+        workflow.parent.mkdir(parents=True)
+        workflow.write_text(block.text.replace("SHA", "0" * 40))
+        done = subprocess.run(
+            [BIN / "zizmor", "--offline", "--no-progress", workflow],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return
+    (_, component) = documents("examples/ci/gitlab-component.yml")
+    (head, _) = documents("examples/ci/gitlab-component.yml")
+    (used,) = document["include"]
+    assert used["inputs"].keys() <= head["spec"]["inputs"].keys()
+    (job,) = component.values()
+    assert {"junit", "codequality"} <= job["artifacts"]["reports"].keys()
 
 
 @pytest.mark.docker
