@@ -3,10 +3,12 @@
 from typing import Protocol
 
 from orchestrator.cli.options import OutputOptions
+from orchestrator.cli.output.formats import terminal_width
 from orchestrator.cli.output.messages import show, tell, tell_failure
+from orchestrator.cli.output.overview import timeline
 from orchestrator.cli.output.report import after_run, show_run, summary_line, timings_table
 from orchestrator.cli.output.views import View
-from orchestrator.cli.reporting import Reports
+from orchestrator.cli.reporting import Reports, report_of
 from orchestrator.cli.signals import Interruption
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import OrchestratorError
@@ -84,6 +86,8 @@ def _show_result(
         show_run(result, config, workflow=workflow, quiet=output.quiet, as_json=output.json)
         if output.timings:
             show(timings_table(result))
+            if report := report_of(result.run_id):
+                show(f"\n{timeline(report, width=terminal_width())}")
     return code
 
 

@@ -69,7 +69,7 @@ Timings = Annotated[
     bool,
     typer.Option(
         "--timings",
-        help="Add a table of the time that each step of a worker took.",
+        help="Add a timeline, and a table of the time that each step of a worker took.",
         rich_help_panel=Group.OUTPUT,
     ),
 ]

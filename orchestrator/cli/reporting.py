@@ -71,12 +71,8 @@ class Reports:
         """
         if run_id is None or not self.targets:
             return
-        directory = RunDirectory(Repository(Path.cwd()).state_dir / "runs" / run_id)
-        if not directory.path.exists():
-            return  # a successful `cache warm` leaves no run
-        report = read_run(directory)
+        report = report_of(run_id)
         if report is None:
-            tell(f"warning: there is no report: the record of run {run_id} cannot be read")
             return
         report = report.model_copy(update={"merged": merged})
         for target in self.targets:
@@ -90,6 +86,17 @@ class Reports:
             publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
         else:
             target.write(report)
+
+
+def report_of(run_id: str) -> RunReport | None:
+    """Return the model of a run of this repository; None, with a warning, if there is none."""
+    directory = RunDirectory(Repository(Path.cwd()).state_dir / "runs" / run_id)
+    if not directory.path.exists():
+        return None  # a successful `cache warm` leaves no run
+    report = read_run(directory)
+    if report is None:
+        tell(f"warning: there is no report: the record of run {run_id} cannot be read")
+    return report
 
 
 def _parsed(text: str) -> Target:

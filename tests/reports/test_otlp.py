@@ -168,7 +168,9 @@ def test_a_collector_that_never_ends_its_answer_holds_up_nothing(
             connection, _ = server.accept()
             with connection, suppress(OSError):
                 connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
-                while not left.wait(0.05):
+                for _ in range(200):
+                    if left.wait(0.05):
+                        return
                     connection.sendall(b"y")
 
         thread = threading.Thread(target=answer)

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.options import Json, with_options
+from orchestrator.cli.output.build_progress import BuildProgress
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import is_redrawn
 from orchestrator.engine import load_engine
@@ -27,6 +28,7 @@ from orchestrator.engine.images.names import BASE_IMAGE, worker_image
 from orchestrator.engine.images.project import ProjectImage, read_project
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ConfigError
+from orchestrator.files.user_state import state_home
 from orchestrator.text.sanitize import one_line
 from orchestrator.workspace.untracked import held_back
 
@@ -200,12 +202,38 @@ def _engine() -> Iterator[Engine]:
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Progress]:
     """Show the progress of a build: in place on a terminal, line by line elsewhere."""
+    builds = BuildProgress(state_home() / "builds.json")
+    with _shown(builds, quiet=quiet) as shown:
+
+        def progress(text: str) -> None:
+            builds.note(text)
+            shown(text)
+
+        yield progress
+    builds.end()
+
+
+@contextmanager
+def _shown(builds: BuildProgress, *, quiet: bool) -> Iterator[Progress]:
     if quiet:
         yield lambda _: None
     # With `FORCE_COLOR`, `Console.is_terminal` would treat the log of a CI job as a terminal.
     elif is_redrawn(sys.stderr):
         console = Console(stderr=True)
         with console.status("checking the images") as status:
-            yield lambda text: status.update(Text(one_line(text, limit=console.width - 4)))
+            room = console.width - 4
+            yield lambda text: status.update(Text(one_line(_with_step(builds, text), limit=room)))
     else:
-        yield lambda text: tell(one_line(text))
+        yield lambda text: tell(one_line(_with_estimate(builds, text)))
+
+
+def _with_step(builds: BuildProgress, text: str) -> str:
+    """Return a line of output after the step that prints it."""
+    step = builds.text()
+    return f"{step}: {text}" if step else text
+
+
+def _with_estimate(builds: BuildProgress, text: str) -> str:
+    """Return the line that begins a step with the time left; other lines are unchanged."""
+    _, separator, left = builds.text().partition(", ")
+    return f"{text} ({left})" if separator and text.startswith("Step ") else text

@@ -16,6 +16,7 @@ from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.errors import ConfigError
+from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
 from orchestrator.runs.detach import go_on_in_background
 from orchestrator.runs.rerun import same_again
@@ -27,7 +28,6 @@ from orchestrator.text.quantities import count
 
 _PACKAGES = frozenset({"starlette", "uvicorn", "jinja2", "markupsafe", "anyio", "h11"})
 """Packages of the extra `ui`."""
-_STATE = "XDG_STATE_HOME"
 
 Port = Annotated[
     int | None,
@@ -150,8 +150,7 @@ def _store(port: int | None) -> Path | None:
     """Return the file that keeps digests of sessions, for a port that a restart can use again."""
     if port is None:
         return None
-    state = os.environ.get(_STATE) or Path.home() / ".local" / "state"
-    return Path(state) / "orchestrator" / f"ui-{port}"
+    return state_home() / f"ui-{port}"
 
 
 def _tell_link(listener: socket, key: str, *, opens: bool) -> None:

@@ -5,11 +5,15 @@ from contextlib import ExitStack
 
 import typer
 
+from orchestrator.cli.output.formats import terminal_width
+from orchestrator.cli.output.messages import tell
+from orchestrator.cli.output.overview import timeline
 from orchestrator.cli.output.views import is_redrawn, make_view
 from orchestrator.cli.run_arguments import Run, follow, open_run, show_ending
 from orchestrator.engine import load_engine
 from orchestrator.events import Emit, Stream, WorkerOutput
 from orchestrator.files.tail import last_line
+from orchestrator.reports.reader import read_run
 from orchestrator.state.history import RunHistory, WorkerState
 from orchestrator.state.monitor import UsageMonitor
 from orchestrator.text.sanitize import one_line
@@ -20,12 +24,14 @@ _STAGES = frozenset({WorkerState.SETUP, WorkerState.TEARDOWN})
 
 
 def watch(run: Run = None) -> None:
-    """Show the progress of a run, then print its result and exit with its exit code.
+    """Show the progress of a run, then its timeline and result; exit with its exit code.
 
     Without a terminal, events are printed as plain lines.
     """
     with open_run(run) as history:
         _show(history)
+        if len(history.workers) > 1 and (report := read_run(history.directory)):
+            tell(timeline(report, width=terminal_width()))
         raise typer.Exit(show_ending(history))
 
 

@@ -42,7 +42,7 @@ class Estimate:
         now = self._now()
         running = [(now - start).total_seconds() for start in self._running.values()]
         seconds = seconds_left(self._ended, running, len(self._waiting), self._slots)
-        return "" if seconds is None else _rounded(seconds)
+        return "" if seconds is None else time_left(seconds)
 
 
 def seconds_left(
@@ -69,7 +69,8 @@ def seconds_left(
     return max(ends)
 
 
-def _rounded(seconds: float) -> str:
+def time_left(seconds: float) -> str:
+    """Return an estimate in words: `about 4 min left`."""
     if seconds < _MINUTE:
         return "less than a minute left"
     if seconds < _HOUR:

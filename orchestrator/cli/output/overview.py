@@ -46,7 +46,7 @@ def overview(report: RunReport, *, width: int | None = None) -> str:
     parts = [
         f"{one_line(heading(report))}\n{one_line(sums(report))}",
         table(rows, width=width),
-        "\n".join(_timeline(report, width or _WIDTH)),
+        timeline(report, width=width),
         shared_files(results, most=_FILES),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -68,8 +68,17 @@ def _name(worker: WorkerReport) -> str:
     return f"W{worker.worker_id} {one_line(worker.name or '', limit=_LABEL)}".strip()
 
 
-def _timeline(report: RunReport, width: int) -> Iterator[str]:
-    """Yield a line for each worker: one character stands for a share of the run's duration."""
+def timeline(report: RunReport, *, width: int | None = None) -> str:
+    """Return a line for each worker, with a character for each share of the run's duration.
+
+    Args:
+        report: The run.
+        width: Columns of the terminal. Default: 100.
+    """
+    return "\n".join(_lines(report, width or _WIDTH))
+
+
+def _lines(report: RunReport, width: int) -> Iterator[str]:
     names = [_name(worker) for worker in report.workers]
     label = max(map(len, names), default=0)
     columns = max(width - label - 2, _NARROWEST)

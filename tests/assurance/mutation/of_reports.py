@@ -53,6 +53,25 @@ def reports() -> Iterator[Protection]:
          "urllib.request.build_opener()"),
     )  # fmt: skip
     yield from patches(
+        "reports/otlp_export.py", ("tests/reports/test_otlp.py",),
+        ("no collector delays the end of a run", "thread.join(_TIMEOUT)", "thread.join()"),
+    )  # fmt: skip
+    yield from patches(
+        "reports/formats.py", ("tests/reports/test_killed.py",),
+        ("a report is renamed when it is complete",
+         'with_name(f".{self.path.name}.{os.getpid()}.new")', "with_name(self.path.name)"),
+    )  # fmt: skip
+    yield from patches(
+        "reports/sarif_input.py", ("tests/reports/test_findings.py",),
+        ("broken SARIF files have no findings", "except (OSError, ValueError, RecursionError):",
+         "except OSError:"),
+    )  # fmt: skip
+    yield from patches(
+        "worker/checks.py", ("tests/worker/test_checks.py",),
+        ("SARIF files of checks are bounded", "most=MOST_FINDINGS", "most=10**9"),
+        ("SARIF files of checks have no secrets", "self.worker.run.redactor.data(data)", "data"),
+    )  # fmt: skip
+    yield from patches(
         "cli/reporting.py",
         ("tests/cli/test_reporting.py",),
         ("output in a job's log is guarded", "put(text, out)", r'out.write(f"{text}\n")'),

@@ -98,3 +98,14 @@ def test_last_line_is_reported_once_when_it_changes(repo, tmp_path, local_engine
         live.open_gate()
         wait_for("later")
         assert told[-1].stream == "stderr"
+
+
+def test_timeline_of_an_ended_run_is_shown(repo, local_engine, capsys):
+    shell_run(repo, local_engine, "true", "exit 3")
+    assert run(["watch"]) == 1
+    shown = capsys.readouterr()
+    first, second, legend = shown.err.splitlines()[-5:-2]
+    assert first.startswith("W1")
+    assert second.startswith("W2")
+    assert "# agent" in legend
+    assert "agent, " not in shown.out
