@@ -13,6 +13,7 @@
 #                 (ten minutes)
 # make faults     inject faults into real runs, at every step and 220 times at random
 #                 (half an hour)
+# make validators check reports and recipes with programs of the package registries (minutes, network)
 # make mutation   remove each protection in turn, and check that a test fails (half an hour)
 
 PYTHON ?= python3
@@ -29,7 +30,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup images agent-images test test-fast test-all variants agents attacks check docs demo bench \
-  faults fuzz mutation clean
+  faults fuzz mutation validators clean
 
 setup: images
 
@@ -94,6 +95,9 @@ fuzz: images
 
 mutation: images
 	$(BIN)/python -m tests.assurance.mutation.check --report docs/protections.md
+
+validators: images
+	$(BIN)/python tests/system/registry_validators.py
 
 # Remove generated files, but neither images nor the engine.
 clean:

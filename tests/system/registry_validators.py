@@ -1,0 +1,185 @@
+"""Check reports and recipes with the programs that read them, from the package registries.
+
+    make validators
+
+Installs fixed versions of these programs into a temporary directory, which needs npm and a network,
+and runs them on reports of every kind of worker and on the recipes. Fails if any of them finds a
+problem.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from orchestrator.reports import html, junit, sarif  # noqa: E402
+from tests.support.reports import decided, every_status, judged  # noqa: E402
+
+NPM = (
+    "xunit-viewer@10.6.1", "@action-validator/core@0.6.0", "@action-validator/cli@0.6.0",
+    "gitlab-ci-local@4.75.1", "npm-groovy-lint@18.0.0", "@microsoft/sarif-multitool-linux@5.7.0",
+)  # fmt: skip
+PIP = ("junit2html==31.1.4",)
+NAMES = ("every", "decided")
+"""Names of the reports."""
+INPUTS = """\
+include:
+  - local: /examples/ci/gitlab-component.yml
+    inputs:
+      package: {package}
+      job: checks
+      options: |
+        --network
+        none
+      tasks: |
+        true
+        echo 'a.txt:1:1: bad'; exit 3
+"""
+
+
+def main() -> int:
+    """Run every validator; return 1 if one of them found a problem."""
+    with tempfile.TemporaryDirectory(prefix="orchestrator-validators-") as scratch:
+        place = Path(scratch)
+        install(place)
+        write_reports(place)
+        found = {check.__name__: check(place) for check in CHECKS}
+    for name, problem in found.items():
+        say(f"{name}: {problem or 'fine'}")
+    return 1 if any(found.values()) else 0
+
+
+def say(text: str) -> None:
+    """Print a text."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def install(place: Path) -> None:
+    """Install the programs into a directory."""
+    npm = ["npm", "install", "--no-save", "--no-audit", "--no-fund", "--prefix", place]
+    subprocess.run([*npm, *NPM], cwd=place, check=True)
+    subprocess.run([sys.executable, "-m", "venv", place / "python"], check=True)
+    subprocess.run([place / "python" / "bin" / "pip", "install", "--quiet", *PIP], check=True)
+
+
+def write_reports(place: Path) -> None:
+    """Write reports with every status and reason, a judgement, a merge, and odd texts."""
+    odd = "a <b> & \"c\" 'd' ]]> \u0007 \ud800 é\nsecond line"
+    runs = {
+        "every": every_status(place / "every", text=odd).model_copy(
+            update={"judgement": judged(text=odd)}
+        ),
+        "decided": decided(place / "decided", text=odd),
+    }
+    for name, report in runs.items():
+        for form, suffix in ((junit, "xml"), (sarif, "sarif"), (html, "html")):
+            (place / f"{name}.{suffix}").write_text(form.render(report), encoding="utf-8")
+
+
+def ran(place: Path, *words: str | Path, cwd: Path | None = None) -> tuple[int, str]:
+    """Run an installed program; return its exit code and output, which is also printed."""
+    path = f"{place / 'python' / 'bin'}:{place / 'node_modules' / '.bin'}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd or place, env={**os.environ, "PATH": path},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    shown = " ".join(Path(word).name if os.sep in str(word) else str(word) for word in words)
+    say(f"$ {shown}\n{said.strip()[-3000:]}\n[{done.returncode}]")
+    return done.returncode, said
+
+
+def junit2html(place: Path) -> str:
+    """Render the JUnit reports with junit2html."""
+    for name in NAMES:
+        code, said = ran(place, "junit2html", f"{name}.xml", f"{name}-junit2html.html")
+        if code:
+            return said
+    return ""
+
+
+def xunit_viewer(place: Path) -> str:
+    """Read the JUnit reports with xunit-viewer."""
+    for name in NAMES:
+        words = ("-r", f"{name}.xml", "-o", f"{name}-xunit.html", "-c")
+        code, said = ran(place, "xunit-viewer", *words)
+        # It exits with 1 because cases failed.
+        if code not in (0, 1) or not (place / f"{name}-xunit.html").exists():
+            return said or f"exit code {code}"
+    return ""
+
+
+def sarif_multitool(place: Path) -> str:
+    """Validate the SARIF reports with Microsoft's validator; errors are problems."""
+    installed = place / "node_modules" / "@microsoft" / "sarif-multitool-linux"
+    tool = next(installed.glob("**/Sarif.Multitool"))
+    for name in NAMES:
+        found = f"{name}-found.sarif"
+        ran(place, tool, "validate", f"{name}.sarif", "--output", found, "--log", "ForceOverwrite")
+        log = json.loads((place / found).read_text(encoding="utf-8-sig"))
+        errors = [
+            f"{one['ruleId']}: {one['message']}"
+            for run in log["runs"]
+            for one in run.get("results", ())
+            if one.get("level") == "error"
+        ]
+        if errors:
+            return "; ".join(errors)
+    return ""
+
+
+def groovy_lint(place: Path) -> str:
+    """Parse the Jenkinsfile as Groovy; only errors are problems."""
+    words = ("--path", ROOT / "examples" / "ci", "--files", "**/Jenkinsfile", "--failon", "error")
+    code, said = ran(place, "npm-groovy-lint", *words)
+    return said if code else ""
+
+
+def action_validator(place: Path) -> str:
+    """Validate the action and the workflow for GitHub with action-validator."""
+    for file in (ROOT / "action.yml", ROOT / "examples" / "ci" / "github.yml"):
+        code, said = ran(place, "action-validator", file)
+        if code:
+            return said
+    return ""
+
+
+def gitlab_ci_local(place: Path) -> str:
+    """Run a job of the component with gitlab-ci-local and its shell executor."""
+    project = place / "project"
+    project.mkdir()
+    (project / "examples").mkdir()
+    shutil.copytree(ROOT / "examples" / "ci", project / "examples" / "ci")
+    (project / ".gitlab-ci.yml").write_text(INPUTS.format(package=ROOT))
+    (project / "a.txt").write_text("text\n")
+    git = ("git", "-c", "user.name=n", "-c", "user.email=e@example.org")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "project"),
+                  ("remote", "add", "origin", "git@gitlab.example:g/p.git")):  # fmt: skip
+        subprocess.run([*git, *words], cwd=project, check=True)
+    code, _ = ran(place, "gitlab-ci-local", "--shell-executor-no-image", "checks", cwd=project)
+    reports = {path.name for path in project.rglob("orchestrator*") if path.is_file()}
+    wanted = {"orchestrator.xml", "orchestrator.html", "orchestrator.env"}
+    if code == 0 or not wanted <= reports:
+        return f"exit code {code}, files {sorted(reports)}"
+    return ""
+
+
+CHECKS: tuple[Callable[[Path], str], ...] = (
+    junit2html,
+    xunit_viewer,
+    sarif_multitool,
+    groovy_lint,
+    action_validator,
+    gitlab_ci_local,
+)
+
+if __name__ == "__main__":
+    sys.exit(main())
