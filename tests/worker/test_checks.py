@@ -267,7 +267,7 @@ def test_a_check_may_leave_findings(repo: Path, local_engine: LocalEngine) -> No
     ).results  # fmt: skip
     logs = [Path(one.log) for one in worker.checks]
     left = [findings_file(log).read_text() if findings_file(log).exists() else None for log in logs]
-    assert left == ["[KEY] {}", "[KEY] {}", None, None, None]
+    assert left == ["[redacted:KEY] {}", "[redacted:KEY] {}", None, None, None]
     events = (run_directory(repo).path / "events.ndjson").read_text()
     assert events.count("the findings of check") == 2
     assert not (logs[0].parent / "checked").exists()

@@ -104,8 +104,7 @@ def test_timeline_of_an_ended_run_is_shown(repo, local_engine, capsys):
     shell_run(repo, local_engine, "true", "exit 3")
     assert run(["watch"]) == 1
     shown = capsys.readouterr()
-    first, second, legend = shown.err.splitlines()[-5:-2]
-    assert first.startswith("W1")
-    assert second.startswith("W2")
-    assert "# agent" in legend
+    lines = shown.err.splitlines()
+    (legend,) = (number for number, line in enumerate(lines) if "# agent" in line)
+    assert [line[:2] for line in lines[legend - 2 : legend]] == ["W1", "W2"]
     assert "agent, " not in shown.out
