@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -10,7 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.files.safe_open import read_limited
 
-MOST_BYTES = 10 * 1024**2
+MOST_BYTES = 3 * 1024**2
+"""Maximum size in bytes of a file that is read: parsed, the worst content takes 29 times as much
+memory.
+"""
+_MOST_RULES = 5_000
+_MOST_RESULTS = 20_000
+"""Maximum number of results of a file that are examined, most of which may not be findings."""
 _KNOWN = frozenset({"unchanged", "absent"})
 """States of findings that the tool found in its baseline already, or no longer finds."""
 _FINDINGS = frozenset({"fail", "open", "review"})
@@ -94,13 +101,18 @@ def read_sarif(path: Path) -> Iterator[Place]:
         log = json.loads(read_limited(path, most=MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return
+    for result, rules in islice(_results(log), _MOST_RESULTS):
+        if result is not None and _is_new(result):
+            yield from _place(result, rules)
+
+
+def _results(log: object) -> Iterator[tuple[_Result | None, Sequence[_Rule | None]]]:
+    """Yield each result with the rules of its run; None for a result that is not valid."""
     for run in _items(log, "runs"):
         driver = _entry(_entry(run, "tool"), "driver")
-        rules = [_parsed(_Rule, rule) for rule in _items(driver, "rules")]
+        rules = [_parsed(_Rule, rule) for rule in _items(driver, "rules")[:_MOST_RULES]]
         for item in _items(run, "results"):
-            result = _parsed(_Result, item)
-            if result is not None and _is_new(result):
-                yield from _place(result, rules)
+            yield _parsed(_Result, item), rules
 
 
 def _is_new(result: _Result) -> bool:

@@ -31,7 +31,7 @@ from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
 from orchestrator.workspace.shared_files import CHECK_OUT, SARIF
 
-MOST_FINDINGS = 10 * 1024**2
+MOST_FINDINGS = 3 * 1024**2
 """Maximum size in bytes of the SARIF file of a check."""
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
 """Statuses of a worker after which checks are pointless, or there is no commit to check."""

@@ -2,12 +2,16 @@
 
 import json
 import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.execution.output import findings_file
 from orchestrator.reports.findings import findings
+from orchestrator.reports.sarif_input import MOST_BYTES
 from orchestrator.results import Reason, Status
 from tests.support.reports import check, ended, ended_run, sarif_log
 
@@ -138,3 +142,41 @@ def test_level_and_rule_of_a_result_may_be_those_of_its_rule(tmp_path: Path) -> 
     assert in_sarif(tmp_path, json.dumps(log)) == [("audit: R7", "a.c", 1, "error", "x")]
     run["results"][0] |= {"ruleIndex": 7, "ruleId": "R8"}
     assert in_sarif(tmp_path, json.dumps(log)) == [("audit: R8", "a.c", 1, "warning", "x")]
+
+
+_GROWTH = """
+import sys
+from pathlib import Path
+from orchestrator.reports.sarif_input import read_sarif
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+before = peak()
+found = sum(1 for _ in read_sarif(Path(sys.argv[1])))
+print(peak() - before, found)
+"""
+"""Print the growth in KiB of a process that reads a SARIF file, and the number of findings."""
+
+
+@pytest.mark.parametrize(
+    ("head", "item", "tail"),
+    [
+        ('{"runs": [{"results": [', "{}", "]}]}"),
+        ('{"runs": [{"tool": {"driver": {"rules": [', "{}", ']}}, "results": [{}]}]}'),
+        ('{"runs": [', '{"":0}', "]}"),
+    ],
+)
+def test_reading_a_hostile_sarif_file_takes_little_memory_and_time(
+    tmp_path: Path, head: str, item: str, tail: str
+) -> None:
+    items = (MOST_BYTES - len(head) - len(tail)) // (len(item) + 1)
+    path = tmp_path / "results.sarif"
+    path.write_text(head + ",".join([item] * items) + tail)
+    started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = subprocess.run(
+        [sys.executable, "-c", _GROWTH, str(path)], check=True, capture_output=True, text=True
+    )
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - started < 5
+    grown, found = done.stdout.split()
+    assert int(found) == 0
+    assert int(grown) < 110 * 1024
