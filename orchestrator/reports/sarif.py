@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import chain
 from typing import Literal
 from urllib.parse import quote
@@ -46,17 +47,15 @@ class _Result:
     text: str
     fingerprint: str
     path: str
-    line: int | None = None
+    line: int = 1
     column: int | None = None
 
     def to_json(self, index: int) -> dict[str, object]:
-        places = {"startLine": self.line, "startColumn": self.column}
-        region = {name: number for name, number in places.items() if number}
+        column = {"startColumn": self.column} if self.column else {}
+        uri = quote(self.path, errors="replace")
         place = {
-            "artifactLocation": {
-                "uri": quote(self.path, errors="replace"),
-                "uriBaseId": "%SRCROOT%",
-            }
+            "artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"},
+            "region": {"startLine": self.line, **column},
         }
         return {
             "ruleId": self.rule,
@@ -64,7 +63,7 @@ class _Result:
             "level": self.level,
             "message": {"text": self.text},
             "partialFingerprints": {"orchestrator/v1": self.fingerprint},
-            "locations": [{"physicalLocation": place | ({"region": region} if region else {})}],
+            "locations": [{"physicalLocation": place}],
         }
 
 
@@ -78,7 +77,13 @@ def render(report: RunReport) -> str:
     rules = {result.rule: result.about for result in shown}
     positions = {rule: number for number, rule in enumerate(rules)}
     run = {
-        "tool": {"driver": {"name": "orchestrator", "rules": [*map(_rule, rules.items())]}},
+        "tool": {
+            "driver": {
+                "name": "orchestrator",
+                "version": version("orchestrator"),
+                "rules": [*map(_rule, rules.items())],
+            }
+        },
         "automationDetails": {"id": f"orchestrator/{_name(report.name or 'parallel')}/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [
@@ -97,8 +102,8 @@ def render(report: RunReport) -> str:
 
 
 def _rule(rule: tuple[str, str]) -> dict[str, object]:
-    name, about = rule
-    return {"id": name, "name": name, "shortDescription": {"text": about}}
+    rule_id, about = rule
+    return {"id": rule_id, "shortDescription": {"text": about}}
 
 
 def _name(text: str) -> str:
@@ -136,7 +141,7 @@ def _of_flag(candidate: Candidate, flag: Flag) -> _Result:
         text=f"worker {candidate.worker_id}: {text}",
         fingerprint=hashlib.sha256(identity).hexdigest(),
         path=path,
-        line=flag.line,
+        line=flag.line or 1,
     )
 
 

@@ -26,7 +26,8 @@ from tests.support.reports import (
 
 
 def test_every_reader_counts_the_same_cases(tmp_path: Path) -> None:
-    text = junit.render(every_status(tmp_path))
+    text = junit.render(every_status(tmp_path, text="é\u2028\U0001f600"))
+    assert text.isascii(), "readers guess the encoding"
     assert list(problems(ElementTree.fromstring(text))) == []
     shown = Counter(case.status for case in gitlab_cases(text))
     assert shown == {"success": 4, "failed": len(Reason) - 6 + 2, "error": 3, "skipped": 3}
@@ -130,6 +131,7 @@ def test_texts_are_shortened_to_the_size_limit(
 
 def test_judgements_and_merges_are_cases(tmp_path: Path) -> None:
     text = junit.render(decided(tmp_path, text="why"))
+    assert text.isascii()
     assert list(problems(ElementTree.fromstring(text))) == []
     cases = gitlab_cases(text)
     assert len({(case.suite, case.name) for case in cases}) == len(cases)

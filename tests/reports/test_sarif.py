@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import jsonschema
 import pytest
+from jsonschema import Draft202012Validator
 
 from orchestrator.judging.judgement import FlagKind
 from orchestrator.reports import sarif
@@ -28,7 +29,7 @@ RESULT = {
                 "required": ["physicalLocation"],
                 "properties": {
                     "physicalLocation": {
-                        "required": ["artifactLocation"],
+                        "required": ["artifactLocation", "region"],
                         "properties": {
                             "artifactLocation": {
                                 "properties": {
@@ -63,10 +64,16 @@ SCHEMA = {
     },
 }
 
+# The schema of the specification, from the npm package `@microsoft/sarif-multitool` 5.7.0 (MIT).
+DATA = Path(__file__).parents[1] / "data" / "sarif-2.1.0.json"
+OASIS = Draft202012Validator(json.loads(DATA.read_text("utf-8-sig")))
+
 
 def rendered(text: str) -> Any:
     log = json.loads(text)
     jsonschema.validate(log, SCHEMA)
+    errors = [error.message for error in OASIS.iter_errors(log)]
+    assert errors == []
     (run,) = log["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     for result in run["results"]:
