@@ -22,6 +22,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "growth": ("bench_growth.py",),
     "worktrees": ("bench_worktrees.py",),
     "logs": ("bench_logs.py",),
+    "peers": ("bench_peers.py",),
 }
 _HEADING = re.compile(r"^### (.*)$", re.MULTILINE)
 
