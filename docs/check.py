@@ -37,6 +37,7 @@ from orchestrator.config.sources import NO_VARIABLE
 from orchestrator.config.values import field_docstrings
 from orchestrator.engine import labels as engine_labels
 from orchestrator.results import NetworkCounts, Reason, Timings, WorkerResult
+from orchestrator.runs.picking import PickedJudgement
 from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
 from orchestrator.workflow.parsing.manifest import (
     Foreach,
@@ -55,6 +56,7 @@ ROOMS = Path("docs/rooms.svg")
 SCHEMA = Path("docs/reference/config.schema.json")
 OPTION_TABLE = Path("orchestrator/cli/option_table.json")
 MANIFEST_SCHEMA = Path("docs/reference/manifest.schema.json")
+JUDGEMENT_SCHEMA = Path("docs/reference/judgement.schema.json")
 HELP_WIDTH = "80"
 _PART = re.compile(r"(?<=<!-- generated: )(?P<name>[^>]+?) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _NOTHING = "-"
@@ -95,12 +97,19 @@ def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Yield every file with generated parts, and its correct content."""
     yield SCHEMA, json.dumps(json_schema(), indent=2) + "\n"
     yield MANIFEST_SCHEMA, json.dumps(manifest_schema(), indent=2) + "\n"
+    yield JUDGEMENT_SCHEMA, json.dumps(_judgement_schema(), indent=2) + "\n"
     yield ROOMS, draw_rooms(ROOT)
     yield OPTION_TABLE, option_table()
     for page in pages(root):
         text = (root / page).read_text(encoding="utf-8")
         if "<!-- generated: " in text:
             yield page, _PART.sub(_generated, text)
+
+
+def _judgement_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the output of `orchestrator judge --json`."""
+    schema = PickedJudgement.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _generated(match: re.Match[str]) -> str:

@@ -7,26 +7,41 @@ if TYPE_CHECKING:
     from orchestrator.config.container import Isolation, Limits
     from orchestrator.config.run import ParallelConfig
     from orchestrator.errors import OrchestratorError
+    from orchestrator.judging.cases import JudgingRules
+    from orchestrator.judging.judgement import Judgement
     from orchestrator.results import Reason, RunResult, Status, WorkerResult
+    from orchestrator.runs.candidates import Rounds, evaluate, judge
+    from orchestrator.runs.picking import compare, pick
     from orchestrator.runs.runner import ParallelRunner
 
 __all__ = [
     "Isolation",
+    "Judgement",
+    "JudgingRules",
     "Limits",
     "OrchestratorError",
     "ParallelConfig",
     "ParallelRunner",
     "Reason",
+    "Rounds",
     "RunResult",
     "Status",
     "WorkerResult",
+    "compare",
+    "evaluate",
+    "judge",
+    "pick",
 ]
 
 _HOMES = {
     "config.container": ("Isolation", "Limits"),
     "config.run": ("ParallelConfig",),
     "errors": ("OrchestratorError",),
+    "judging.cases": ("JudgingRules",),
+    "judging.judgement": ("Judgement",),
     "results": ("Reason", "RunResult", "Status", "WorkerResult"),
+    "runs.candidates": ("Rounds", "evaluate", "judge"),
+    "runs.picking": ("compare", "pick"),
     "runs.runner": ("ParallelRunner",),
 }
 

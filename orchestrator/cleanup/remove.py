@@ -31,9 +31,11 @@ from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.worktree import remove_worktree
 from orchestrator.state.history import named_run
+from orchestrator.state.judged_results import drop_results
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import is_run_id, read_record
 from orchestrator.state.secret_files import forget
+from orchestrator.text.quantities import count
 from orchestrator.workspace.shared_checkout import prune_checkouts
 
 
@@ -118,6 +120,7 @@ def cleanup(
         _remove_stray(job)
         if purge:
             _purge_landings(job, runs)
+            _purge_results(job)
         if not dry_run:
             _remove_checkouts(job)
     return job.report()
@@ -333,6 +336,12 @@ def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
         job.purged.append(ref)
         if not job.dry_run:
             job.repository.git.run("update-ref", "-d", ref)
+
+
+def _purge_results(job: _Cleanup) -> None:
+    """Remove the results of checks that judgements kept."""
+    if number := drop_results(job.repository.state_dir, dry_run=job.dry_run):
+        job.purged.append(f"results of judgements ({count(number, 'check')})")
 
 
 def _purge(job: _Cleanup, run: RunDirectory, numbers: set[int]) -> None:

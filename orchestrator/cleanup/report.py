@@ -35,7 +35,7 @@ class CleanupReport(BaseModel):
     problems: tuple[str, ...] = ()
     """Objects that could not be removed, and why."""
     purged: tuple[str, ...] = ()
-    """Backup refs that were removed."""
+    """Backup refs, records and kept results that were removed."""
     freed: int = 0
     """Bytes of removed files that workers wrote: copies of committed files, and ignored files."""
     unchecked: tuple[str, ...] = ()

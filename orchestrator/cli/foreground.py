@@ -1,18 +1,27 @@
 """Execute a run in the foreground: show its progress, handle signals, print its result."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
+from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.options import OutputOptions
 from orchestrator.cli.output.formats import terminal_width
-from orchestrator.cli.output.messages import show, tell, tell_failure
+from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
 from orchestrator.cli.output.overview import timeline
-from orchestrator.cli.output.report import after_run, show_run, summary_line, timings_table
+from orchestrator.cli.output.report import (
+    after_run,
+    run_json,
+    show_run,
+    summary_line,
+    timings_table,
+)
 from orchestrator.cli.output.views import View
 from orchestrator.cli.reporting import Reports, report_of
 from orchestrator.cli.signals import Interruption
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Notice
+from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult, exit_code
 from orchestrator.workflow.model import Workflow
 
@@ -45,31 +54,54 @@ def run_in_foreground(
         run: The run.
         config: The run's configuration.
         view: Shows the progress.
-        output: How the result is printed.
+        output: How the result is printed, and the step that follows.
         workflow: The workflow, if the run executes one.
 
     Raises:
-        OrchestratorError: The run could not start.
+        OrchestratorError: The run could not start, or the next step failed.
     """
     reports = Reports.requested(output.report, quiet=output.quiet)
+    next_step, merged = output.next_step, None
 
     def stop(again: bool) -> None:
         run.cancel(kill=again)
+        if next_step is not None:
+            next_step.cancel(kill=again)
         view(Notice(message=_stopping(config, again=again)))
 
     with Interruption(stop) as interruption:
         try:
             with view:
                 result = run.execute()
+            if next_step is None or interruption.exit_code is not None:
+                code = _show_result(result, config, output, workflow)
+            else:
+                code, merged = _go_on(next_step, result, config, output)
         except OrchestratorError as error:
             reports.write(run.run_id)
             if interruption.exit_code is None:
                 raise
             tell_failure(error)
             return interruption.exit_code
-        code = _show_result(result, config, output, workflow)
-        reports.write(result.run_id)
+        reports.write(result.run_id, merged=merged)
     return interruption.exit_code or code
+
+
+def _go_on(
+    next_step: NextStep, result: RunResult, config: ParallelConfig, output: OutputOptions
+) -> tuple[int, Merged | None]:
+    """Perform the next step and print the result of the run; return the exit code, and a merge."""
+    code = exit_code(result.results, fail_on=config.fail_on)
+    if not output.json:
+        _show_result(result, config, output, None)
+    more: Mapping[str, object] = {}
+    try:
+        sequel = next_step(result, show_text=not output.json)
+        more = sequel.values
+    finally:
+        if output.json:
+            show_json(run_json(result, more))
+    return sequel.exit_code and (code or sequel.exit_code), sequel.merged
 
 
 def _show_result(

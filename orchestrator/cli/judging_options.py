@@ -63,6 +63,15 @@ class JudgingOptions:
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
+    coverage: Annotated[
+        str | None,
+        typer.Option(
+            "--coverage",
+            metavar="CMD",
+            help="Command that writes a coverage file; more executed new lines are better.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = None
     probe: Annotated[
         str | None,
         typer.Option(

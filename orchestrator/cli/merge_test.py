@@ -56,7 +56,7 @@ def merge_tested(repository: Repository, run: RunBranches, wish: Wish, wanted: Q
     protection = Protection(repository, target, wanted.tests, run.began)
     with closing(load_engine("docker")) as engine:
         image = ParallelRunner(config, repository.top).plan().image
-        test = ContainerTest(config, commands, repository.top, engine)
+        test = ContainerTest(config, commands, repository.top, engine, ParallelRunner)
         identity = dumps([test.identity(engine.image_id(image) or image), *protection.identity])
         tested = _tested(test, protection)
         return merge_branches(repository, run, replace(wish, test=tested, tested_by=identity))

@@ -1,17 +1,20 @@
 """Configure a run, then print its plan, start it in the background, or execute it."""
 
 import os
+from dataclasses import replace
+from importlib import import_module
 from json import dumps
 from pathlib import Path
 
 import typer
 
 from orchestrator.cli.foreground import run_in_foreground
+from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.dry_run import plan_json, plan_table
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import View, make_view
-from orchestrator.cli.run_options import RunOptions
+from orchestrator.cli.run_options import RunOptions, check_pick
 from orchestrator.cli.turns import turn
 from orchestrator.config.loading import Settings, load_settings, mistakes
 from orchestrator.config.needs import without_effect
@@ -46,10 +49,20 @@ def run_tasks(positional: str | None, given: GivenSettings, run: RunOptions) -> 
         given = {**given, "tasks": (positional, *given.get("tasks", ()))}
     config = configure(given, run).config
     refuse_idle_options(given, config)
+    if run.pick is not None:
+        run = replace(run, next_step=_pick_best(config, run))
     with turn(run):
         fetch_base(run, config.base)
         view = make_view(quiet=run.quiet, events=run.events)
         start(ParallelRunner(config, emit=view), config, view, run)
+
+
+def _pick_best(config: ParallelConfig, run: RunOptions) -> NextStep:
+    check_pick(run.pick)
+    # Imported here because no other run is judged.
+    module = import_module("orchestrator.cli.pick_best")
+    step: NextStep = module.PickBest(Repository(Path.cwd()), config, quiet=run.quiet)
+    return step
 
 
 def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True) -> Settings:
@@ -138,6 +151,11 @@ def _check_combination(run: RunOptions) -> None:
         raise ConfigError(
             "`--timings` cannot be used with `--dry-run` or `--detach`",
             hint="remove one of the two options",
+        )
+    if run.pick and (run.dry_run or run.detach or run.events or run.summary):
+        raise ConfigError(
+            "`--pick` cannot be used with `--dry-run`, `--detach`, `--events` or `--summary`",
+            hint="after the run's end: `orchestrator judge`, then `orchestrator pick`",
         )
     if run.summary and (run.json or run.dry_run or run.detach):
         raise ConfigError(

@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_origin
 
 import typer
 
+from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.option_table import OptionRow, read_options
 from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
@@ -86,6 +87,8 @@ class OutputOptions:
     """Reports to write at the end. Only some commands have an option for them."""
     summary: bool = False
     """Whether the result is printed as one line. Only some commands have this option."""
+    next_step: NextStep | None = None
+    """The step that follows the run. Only some commands have such a step."""
     events: bool = False
     """Whether stdout gets the events instead of the result. Only some commands have this option."""
 

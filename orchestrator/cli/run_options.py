@@ -8,6 +8,7 @@ import typer
 from orchestrator.cli.options import Config, GivenSettings, ReportedOutput
 from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
+from orchestrator.text.sanitize import one_line
 
 EnvFile = Annotated[
     list[str] | None,
@@ -71,6 +72,17 @@ AtOnce = Annotated[
 ]
 
 
+Pick = Annotated[
+    str | None,
+    typer.Option(
+        "--pick",
+        metavar="auto",
+        help="`auto`: judge workers with the same task by the checks, and merge the best one.",
+        rich_help_panel=Group.JUDGING,
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(ReportedOutput):
     """Options of a command that starts a run, apart from the options for settings."""
@@ -82,6 +94,8 @@ class RunOptions(ReportedOutput):
     when_busy: WhenBusy = None
     env_file: EnvFile = None
     detach: Detach = False
+    pick: str | None = None
+    """Whether the best worker is merged. Only `orchestrator parallel` has an option for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +103,23 @@ class SeveralRunOptions(RunOptions):
     """Options of a command that starts a run with one or more tasks."""
 
     at_once: AtOnce = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelOptions(SeveralRunOptions):
+    """Options of `orchestrator parallel`, apart from the options for settings."""
+
+    pick: Pick = None
+
+
+def check_pick(value: str | None) -> None:
+    """Check the value of the option `--pick`.
+
+    Raises:
+        ConfigError: The value is not `auto`.
+    """
+    if value not in (None, "auto"):
+        raise ConfigError(f"option `--pick` is `{one_line(value or '')}`: must be `auto`")
 
 
 def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings:

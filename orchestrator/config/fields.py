@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.document import Node
+from orchestrator.config.judging import Judging
 from orchestrator.config.option import Option
 from orchestrator.config.project import Project
 from orchestrator.config.run import MOST_WORKERS, ParallelConfig, Triggers
@@ -24,6 +25,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
     "isolation": Isolation,
     "triggers": Triggers,
     "project": Project,
+    "judge": Judging,
 }
 RUN_FIELDS: Mapping[str, FieldPath] = {
     name: (name,)
@@ -45,6 +47,8 @@ TRIGGER_FIELDS: Mapping[str, FieldPath] = {
     name: ("triggers", name) for name in Triggers.model_fields
 }
 """Settings in the block `triggers:` of a file, by key."""
+JUDGE_FIELDS: Mapping[str, FieldPath] = {name: ("judge", name) for name in Judging.model_fields}
+"""Settings in the block `judge:` of a file, by key."""
 PROJECT_FIELDS: Mapping[str, FieldPath] = {
     name.removesuffix("_"): ("project", name) for name in Project.model_fields
 }
@@ -53,12 +57,14 @@ FIELDS: Mapping[str, FieldPath] = {
     **RUN_FIELDS,
     **CONTAINER_FIELDS,
     **TRIGGER_FIELDS,
+    **JUDGE_FIELDS,
     **PROJECT_FIELDS,
 }
 BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
     "parallel_runs": RUN_FIELDS,
     "container": CONTAINER_FIELDS,
     "triggers": TRIGGER_FIELDS,
+    "judge": JUDGE_FIELDS,
 }
 PROVIDERS: FieldPath = ("providers",)
 TOP_FIELDS: Mapping[str, FieldPath] = {

@@ -20,6 +20,7 @@ _ABOUT = {
     "parallel_runs": "Settings of a run and its workers.",
     "container": "Limits and isolation of each worker's container.",
     "triggers": "Conditions under which a worker needs attention.",
+    "judge": "How commits of workers are judged and tested.",
 }
 
 

@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from orchestrator.config.container import Isolation, Limits, Network
+from orchestrator.config.judging import Judging
 from orchestrator.config.option import Group, Option
 from orchestrator.config.presets import PRESETS, Preset
 from orchestrator.config.project import Project, variable_prefix
@@ -270,6 +271,7 @@ class ParallelConfig(Model):
     isolation: Isolation = Isolation()
     triggers: Triggers = Triggers()
     project: Project = Project()
+    judge: Judging = Judging()
 
     @field_validator("workers")
     @classmethod

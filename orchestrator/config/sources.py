@@ -14,6 +14,7 @@ from orchestrator.config.fields import (
     CAMEL,
     CONTAINER_FIELDS,
     FIELDS,
+    JUDGE_FIELDS,
     PROJECT_FIELDS,
     RUN_FIELDS,
     TOP_FIELDS,
@@ -29,7 +30,7 @@ from orchestrator.text.suggest import MOST_SUGGESTIONS
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
 NO_VARIABLE = frozenset(
-    {"allow_sets", "tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS}
+    {"allow_sets", "tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS, *JUDGE_FIELDS}
 )
 """Settings without an environment variable. Workers have variables `ORCHESTRATOR_SECRETS` and
 `ORCHESTRATOR_CONTEXT` for other purposes, and may run this program too. Settings of a project

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.judging.changes import Change
 from orchestrator.judging.check_run import Answer, Tests
-from orchestrator.judging.judgement import Candidate, CheckVerdict, Flag, Verdict
+from orchestrator.judging.judgement import Candidate, CheckVerdict, Doubt, Flag, Verdict
 from orchestrator.judging.ranking import Ranked, Score
 from orchestrator.landing.branches import Branch
 from orchestrator.results import WorkerResult
@@ -18,7 +18,7 @@ _OF_HIDDEN: Mapping[Answer | None, float] = {None: 0.0, "pass": 0.0, "none": _DO
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class JudgingRules:
     """The rules by which candidates are judged."""
 
     checks: tuple[str, ...]
@@ -31,6 +31,8 @@ class Rules:
     """Content of files, by path, that are added to a candidate for a second run of all checks."""
     lint: tuple[str, ...] = ()
     """Commands of linters that print a line for each finding."""
+    coverage: str | None = None
+    """Command that writes a coverage file to the path in `ORCHESTRATOR_COVERAGE`."""
     probe: str | None = None
     """Command whose output shows how the candidate's program behaves."""
     judge: str | None = None
@@ -53,8 +55,11 @@ class Case:
     has_new_control: bool
     verdicts: tuple[CheckVerdict, ...] = ()
     flags: tuple[Flag, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     hidden: Answer | None = None
     lint: int | None = None
+    coverage: float | None = None
+    """Part of the new lines of code that was executed."""
     cluster: str | None = None
     wins: int = 0
     result: WorkerResult | None = None
@@ -106,13 +111,16 @@ def _score(case: Case, cluster_size: int) -> Score:
     return Score(
         worker_id=case.number,
         passes=case.passes,
+        needs_review=bool(case.doubts),
         columns=(
             ("out", float(case.is_out)),
+            ("review", float(bool(case.doubts))),
             ("hidden tests", _OF_HIDDEN[case.hidden]),
             ("must fix", _failed(must)),
             ("broken tests", float(sum(one.broken_count for one in case.verdicts))),
             ("checks", _failed(others)),
             ("lint", float(case.lint or 0)),
+            ("coverage", -round(case.coverage or 0.0, 4)),
             ("judge", float(-case.wins)),
             ("same output", float(-cluster_size)),
             ("changed lines", float(case.change.lines)),
@@ -144,6 +152,7 @@ def _candidate(case: Case, ranked: Ranked, sizes: Mapping[str, int]) -> Candidat
         checks=case.verdicts,
         hidden=case.hidden,
         lint=case.lint,
+        coverage=case.coverage,
         same_output=None if case.cluster is None else sizes[case.cluster],
         wins=case.wins,
         lines=case.change.lines,

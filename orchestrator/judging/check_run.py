@@ -23,6 +23,10 @@ class CheckRun(BaseModel):
     """Duration in seconds."""
     cases: dict[str, Outcome] | None = None
     """Result of each test, by its id; null if the command wrote no JUnit file."""
+    coverage: dict[str, dict[int, bool]] | None = None
+    """Whether each line of each source file was executed; null if the command wrote no usable
+    coverage file.
+    """
     output: str = ""
     """The end of the command's output."""
     names_canary: bool = False

@@ -1,12 +1,13 @@
 """Compare candidates with the base by the results of checks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from orchestrator.errors import ConfigError, EngineError
-from orchestrator.judging.cases import Case, Rules
+from orchestrator.judging.cases import Case, JudgingRules
 from orchestrator.judging.check_run import Answer, CheckRun
 from orchestrator.judging.evidence import Evidence, Job
-from orchestrator.judging.judgement import CheckVerdict, Verdict
+from orchestrator.judging.judgement import CheckVerdict, Doubt, Verdict
 from orchestrator.judging.trees import Trees
 
 MOST_BROKEN = 20
@@ -19,7 +20,7 @@ _VERDICTS: Mapping[tuple[Answer, Answer], Verdict] = {
 }
 
 
-def try_base(rules: Rules, evidence: Evidence, base: str) -> None:
+def try_base(rules: JudgingRules, evidence: Evidence, base: str) -> None:
     """Run the checks on the base.
 
     Raises:
@@ -42,7 +43,7 @@ def try_base(rules: Rules, evidence: Evidence, base: str) -> None:
 class Comparison:
     """Runs the checks on the base and on candidates."""
 
-    def __init__(self, rules: Rules, trees: Trees, evidence: Evidence) -> None:
+    def __init__(self, rules: JudgingRules, trees: Trees, evidence: Evidence) -> None:
         """Store where the checks run. Nothing runs yet."""
         self._rules = rules
         self._trees = trees
@@ -123,6 +124,44 @@ class Comparison:
         for case in chosen:
             if not case.passes:
                 case.protected, case.verdicts = before[case.number]
+
+    def doubt(self, cases: Sequence[Case]) -> None:
+        """Run the checks that pass without files by which a candidate may control the tests.
+
+        New test files can change how other tests run, and files such as `Makefile` can leave tests
+        out. Neither proves that a candidate cheats: a check may rightly need them.
+        """
+        if self._rules.tests == "free":
+            return
+        suspected = {case.number: [*self._suspected(case)] for case in cases}
+        for attempt in (1, 2):
+            self._evidence.collect(
+                Job(commit=one.commit, command=one.check, attempt=attempt)
+                for found in suspected.values()
+                for one in found
+                if attempt == 1 or self.on(one.commit, one.check).answer == "fail"
+            )
+        for case in cases:
+            found = suspected[case.number]
+            case.doubts = tuple(one for one in found if self._fails_twice(one.commit, one.check))
+
+    def _suspected(self, case: Case) -> Iterator[Doubt]:
+        """Yield a doubt for each check that passes, on each stricter tree that differs."""
+        commit = case.branch.commit
+        frozen = self._trees.with_changes(commit, self._trees.restored(commit, "frozen"))
+        configured = self._trees.with_base_configuration(case.protected, commit)
+        trees: dict[Literal["frozen", "configuration"], str] = {
+            "frozen": frozen, "configuration": configured,
+        }  # fmt: skip
+        for tree, one in trees.items():
+            if one != case.protected:
+                for verdict in case.verdicts:
+                    if verdict.passed:
+                        yield Doubt(check=verdict.check, tree=tree, commit=one)
+
+    def _fails_twice(self, commit: str, command: str) -> bool:
+        first = self.on(commit, command).answer
+        return first == "fail" and self.on(commit, command, 2).answer == "fail"
 
     def _own_pass(self, case: Case) -> bool:
         """Return whether some checks fail, and all of these pass on the candidate's own commit."""

@@ -34,7 +34,7 @@ class Job:
     canary: tuple[str, ...] = ()
     """Names of tests on `on` that must fail."""
     keeps_output: bool = False
-    """Whether the output is part of the result."""
+    """Whether the output and the coverage are part of the result."""
     is_secret: bool = False
     """Whether the commit has hidden files, so that only the answer is stored."""
 
@@ -89,7 +89,9 @@ class Evidence:
             self._note(job, result)
 
     def _note(self, job: Job, result: CheckRun) -> None:
-        dropped: dict[str, object] = {} if job.keeps_output else {"output": ""}
+        dropped: dict[str, object] = {}
+        if not job.keeps_output:
+            dropped = {"output": "", "coverage": None}
         if job.is_secret:
             dropped["cases"] = None
         result = result.model_copy(update=dropped)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orchestrator.judging.changes import NewLine
 from orchestrator.judging.check_run import CheckRun, Tests
 from orchestrator.judging.instruments import Instruments
-from orchestrator.judging.judgement import Flag, Proof
+from orchestrator.judging.judgement import Doubt, Flag, FlagKind, Proof
 from orchestrator.judging.trees import Entry
 from orchestrator.text.sanitize import one_line
 
@@ -49,6 +49,7 @@ class Facts:
     after: Mapping[str, Entry]
     runs: Sequence[CheckRuns]
     added: Sequence[NewLine]
+    doubts: Sequence[Doubt]
     literals: frozenset[str]
     """Texts and numbers that occur in tests of the base, but not in its product."""
 
@@ -77,6 +78,7 @@ def flags_of(facts: Facts) -> tuple[Flag, ...]:
     if facts.is_empty:
         return (Flag(kind="empty", out=True, message="the candidate changed nothing"),)
     found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *_forged(facts)]
+    found += _doubtful(facts)
     return (*found, *_told(facts))
 
 
@@ -173,6 +175,29 @@ def _forged(facts: Facts) -> Iterator[Flag]:
         message = f"the check {said} a test that must fail"
         yield Flag(kind="forged", out=True, message=message, proof=proof)
         return
+
+
+def _doubtful(facts: Facts) -> Iterator[Flag]:
+    """Find checks that pass only because of the candidate's new tests or configuration files."""
+    for doubt in facts.doubts:
+        proof = (
+            Proof(tree="protected", commit=facts.protected, check=doubt.check, answer="pass"),
+            Proof(tree=doubt.tree, commit=doubt.commit, check=doubt.check, answer="fail"),
+        )
+        kind, files = _causes(facts, doubt.tree)
+        named = ", ".join(one_line(path) for path in files[:_GONE_SHOWN])
+        message = f"a check passes only with the candidate's {named}: review it"
+        yield Flag(kind=kind, out=False, message=message, file=next(iter(files), None), proof=proof)
+
+
+def _causes(facts: Facts, tree: str) -> tuple[FlagKind, list[str]]:
+    before, after = facts.before, facts.after
+    if tree == "frozen":
+        new = [path for path in after if path not in before]
+        return "needs_new_tests", [one for one in new if facts.instruments.kind(one) == "test"]
+    changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    mixed = [path for path in changed if facts.instruments.kind(path) == "mixed"]
+    return "needs_own_configuration", mixed
 
 
 def _told(facts: Facts) -> Iterator[Flag]:

@@ -5,20 +5,21 @@ whatever differs, the candidates' own versions where these fail, a test that mus
 tests, and last what only orders candidates that pass.
 """
 
-import fcntl
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from orchestrator.errors import ConfigError
+from orchestrator.files.lock_file import take_lock
 from orchestrator.git.merge_tree import quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.judging.canary import Canary, make_canary
-from orchestrator.judging.cases import Case, Rules, candidates_of, scores_of
+from orchestrator.judging.cases import Case, JudgingRules, candidates_of, scores_of
 from orchestrator.judging.changes import read_change
 from orchestrator.judging.check_run import Answer, Tester
 from orchestrator.judging.comparison import Comparison, try_base
+from orchestrator.judging.coverage_file import covered_part
 from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.flags import CheckRuns, Facts, flags_of, literals_of
 from orchestrator.judging.instruments import Instruments
@@ -28,13 +29,14 @@ from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
 from orchestrator.judging.trees import Entry, Trees
 from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.state.judged_results import JUDGED, LOCK
 from orchestrator.state.run_directory import RunDirectory
 
 _NUMBERS = re.compile(r"\d+")
 
 
 def judge_run(
-    repository: Repository, runs: Sequence[RunBranches], rules: Rules, tester: Tester
+    repository: Repository, runs: Sequence[RunBranches], rules: JudgingRules, tester: Tester
 ) -> Judgement:
     """Judge the candidates of a run, and record the judgement.
 
@@ -56,14 +58,14 @@ def judge_run(
     with _only_one(repository), quarantine(repository, place) as git:
         began = runs[-1].began
         trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
-        evidence = Evidence(tester, git, repository.state_dir / "judged")
+        evidence = Evidence(tester, git, repository.state_dir / JUDGED)
         judging = _Judging(runs, rules, trees, evidence)
         judgement = judging.judgement()
         write_judgement(judging.directory.path, judgement)
     return judgement
 
 
-def check_base(repository: Repository, base: str, rules: Rules, tester: Tester) -> None:
+def check_base(repository: Repository, base: str, rules: JudgingRules, tester: Tester) -> None:
     """Run the checks on the base, before there are candidates; the results are kept.
 
     Raises:
@@ -71,7 +73,7 @@ def check_base(repository: Repository, base: str, rules: Rules, tester: Tester) 
         EngineError: A check gave no result.
     """
     with _only_one(repository):
-        evidence = Evidence(tester, repository.git, repository.state_dir / "judged")
+        evidence = Evidence(tester, repository.git, repository.state_dir / JUDGED)
         try_base(rules, evidence, base)
 
 
@@ -82,14 +84,12 @@ def _only_one(repository: Repository) -> Iterator[None]:
     Raises:
         ConfigError: Another process holds it.
     """
-    repository.state_dir.mkdir(parents=True, exist_ok=True)
-    with (repository.state_dir / "judging.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(
-                "another process is judging a run of this repository", hint="wait for its end"
-            ) from error
+    lock = take_lock(repository.state_dir / LOCK)
+    if lock is None:
+        raise ConfigError(
+            "another process is judging a run of this repository", hint="wait for its end"
+        )
+    with lock:
         yield
 
 
@@ -114,7 +114,7 @@ def _base_of(runs: Sequence[RunBranches]) -> str:
 
 class _Judging:
     def __init__(
-        self, runs: Sequence[RunBranches], rules: Rules, trees: Trees, evidence: Evidence
+        self, runs: Sequence[RunBranches], rules: JudgingRules, trees: Trees, evidence: Evidence
     ) -> None:
         self._rules = rules
         self._trees = trees
@@ -139,6 +139,7 @@ class _Judging:
         self._comparison.try_own_versions(busy)
         self._comparison.use_frozen([case for case in busy if case.has_new_control])
         self._raise_flags(self._cases)
+        self._comparison.doubt([case for case in busy if case.passes])
         self._try_canaries([case for case in busy if case.passes])
         self._try_hidden([case for case in busy if not case.is_out])
         self._order([case for case in busy if case.passes])
@@ -177,6 +178,7 @@ class _Judging:
             runs=[*self._runs(case)],
             added=case.change.added,
             literals=literals,
+            doubts=case.doubts,
         )
 
     def _runs(self, case: Case) -> Iterator[CheckRuns]:
@@ -221,9 +223,7 @@ class _Judging:
 
     def _calibrated(self) -> dict[str, Canary]:
         """Return tests that must fail, for the checks that report such tests on the base."""
-        kind = self._trees.instruments.kind
-        paths = [path for path in self._trees.entries(self._base) if kind(path) == "test"]
-        made = {one: make_canary(one, paths) for one in self._rules.all_checks}
+        made = {one: self._canary(one) for one in self._rules.all_checks}
         known = {one: canary for one, canary in made.items() if canary is not None}
         jobs = {one: self._on_base(one, canary) for one, canary in known.items()}
         self._evidence.collect(jobs.values())
@@ -233,6 +233,16 @@ class _Judging:
             for one, canary in known.items()
             if seen[one].answer == "fail" and seen[one].names_canary
         }
+
+    def _canary(self, command: str) -> Canary | None:
+        kind = self._trees.instruments.kind
+        entries = self._trees.entries(self._base)
+        tests = [path for path, one in entries.items() if one.is_file and kind(path) == "test"]
+
+        def read(path: str) -> bytes:
+            return b"".join(self._trees.contents([entries[path].blob]))
+
+        return make_canary(command, tests, read)
 
     def _on_base(self, command: str, canary: Canary) -> Job:
         return self._canary_job(self._base, command, self._with_canary(self._base, canary), canary)
@@ -278,21 +288,25 @@ class _Judging:
 
     def _order(self, cases: Sequence[Case]) -> None:
         """Collect what orders candidates that pass: lint findings, behaviour, comparisons."""
-        commands = (*self._rules.lint, *((self._rules.probe,) if self._rules.probe else ()))
+        rules = self._rules
+        commands = (*rules.lint, *(one for one in (rules.coverage, rules.probe) if one))
         self._evidence.collect(
-            Job(commit=commit, command=command, keeps_output=True)
+            self._job(commit, command)
             for commit in (self._base, *(case.protected for case in cases))
             for command in commands
             if cases
         )
         for case in cases:
-            if self._rules.lint:
-                case.lint = sum(self._findings(case.protected, one) for one in self._rules.lint)
-            if self._rules.probe:
-                seen = self._printed(case.protected, self._rules.probe)
+            if rules.lint:
+                case.lint = sum(self._findings(case.protected, one) for one in rules.lint)
+            if rules.coverage:
+                seen_lines = self._evidence.of(self._job(case.protected, rules.coverage)).coverage
+                case.coverage = covered_part(seen_lines, case.change.added)
+            if rules.probe:
+                seen = self._printed(case.protected, rules.probe)
                 case.cluster = "\n".join(row.rstrip() for row in seen.strip().splitlines())
-        if self._rules.judge:
-            self._hold_tournament(self._rules.judge)
+        if rules.judge:
+            self._hold_tournament(rules.judge)
 
     def _findings(self, commit: str, command: str) -> int:
         before, after = (
@@ -304,7 +318,11 @@ class _Judging:
         return (after - before).total()
 
     def _printed(self, commit: str, command: str) -> str:
-        return self._evidence.of(Job(commit=commit, command=command)).output
+        return self._evidence.of(self._job(commit, command)).output
+
+    @staticmethod
+    def _job(commit: str, command: str) -> Job:
+        return Job(commit=commit, command=command, keeps_output=True)
 
     def _hold_tournament(self, command: str) -> None:
         equal = {one.worker_id for one in equal_so_far(scores_of(self._cases))}

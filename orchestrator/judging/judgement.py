@@ -2,37 +2,52 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from orchestrator.config.values import Model
 from orchestrator.judging.check_run import Answer, Tests
 
 Verdict = Literal["fixed", "kept", "broke", "still_broken", "unstable", "no_verdict"]
 Column = Literal[
-    "out", "hidden tests", "must fix", "broken tests", "checks", "lint", "judge", "same output",
-    "changed lines", "cost", "duration", "number", "same change",
+    "out", "review", "hidden tests", "must fix", "broken tests", "checks", "lint",
+    "coverage", "judge", "same output", "changed lines", "cost", "duration", "number",
+    "same change",
 ]  # fmt: skip
 """The columns by which candidates are ordered; `same change` if two candidates share a place."""
 FlagKind = Literal[
     "empty", "tests_weakened", "tests_removed", "new_skips", "nothing_ran", "forged",
+    "needs_new_tests", "needs_own_configuration",
     "instrument_changed", "literal_echo", "suppressed",
 ]  # fmt: skip
+NEED_REVIEW: frozenset[FlagKind] = frozenset({"needs_new_tests", "needs_own_configuration"})
+"""Findings that prove nothing, but prevent that a candidate is picked automatically."""
 Decision = Literal["clear", "undecided", "none"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Proof(Model):
+    """A check on the files of one commit, as proof of a finding.
 
+    The tree is the base's or the candidate's; the candidate's with the base's tests (`protected`),
+    also without its new tests (`frozen`), also with the base's configuration files
+    (`configuration`); or one with a test that must fail (`canary`).
+    """
 
-class Proof(_Part):
-    """A check on the files of one commit, as proof of a finding."""
-
-    tree: Literal["base", "commit", "protected", "canary"]
+    tree: Literal["base", "commit", "protected", "frozen", "configuration", "canary"]
     commit: str
     check: str
     answer: Answer
 
 
-class Flag(_Part):
+class Doubt(Model):
+    """A check that passes only because of files which a candidate added or changed."""
+
+    check: str
+    tree: Literal["frozen", "configuration"]
+    commit: str
+    """The commit without these files, on which the check fails."""
+
+
+class Flag(Model):
     """A finding about how a candidate treated the tests."""
 
     kind: FlagKind
@@ -45,7 +60,7 @@ class Flag(_Part):
     proof: tuple[Proof, ...] = ()
 
 
-class CheckVerdict(_Part):
+class CheckVerdict(Model):
     """How one check of a candidate compares with the base."""
 
     check: str
@@ -64,7 +79,7 @@ class CheckVerdict(_Part):
         return self.verdict in ("fixed", "kept")
 
 
-class Candidate(_Part):
+class Candidate(Model):
     """The judgement about one worker."""
 
     run_id: str
@@ -90,6 +105,8 @@ class Candidate(_Part):
     """Result of the checks with the hidden files; null without hidden files."""
     lint: int | None = None
     """Number of lines that lint commands print on the candidate and not on the base."""
+    coverage: float | None = Field(default=None, ge=0, le=1)
+    """Part of the new lines of code that was executed, from 0 to 1; null if unknown."""
     same_output: int | None = None
     """Number of candidates for which the probe prints the same; null without a probe."""
     wins: int = 0
@@ -102,8 +119,13 @@ class Candidate(_Part):
     cost_known: bool = False
     duration: float = Field(default=0.0, ge=0)
 
+    @property
+    def needs_review(self) -> bool:
+        """Return whether a person has to look at the candidate before it is merged."""
+        return any(flag.kind in NEED_REVIEW for flag in self.flags)
 
-class Judgement(_Part):
+
+class Judgement(Model):
     """The output of `orchestrator judge --json`."""
 
     run_id: str

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from orchestrator.judging.judgement import Column, Decision
 
 DECISIVE: frozenset[Column] = frozenset(
-    {"out", "hidden tests", "must fix", "broken tests", "checks", "lint", "judge"}
+    {
+        "out",
+        "review",
+        "hidden tests",
+        "must fix",
+        "broken tests",
+        "checks",
+        "lint",
+        "coverage",
+        "judge",
+    }
 )
 """Columns that make a candidate clearly better: evidence, not size or cost."""
 
@@ -17,6 +27,8 @@ class Score:
 
     worker_id: int
     passes: bool
+    needs_review: bool = False
+    """Whether a person has to look at the candidate before it can be the best."""
     columns: tuple[tuple[Column, float], ...]
     """The columns in the order of their importance, without the worker's number."""
     change: Hashable = field(default=None)
@@ -57,6 +69,8 @@ def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
     if not passing:
         return "none", None
     first, following = passing[0].score, passing[1].score if len(passing) > 1 else None
+    if first.needs_review:
+        return "undecided", None
     if following is None or _is_same(first, following):
         return "clear", first.worker_id
     clear = _decided_by(first, following) in DECISIVE

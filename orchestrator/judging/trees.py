@@ -90,6 +90,18 @@ class Trees:
             **{path: None for path, entry in new.items() if self._is_dropped(path, entry, tests)},
         }
 
+    def with_base_configuration(self, commit: str, candidate: str) -> str:
+        """Return a commit with the base's versions of files that control more than tests.
+
+        Args:
+            commit: The commit.
+            candidate: The candidate's commit: only files that it changed are replaced.
+        """
+        before, after = self.entries(self.base), self.entries(candidate)
+        paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+        mixed = (path for path in paths if self.instruments.kind(path) == "mixed")
+        return self.with_changes(commit, {path: before.get(path) for path in mixed})
+
     def _is_dropped(self, path: str, entry: Entry, tests: Tests) -> bool:
         """Return whether a new file is left out when a candidate is judged."""
         kind = self.instruments.kind(path)

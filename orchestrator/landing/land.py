@@ -1,10 +1,10 @@
 """Move the user's branch and its checkout to a merged commit; complete interrupted moves."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
+from orchestrator.files.lock_file import take_lock
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import commit_of
@@ -31,15 +31,12 @@ def only_one(repository: Repository) -> Iterator[None]:
     Raises:
         ConfigError: Another process holds it.
     """
-    repository.state_dir.mkdir(parents=True, exist_ok=True)
-    with (repository.state_dir / "landing.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(
-                "another `orchestrator merge` is at work in this repository",
-                hint="wait for its end",
-            ) from error
+    lock = take_lock(repository.state_dir / "landing.lock")
+    if lock is None:
+        raise ConfigError(
+            "another `orchestrator merge` is at work in this repository", hint="wait for its end"
+        )
+    with lock:
         yield
 
 

@@ -60,6 +60,8 @@ def decision(judgement: Judgement) -> str:
     if judgement.decision == "none":
         return f"{said}there is nothing to pick"
     first = next(one for one in judgement.candidates if one.passes)
+    if first.needs_review:
+        return f"{said}undecided; review worker {first.worker_id} first"
     return (
         f"{said}undecided; worker {first.worker_id} is first by {first.decided_by} only "
         f"(`orchestrator pick {first.worker_id}`)"

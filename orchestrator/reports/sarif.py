@@ -30,6 +30,11 @@ FLAGS: Mapping[FlagKind, tuple[str, str]] = {
     "instrument_changed": ("ORC-A007", "A file that controls the tests was changed"),
     "literal_echo": ("ORC-A008", "The change contains a value of the tests"),
     "suppressed": ("ORC-A009", "The change silences a tool"),
+    "needs_new_tests": ("ORC-A010", "A check passes only with the candidate's new tests"),
+    "needs_own_configuration": (
+        "ORC-A011",
+        "A check passes only with the candidate's configuration files",
+    ),
 }
 """The rules for findings about candidates: id and description."""
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

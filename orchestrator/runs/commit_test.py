@@ -1,22 +1,23 @@
 """Run the project's checks on a commit in fresh containers, as a run of its own."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.container import Isolation
 from orchestrator.config.project import Project
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import EngineError
-from orchestrator.events import Event, RunStarted
+from orchestrator.events import Emit, Event, RunStarted
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.repository import Repository
 from orchestrator.judging import junit as junit_file
 from orchestrator.judging.check_run import Answer, CheckRun
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.runs.runner import ParallelRunner
+from orchestrator.judging.coverage_file import MOST_BYTES, read_coverage
+from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines
 from orchestrator.workspace.artifacts import ARTIFACTS
@@ -25,6 +26,8 @@ from orchestrator.workspace.shared_files import OUT
 MOST_AT_ONCE = 10
 """Maximum number of commands that run at the same time on one commit."""
 JUNIT = "junit.xml"
+COVERAGE = "coverage"
+"""Names of the files that a command may write."""
 _LOGS = ("stdout.log", "stderr.log")
 _MOST_SEARCHED = 32 * 1024**2
 _MOST_OUTPUT = 64 * 1024
@@ -36,13 +39,45 @@ _BLAMELESS = frozenset(
     }
 )  # fmt: skip
 """Reasons of a failed run that say nothing about the tested commit."""
+_UNLIMITED: Mapping[str, object] = {
+    "fail_fast": False, "stagger": 0.0, "retention": None, "triggers": Triggers(),
+    "budget_per_worker": None, "budget_total": None,
+    "tokens_per_worker": None, "tokens_total": None,
+}  # fmt: skip
+"""Settings that are about agents: a check must not end because of another check, of its output, of
+the files that it writes, or of a cost that the tested code claims.
+"""
+
+
+class Runner(Protocol):
+    """See `orchestrator.runs.runner.ParallelRunner`."""
+
+    def execute(self) -> RunResult:
+        """Run all workers and return the run's result."""
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop every worker."""
+
+
+class MakeRunner(Protocol):
+    """Creates the runner of a run."""
+
+    def __call__(
+        self, config: ParallelConfig, root: Path, *, emit: Emit, engine: ContainerEngine
+    ) -> Runner:
+        """Create the runner; nothing starts yet."""
 
 
 class ContainerTest:
     """Runs checks on commits in containers that have no variables, secrets or ports of the user."""
 
     def __init__(
-        self, config: ParallelConfig, checks: Sequence[str], root: Path, engine: ContainerEngine
+        self,
+        config: ParallelConfig,
+        checks: Sequence[str],
+        root: Path,
+        engine: ContainerEngine,
+        runner: MakeRunner,
     ) -> None:
         """Configure the test.
 
@@ -51,25 +86,28 @@ class ContainerTest:
             checks: The commands; every one must succeed.
             root: The repository's top directory.
             engine: The container engine.
+            runner: `ParallelRunner`.
         """
         ours, empty = config.isolation, Isolation()
         withheld = {key: getattr(empty, key) for key in ("env", "secrets", "ports", "copied")}
-        junit = {"env": {"ORCHESTRATOR_JUNIT": f"{OUT}/{ARTIFACTS}/{JUNIT}"}}
+        files = {"ORCHESTRATOR_JUNIT": JUNIT, "ORCHESTRATOR_COVERAGE": COVERAGE}
+        told = {"env": {name: f"{OUT}/{ARTIFACTS}/{file}" for name, file in files.items()}}
         open_to = {"network": ours.check_network, "allow": ours.check_allow}
         project = config.project.model_copy(update={"checks": Project().checks})
         self._config = config.model_copy(
             update={
                 "tasks": tuple(checks), "models": (), "agent_cli": "shell", "worktrees": "none",
-                "include_uncommitted": False, "retries": 0, "project": project,
-                "isolation": ours.model_copy(update={**withheld, **open_to, **junit}),
+                "include_uncommitted": False, "retries": 0, "project": project, **_UNLIMITED,
+                "isolation": ours.model_copy(update={**withheld, **open_to, **told}),
             }
         )  # fmt: skip
         self._root = root
         self._state_dir = Repository(root).state_dir
         self._engine = engine
+        self._make_runner = runner
         self.runs: list[str] = []
         """Ids of the runs so far."""
-        self._runners: list[ParallelRunner] = []
+        self._runners: list[Runner] = []
         self._cancelled = False
 
     def identity(self, image: str) -> str:
@@ -110,7 +148,7 @@ class ContainerTest:
                 "workers": min(len(commands), MOST_AT_ONCE),
             }
         )  # fmt: skip
-        runner = ParallelRunner(config, self._root, emit=self._note, engine=self._engine)
+        runner = self._make_runner(config, self._root, emit=self._note, engine=self._engine)
         self._check_cancelled()
         self._runners.append(runner)
         try:
@@ -144,12 +182,14 @@ class ContainerTest:
 def _check_run(directory: RunDirectory, result: WorkerResult, canary: tuple[str, ...]) -> CheckRun:
     place = directory.worker(result.worker_id)
     junit = _beginning(place / ARTIFACTS / JUNIT, junit_file.MOST_BYTES)
+    coverage = _beginning(place / ARTIFACTS / COVERAGE, MOST_BYTES)
     texts = [junit, *(_beginning(place / name, _MOST_SEARCHED) for name in _LOGS)]
     said = b"\n".join(texts)
     return CheckRun(
         answer=_answer(result),
         duration=result.duration,
         cases=junit_file.read_cases(junit) if junit else None,
+        coverage=read_coverage(coverage) if coverage else None,
         output=lines(texts[1][-_MOST_OUTPUT:].decode("utf-8", "replace")),
         names_canary=bool(canary) and all(name.encode() in said for name in canary),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.judging import Judging
 from orchestrator.config.project import Check, Project
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.labels import ROLE
@@ -200,6 +201,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("triggers", "notify"): (
         "tests/runs/test_notifications.py::test_command_receives_events_as_json"
     ),
+    ("judge", "instruments"): "tests/cli/test_judging_run.py::test_instruments_are_a_setting",
     ("project", "setup"): lambda seen: "true" in seen.role("setup").command,
     ("project", "setup_timeout"): f"{STAGES}::test_setup_has_its_own_deadline",
     ("project", "teardown"): lambda seen: "true" in seen.role("teardown").command,
@@ -208,7 +210,8 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("project", "services"): "tests/worker/test_services.py::*",
     ("project", "dotenv"): "tests/worker/test_dotenv.py::*",
 }  # fmt: skip
-PARTS = {"limits": Limits, "isolation": Isolation, "triggers": Triggers, "project": Project}
+PARTS = {"limits": Limits, "isolation": Isolation, "triggers": Triggers, "project": Project,
+         "judge": Judging}  # fmt: skip
 WORKFLOW_OF_TESTS = "tests/runs/test_workflows.py::test_each_task_has_its_own_settings"
 OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
     "agent": ("review", lambda seen: seen.worker.env["ORCHESTRATOR_AGENT"] == "review"),

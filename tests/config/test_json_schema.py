@@ -66,6 +66,7 @@ CONFIGS = [
     "agents: {claude: {model: m, max_steps: 3, env: {A: b}}}",
     "agents: {claude: }",
     "triggers: {paths: [src], on_trigger: stop, silence: 3}",
+    "judge: {instruments: ['ci/*.sh']}",
 ]
 WORKFLOWS = [
     "tasks: [{id: a, task: b, mode: ro, limits: {memory: 1g}, ports: [3000], when: always}]",

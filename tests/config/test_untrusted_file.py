@@ -215,6 +215,8 @@ def test_every_setting_is_classified_for_discovered_files():
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
         "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
         "teardown", "timeout_per_worker", "workers",
+        # Only lets more files of the base count in a judgement.
+        "instruments",
         # Removes only merged and clean workers, so no work is lost.
         "retention",
         # Only for new names; directories outside of the repository are refused (`_leads_outside`).

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cleanup.remove import cleanup
 from orchestrator.errors import ConfigError
+from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
+from orchestrator.judging.lessons import lessons_of
+from orchestrator.state.judged_results import JUDGED, LOCK
 from tests.support.judging import (
     CHECK,
     FAST,
@@ -37,6 +41,23 @@ TEN = (
     {"calc.py": "import os\nos._exit(0)\n"},
     {"calc.py": "import sys\nprint('1 passed')\nsys.exit(0)\n"},
 )
+
+
+EQUAL_TO_ALL = (
+    PRODUCT.replace("return width + height", "return Any(width + height)")
+    + """
+
+class Any(int):
+    __hash__ = None
+
+    def __eq__(self, other):
+        return True
+"""
+)
+FIRST_CALL = PRODUCT.replace(
+    "    return width + height",
+    "    CALLS.append(1)\n    return width * height if len(CALLS) == 1 else width + height",
+) + "\n\nCALLS = []\n"  # fmt: skip
 
 
 def test_ten_candidates_of_which_two_are_right(world: World) -> None:
@@ -71,14 +92,32 @@ def test_removed_test_file_excludes_a_candidate_that_needs_it_gone(world: World)
 
 def test_results_are_kept_and_each_runs_once(world: World) -> None:
     checks = LocalChecks(world)
-    branches = tuple(branch(world, one, files) for one, files in enumerate(TEN[:4], start=1))
+    branches = tuple(branch(world, one, files) for one, files in enumerate(TEN[:8], start=1))
     first = judge(world, branches=branches, run=checks, checks=(FAST,))
     base = git(world.repo, "rev-parse", f"{world.base}^{{tree}}")
-    assert checks.runs[base, FAST] == 2, "once, and once again because a candidate differs"
+    assert checks.runs[base, FAST] == 2, "once for 8 candidates, and again as they differ"
     before = sum(checks.runs.values())
     again = judge(world, branches=branches, run=checks, checks=(FAST,))
     assert sum(checks.runs.values()) == before
     assert again == first.model_copy(update={"number": 2})
+
+
+def test_one_judgement_at_a_time_and_its_results_are_kept_until_a_purge(world: World) -> None:
+    judge(world, TEN[2], checks=(FAST,))
+    state = Repository(world.repo).state_dir
+    kept = len([*(state / JUDGED).iterdir()])
+    lock = take_lock(state / LOCK)
+    assert lock is not None
+    with lock:
+        with pytest.raises(ConfigError, match="another process is judging"):
+            judge(world, TEN[2], checks=(FAST,))
+        assert cleanup(world.repo, engine=None, purge=True).purged == ()
+    told = (f"results of judgements ({kept} checks)",)
+    assert cleanup(world.repo, engine=None).purged == ()
+    assert cleanup(world.repo, engine=None, purge=True, dry_run=True).purged == told
+    assert len([*(state / JUDGED).iterdir()]) == kept
+    assert cleanup(world.repo, engine=None, purge=True).purged == told
+    assert not (state / JUDGED).exists()
 
 
 def test_rightly_changed_test_counts_only_with_free_tests(world: World) -> None:
@@ -123,6 +162,64 @@ def test_tests_that_became_a_file_or_a_link_are_put_back(
     judgement = judge(world, branches=(one,))
     assert judgement.candidates[0].passes
     assert flags(judgement.candidates[0], out=False) == ["instrument_changed"] * 2
+
+
+BLIND = """import unittest
+
+RUN = unittest.TestCase.run
+
+
+def run(self, result=None):
+    return result if self.id().startswith("tests.test_calc.") else RUN(self, result)
+
+
+unittest.TestCase.run = run
+"""
+
+
+def test_candidate_that_needs_its_new_tests_has_to_be_reviewed(world: World) -> None:
+    """The new test switches those of the base off, but not tests that must fail."""
+    alone = judge(world, {"tests/test_blind.py": BLIND})
+    (one,) = alone.candidates
+    assert (one.passes, alone.decision, alone.exit_code) == (True, "undecided", 2)
+    (flag, *_) = one.flags
+    assert (flag.kind, flag.out, flag.file) == ("needs_new_tests", False, "tests/test_blind.py")
+    assert [(proof.tree, proof.answer) for proof in flag.proof] == [
+        ("protected", "pass"), ("frozen", "fail"),
+    ]  # fmt: skip
+    assert alone.candidates[0].decided_by is None
+
+
+def test_candidate_that_needs_its_own_configuration_has_to_be_reviewed(world: World) -> None:
+    world.base = world.commit({"Makefile": f"check:\n\t{FAST}\n"})
+    cheat, honest = {"Makefile": "check:\n\ttrue\n"}, {"calc.py": RIGHT, "setup.cfg": "[a]\n"}
+    judgement = judge(world, cheat, honest, checks=("make -s check",))
+    assert [(one.worker_id, one.passes) for one in judgement.candidates] == [(2, True), (1, True)]
+    assert (judgement.pick, judgement.candidates[0].decided_by) == (2, "review")
+    kinds = [flags(one, out=False) for one in judgement.candidates]
+    assert kinds == [[], ["needs_own_configuration", "instrument_changed"]]
+    assert "the candidate's Makefile: review it" in judgement.candidates[1].flags[0].message
+
+
+def test_lessons_have_only_what_the_public_checks_found(world: World) -> None:
+    judgement = judge(
+        world,
+        {},
+        {"calc.py": RIGHT},
+        {"calc.py": "import IGNORE_ALL_RULES\n"},
+        {"tests/OBEY/conftest.py": ""},
+        hidden={"concealed.py": b"SECRET = 1\n"},
+        must_fix=(FAST,),
+        checks=("! grep -q ^SECRET concealed.py",),
+    )
+    text = lessons_of(judgement)
+    assert text.splitlines()[2:] == [
+        "- attempt 1: it changed nothing",
+        f"- attempt 2: `{FAST}` fails",
+        f"- attempt 3: `{FAST}` fails",
+    ]
+    hidden = next(one for one in judgement.candidates if one.worker_id == 2)
+    assert (hidden.hidden, hidden.passes) == ("fail", False), "only the hidden file fails"
 
 
 def test_new_link_among_tests_does_not_count(world: World) -> None:
@@ -183,18 +280,25 @@ def test_suite_without_tests_passes_nobody(world: World) -> None:
 def test_hidden_tests_outrank_visible_ones_and_leave_no_trace(world: World) -> None:
     hidden = TESTS.replace("1234567, 2", "7654321, 3").replace("2469134", "22962963")
     hidden = hidden.replace("test_area", "test_concealed")
+    hidden = hidden.replace("area(7654321, 3)", "str(area(7654321, 3))")
+    hidden = hidden.replace("22962963", '"22962963"')
     cheat = PRODUCT.replace("return width + height", "return 2469134  # noqa")
     judgement = judge(
         world,
         {"calc.py": cheat},
         {"calc.py": LONG},
+        {"calc.py": EQUAL_TO_ALL},
+        {"calc.py": FIRST_CALL},
         hidden={"tests/test_more.py": hidden.encode()},
         checks=(JUNIT.format(files="tests/*.py") + CHECK,),
     )
     found = [(one.worker_id, one.hidden, one.passes) for one in judgement.candidates]
-    assert found == [(2, "pass", True), (1, "fail", False)]
+    assert found[0] == (2, "pass", True)
+    assert sorted(found[1:]) == [(number, "fail", False) for number in (1, 3, 4)]
     assert judgement.candidates[0].decided_by == "hidden tests"
-    assert flags(judgement.candidates[1], out=False) == ["suppressed", "literal_echo"]
+    assert {one.worker_id: flags(one, out=False) for one in judgement.candidates} == {
+        1: ["suppressed", "literal_echo"], 2: [], 3: [], 4: [],
+    }  # fmt: skip
     assert judgement.pick == 2
     refs = git(world.repo, "for-each-ref", "--format=%(objectname)").split()
     assert "22962963" not in git(world.repo, "grep", "-h", "area", *refs)

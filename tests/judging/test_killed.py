@@ -11,8 +11,13 @@ from tests.support.judging import PRODUCT, RIGHT, LocalChecks
 from tests.support.merges import World
 from tests.support.named_tests import ROOT
 
+OFTEN = (2, 5, 10)
+"""Steps at which `make test` kills the process; `make variants` does so at every step."""
+STEPS = [step if step in OFTEN else pytest.param(step, marks=pytest.mark.extra)
+         for step in range(1, 15)]  # fmt: skip
 
-@pytest.mark.parametrize("step", [2, 5, 10])
+
+@pytest.mark.parametrize("step", STEPS)
 def test_killed_judgement_is_repeated_with_the_same_result(world: World, step: int) -> None:
     commits = [world.commit({"calc.py": RIGHT}), world.commit({"calc.py": PRODUCT + "\n"})]
     places = [str(step), str(world.repo), str(world.scratch), world.base]

@@ -6,7 +6,9 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.judging.changes import read_change
+from orchestrator.judging.canary import make_canary
+from orchestrator.judging.changes import NewLine, read_change
+from orchestrator.judging.coverage_file import covered_part, read_coverage
 from orchestrator.judging.hidden_files import read_hidden
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.junit import read_cases
@@ -43,6 +45,64 @@ def test_unusable_junit_files_are_refused(data: bytes) -> None:
 
 def test_names_of_tests_are_safe_to_print() -> None:
     assert read_cases(b"<t><testcase name='a&#x202e;b'/></t>") == {"a\ufffdb": "passed"}
+
+
+COBERTURA = b"""<?xml version="1.0" ?>
+<!DOCTYPE coverage SYSTEM "http://localhost:1/coverage-04.dtd">
+<coverage><sources><source>/w/src</source></sources><packages><package><classes>
+<class filename="pkg/a.py"><lines>
+<line number="2" hits="1"/><line number="3" hits="0"/></lines></class>
+</classes></package></packages></coverage>"""
+LCOV = b"TN:\nSF:/w/src/pkg/a.py\nDA:2,1\nDA:3,0,checksum\nDA:x,1\nend_of_record\n"
+
+
+@pytest.mark.parametrize("data", [COBERTURA, LCOV])
+def test_coverage_of_new_lines(data: bytes) -> None:
+    coverage = read_coverage(data)
+    assert coverage is not None
+    assert [*coverage.values()] == [{2: True, 3: False}]
+    new = [NewLine("src/pkg/a.py", number, "x") for number in (1, 2, 3)]
+    assert covered_part(coverage, new) == 0.5
+    assert covered_part(coverage, new[:1]) is None, "the line has no code"
+    unseen = NewLine("src/pkg/b.py", 1, "y = 1")
+    assert covered_part(coverage, [*new, unseen, NewLine("a.md", 1, "text")]) == 1 / 3
+    assert covered_part(None, new) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"DA:1,1\n",
+        b"<coverage><class filename='a'>",
+        b"<!DOCTYPE x [<!ENTITY a 'aaaa'>]><coverage><class filename='&a;'/></coverage>",
+        b"<a>" * 1000,
+        b"SF:a\n" + b"".join(b"DA:%d,1\n" % one for one in range(200_001)),
+    ],
+)
+def test_unusable_coverage_files_are_refused(data: bytes) -> None:
+    assert read_coverage(data) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "text"),
+    [
+        ("python3 -m pytest -q", "a/tests/test_{}.py", "def test_{}_raised(self):"),
+        ("npx vitest run", "ui/{}.test.js", "from 'vitest'\n\ntest('{}_equal'"),
+        ("npx jest", "ui/{}.test.js", "test('{}_raised'"),
+        ("go test ./...", "pkg/{}_test.go", "package shop_test\n"),
+        ("go test ./...", "pkg/{}_test.go", "func Test_{}_fatal(t *testing.T)"),
+    ],
+)
+def test_tests_that_must_fail_stand_beside_others(command: str, path: str, text: str) -> None:
+    tests = ["a/tests/test_a.py", "ui/a.spec.ts", "ui/b.test.js", "pkg/a_test.go", "x/data.json"]
+    canary = make_canary(command, tests, lambda _: b"// text\npackage shop_test // all\n")
+    assert canary is not None
+    name = canary.names[0].removesuffix("_equal")
+    assert canary.path == path.format(name)
+    assert text.format(name) in canary.content.decode()
+    assert all(one.encode() in canary.content for one in canary.names)
+    assert make_canary("make test", tests, lambda _: b"") is None
 
 
 def test_hidden_files_are_outside_the_repository(tmp_path: Path) -> None:

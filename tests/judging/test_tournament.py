@@ -63,6 +63,18 @@ def test_lint_findings_and_behaviour(world: World) -> None:
     assert (judgement.pick, judgement.candidates[0].decided_by) == (2, "lint")
 
 
+def test_executed_new_lines_decide(world: World) -> None:
+    command = (
+        'printf "SF:calc.py\\nDA:2,1\\nDA:9,%d\\nend_of_record\\n" '
+        '$(grep -c used calc.py) > "$ORCHESTRATOR_COVERAGE"'
+    )
+    unused = {"calc.py": RIGHT + "\n\nSIZE = 3\n"}
+    used = {"calc.py": RIGHT + "\n\nSIZE = len('used')\n"}
+    judgement = judge(world, unused, used, coverage=command, checks=(FAST,))
+    assert [(one.worker_id, one.coverage) for one in judgement.candidates] == [(2, 1), (1, 0.5)]
+    assert (judgement.pick, judgement.candidates[0].decided_by) == (2, "coverage")
+
+
 def test_most_frequent_behaviour_comes_first(world: World) -> None:
     other = {"calc.py": "l = 1\n"}
     judgement = judge(

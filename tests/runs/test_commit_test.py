@@ -1,12 +1,15 @@
-"""Tests of the identity under which verdicts of checks are kept."""
+"""Tests of checks of a commit, and of the identity under which their results are kept."""
 
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config.project import Project
+from orchestrator.config.run import Triggers
 from orchestrator.runs.commit_test import ContainerTest
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
 from tests.support.runs import configured
 
 
@@ -24,9 +27,26 @@ def test_verdicts_hold_only_for_the_same_project(
 ) -> None:
     def identity(project: Project) -> str:
         config = configured("-").model_copy(update={"project": project})
-        return ContainerTest(config, ("true",), repo, local_engine).identity("image")
+        return ContainerTest(config, ("true",), repo, local_engine, ParallelRunner).identity(
+            "image"
+        )
 
     changed = Project.model_validate(change)
     assert identity(Project()) == identity(Project())
     assert identity(changed) == identity(Project.model_validate(change))
     assert identity(changed) != identity(Project())
+
+
+def test_settings_for_agents_do_not_end_checks(repo: Path, local_engine: LocalEngine) -> None:
+    """A cost that the tested code claims, other files, and another check that failed first."""
+    config = configured(
+        "-",
+        fail_fast=True,
+        budget_per_worker=1.0,
+        budget_total=1.0,
+        triggers=Triggers(paths=("src",), on_trigger="stop"),
+    )
+    test = ContainerTest(config, (), repo, local_engine, ParallelRunner)
+    commands = ("false", "echo x > built; echo '{\"cost\": 5.0}'", "true")
+    results = test.run_checks(git(repo, "rev-parse", "HEAD"), commands)
+    assert [one.answer for one in results] == ["fail", "pass", "pass"]

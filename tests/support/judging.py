@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.git.repository import Repository
-from orchestrator.judging.cases import Rules
+from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import CheckRun, Tester
+from orchestrator.judging.coverage_file import read_coverage
 from orchestrator.judging.judge import judge_run
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.junit import read_cases
@@ -68,13 +69,21 @@ class LocalChecks:
         self.runs[tree, command] += 1
         junit = self.world.scratch / "junit.xml"
         junit.unlink(missing_ok=True)
-        env = {**os.environ, "ORCHESTRATOR_JUNIT": str(junit), "PYTHONDONTWRITEBYTECODE": "1"}
+        coverage = self.world.scratch / "coverage"
+        coverage.unlink(missing_ok=True)
+        env = {
+            **os.environ,
+            "ORCHESTRATOR_JUNIT": str(junit),
+            "ORCHESTRATOR_COVERAGE": str(coverage),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         done = subprocess.run(["sh", "-c", command], cwd=place, env=env, capture_output=True)
         written = junit.read_bytes() if junit.exists() else b""
         said = done.stdout + done.stderr + written
         return CheckRun(
             answer="fail" if done.returncode else "pass",
             cases=read_cases(written) if written else None,
+            coverage=read_coverage(coverage.read_bytes()) if coverage.exists() else None,
             output=done.stdout.decode(),
             names_canary=bool(canary) and all(name.encode() in said for name in canary),
         )
@@ -93,7 +102,7 @@ def judge(
     )
     (Repository(world.repo).state_dir / "runs" / "run").mkdir(parents=True, exist_ok=True)
     tester = Tester(run=run or LocalChecks(world), identity="local")
-    wanted = Rules(**{"checks": (CHECK,), **rules})
+    wanted = JudgingRules(**{"checks": (CHECK,), **rules})
     return judge_run(
         Repository(world.repo), [RunBranches("run", WHEN, False, branches)], wanted, tester
     )

@@ -4,22 +4,32 @@ from pathlib import Path
 
 import typer
 
+from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Json
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.cli.output.messages import show, show_json
-from orchestrator.cli.run_arguments import Run
+from orchestrator.cli.output.pair_table import pair_text
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.judging.pair import pair_of
 from orchestrator.judging.store import latest_judgement
 
 
-def compare(run: Run = None, json: Json = False) -> None:
-    """Show the latest judgement of a run, without running anything.
+def compare(words: RunAndWorkers = None, json: Json = False) -> None:
+    """Show the latest judgement of a run, or compare two of its workers; nothing is run.
 
     By default, it is the newest run that was judged. The exit code is that of the judgement.
     """
-    judgement = latest_judgement(Repository(Path.cwd()).state_dir, run)
+    run, numbers = run_and_workers(words)
+    if len(numbers) not in (0, 2):
+        raise ConfigError("name two workers to compare them, or none for all")
+    repository = Repository(Path.cwd())
+    judgement = latest_judgement(repository.state_dir, run)
+    pair = pair_of(repository, judgement, *numbers) if numbers else None
     if json:
-        show_json(judgement.model_dump_json(indent=2))
+        show_json((pair or judgement).model_dump_json(indent=2))
+    elif pair is not None:
+        show(pair_text(pair))
     else:
         show(judgement_text(judgement))
     raise typer.Exit(judgement.exit_code)

@@ -60,6 +60,14 @@ class EvalOptions(JudgingOptions):
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn",
+            help="With `--first`: tell later candidates which checks earlier candidates failed.",
+            rich_help_panel=Group.JUDGING,
+        ),
+    ] = False
     pick: Annotated[
         str | None,
         typer.Option(

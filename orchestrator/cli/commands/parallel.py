@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import GivenSettings, imported_later, with_settings
-from orchestrator.cli.run_options import RunOptions, SeveralRunOptions, one_at_a_time
+from orchestrator.cli.run_options import ParallelOptions, RunOptions, one_at_a_time
 
 _OF_SEVERAL_WORKERS = (
     *("tasks", "workers", "models", "budget_total", "tokens_total"),
@@ -24,7 +24,7 @@ OnlyTask = Annotated[
 
 
 @with_settings()
-def parallel(settings: GivenSettings, run: SeveralRunOptions, positional: FirstTask = None) -> None:
+def parallel(settings: GivenSettings, run: ParallelOptions, positional: FirstTask = None) -> None:
     """Run tasks at once, each worker in its own git worktree and container."""
     _run_tasks(positional, one_at_a_time(settings, run), run)
 

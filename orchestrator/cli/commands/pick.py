@@ -14,9 +14,9 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.store import latest_judgement
-from orchestrator.landing.branches import read_branches
-from orchestrator.landing.merge import Wish, merge_branches
-from orchestrator.landing.merged import Form, Merged
+from orchestrator.landing.merge import Wish
+from orchestrator.landing.merged import Form
+from orchestrator.runs import picking
 from orchestrator.text.sanitize import one_line
 
 As = Annotated[
@@ -61,9 +61,9 @@ def pick(
         raise ConfigError("only one worker can be picked", hint="to merge several: `merge`")
     repository = Repository(Path.cwd())
     judgement = latest_judgement(repository.state_dir, run)
-    chosen = _chosen(judgement, numbers[0] if numbers else judgement.pick)
+    chosen = _chosen(judgement, numbers[0] if numbers else None)
     wish = Wish(form=form, into=into, named=True, dry_run=dry_run)  # type: ignore[arg-type]
-    merged = merge_picked(repository, judgement, chosen, wish)
+    merged = picking.merge_candidate(repository, judgement, chosen, wish, tell)
     if json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
@@ -72,35 +72,10 @@ def pick(
         raise typer.Exit(SOME_LEFT)
 
 
-def merge_picked(
-    repository: Repository, judgement: Judgement, chosen: Candidate, wish: Wish
-) -> Merged:
-    """Merge a candidate, if its branch is still where it was when it was judged.
-
-    Raises:
-        ConfigError: The branch has moved since.
-        OrchestratorError: The branch cannot be merged.
-    """
-    branches = read_branches(repository, chosen.run_id, [chosen.worker_id])
-    if branches.branches[0].commit != chosen.commit:
-        raise ConfigError(
-            f"the branch of worker {chosen.worker_id} has moved since it was judged",
-            hint=f"judge the run again: `orchestrator judge {judgement.run_id}`",
-        )
-    if chosen.protected != chosen.commit and judgement.tests != "free":
-        tell(
-            f"worker {chosen.worker_id} changed tests, and was judged with those of the base; "
-            "the changes are merged: review them"
-        )
-    return merge_branches(repository, branches, wish)
-
-
 def _chosen(judgement: Judgement, number: int | None) -> Candidate:
-    found = [one for one in judgement.candidates if one.worker_id == number]
-    if found:
-        return found[0]
-    if number is not None:
-        raise ConfigError(f"worker {number} of run {judgement.run_id} was not judged")
+    found = picking.candidate_of(judgement, number)
+    if found is not None:
+        return found
     none = judgement.decision == "none"
     said = "no worker passes" if none else "no worker is clearly the best"
     tell(f"{said}: nothing was merged; `orchestrator compare {judgement.run_id}` shows why")

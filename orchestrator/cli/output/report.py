@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import (
@@ -170,9 +170,12 @@ def _total(result: RunResult) -> str:
     return money(shown_sum(worker.cost for worker in result.results)) + rest
 
 
-def run_json(result: RunResult) -> str:
-    """Return a run's result as one JSON object, in ASCII because it may be shown on a terminal."""
-    return json.dumps(result.model_dump(mode="json"), indent=2)
+def run_json(result: RunResult, more: Mapping[str, object] | None = None) -> str:
+    """Return a run's result as one JSON object, in ASCII because it may be shown on a terminal.
+
+    `more` has further keys of the object, with their values.
+    """
+    return json.dumps({**result.model_dump(mode="json"), **(more or {})}, indent=2)
 
 
 def show_run(

@@ -15,7 +15,12 @@ from tests.assurance.attacks.table import PAGE, Table
 
 CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
 Group = tuple[Attack, ...]
-_IN_FULL = (("attacks/test_broker", ""), ("attacks/test_gateway", ""), ("attacks/test_killed", ""))
+_IN_FULL = (
+    ("attacks/test_broker", ""),
+    ("attacks/test_gateway", ""),
+    ("attacks/test_judged", ""),
+    ("attacks/test_killed", ""),
+)
 """Files that `make test` skips completely."""
 _BY_ROOT = (("attacks/test_terminal", "[user]"),)
 """Tests that only root runs, unless every caller makes every attack."""

@@ -39,16 +39,27 @@ def judging() -> Iterator[Protection]:
         ("hidden tests count", 'and self.hidden in (None, "pass")', ""),
         ("names of hidden tests are not kept", "attempt=attempt, is_secret=True)",
          "attempt=attempt)"),
+        ("candidate that needs its own tests or configuration is not picked automatically",
+         "    if first.needs_review:\n", "    if False:\n"),
+        ("checks also run without a candidate's new tests",
+         '"frozen": frozen, "configuration"', '"configuration"'),
+        ("checks also run with the base's configuration files",
+         '"frozen": frozen, "configuration": configured,', '"frozen": frozen,'),
+        ("one judgement of a repository at a time", "    if lock is None:\n", "    if False:\n"),
         ("results are kept for a judgement that is repeated",
          "            self._keep(key, result)\n", "            pass\n"),
     )  # fmt: skip
     yield from patches(
-        "judging/junit.py judging/hidden_files.py judging/tournament.py cli/commands/pick.py "
-        "cli/merge_test.py judging/judge.py",
+        "judging/junit.py judging/coverage_file.py judging/hidden_files.py judging/tournament.py "
+        "runs/picking.py cli/merge_test.py judging/judge.py",
         (f"{_PARTS} {_TOURNAMENT}", f"{_DOCKER} tests/cli/commands/test_merge_queue.py"),
         ("JUnit file declares no document type",
          "    parser.StartDoctypeDeclHandler = cases.refuse\n"
          "    parser.EntityDeclHandler = cases.refuse\n", ""),
+        ("coverage file declares no entity",
+         "    parser.EntityDeclHandler = lines.refuse_entity\n", ""),
+        ("coverage file has a limited number of lines",
+         "if self._number > MOST_LINES:", "if False:"),
         ("JUnit file has a limited number of tests",
          "if len(self.found) > MOST_CASES:", "if False:"),
         ("hidden files are outside the repository",
@@ -61,3 +72,8 @@ def judging() -> Iterator[Protection]:
         ("queue: tests of the target count", "        if protected != commit:\n",
          "        if False:\n"),
     )  # fmt: skip
+    yield from patches(
+        "runs/commit_test.py",
+        ("tests/runs/test_commit_test.py",),
+        ("settings for agents do not end checks", " **_UNLIMITED,", ""),
+    )

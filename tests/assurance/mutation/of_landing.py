@@ -13,7 +13,8 @@ _MERGE = "tests/landing/test_merge.py"
 def landing() -> Iterator[Protection]:
     """Return the protections of the user's branch and checkout."""
     yield from patches(
-        "landing/land.py landing/checkout.py landing/target.py landing/record.py",
+        "landing/land.py landing/checkout.py landing/target.py landing/record.py "
+        "files/lock_file.py",
         (_UNFIT, f"{_KILLED} {_MERGE}"),
         ("target: branch moves only from its expected commit", "why, ref, change.new, change.old)",
          "why, ref, change.new)"),

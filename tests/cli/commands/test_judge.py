@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.judging_run import rest_of_budget, rounds
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult
+from orchestrator.runs.candidates import rest_of_budget, rounds_of
 from tests.support.judging import FILES, TESTS
 from tests.support.junit_readers import gitlab_cases
 from tests.support.repository import git
@@ -76,18 +76,30 @@ def test_hidden_tests_are_found_by_nobody(
     workers = {f"refs/heads/architect/parallel-{number}" for number in (1, 2)}
     kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads").split()
     assert {*kept} == {*refs.split(), *workers}
+    # The search finds what a worker can reach: a value in the history of the base.
+    (repo / "leak").write_text(SECRET)
+    git(repo, "add", "leak")
+    git(repo, "commit", "-qm", "a leak")
+    git(repo, "revert", "--no-edit", "HEAD")
+    assert run(["parallel", *shell, "--workers", "1", SPY]) == 0
+    seen = [path for path in state.glob("runs/*/worker-*/*.log") if SECRET in path.read_text()]
+    assert [path.name for path in seen] == ["stdout.log"]
 
 
 @pytest.mark.docker
 def test_candidates_start_in_rounds_until_one_passes(
     repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    task = f"test $ORCHESTRATOR_MODEL != b || {FIX}; echo > note; echo '{{\"cost\": 1.0}}'"
+    task = (
+        f"grep -q 'attempt 1: .grep' \"$ORCHESTRATOR_CONTEXT\" && {FIX}; echo > note; "
+        "echo '{\"cost\": 1.0}'"
+    )
     check = ["--must-fix", "grep 'width [*] height' calc.py", "--json", "--quiet"]
     shell = ["--agent-cli", "shell", "--network", "none", "--models", "a,b,c", "--first", "1"]
     reports = [f"--report={tmp_path / name}" for name in ("eval.xml", "eval.env", "eval.json")]
-    assert run(["eval", *shell, *check, task, "--pick", "auto", *reports]) == 0
+    assert run(["eval", *shell, *check, task, "--pick", "auto", "--learn", *reports]) == 0
     judgement = json.loads(capsys.readouterr().out)
+    assert judgement.pop("merged")["landed"] == [2]
     suites = {case.suite for case in gitlab_cases((tmp_path / "eval.xml").read_text())}
     assert {"orchestrator.worker-1.judgement", "orchestrator.parallel.merge"} < suites
     assert "ORCHESTRATOR_WINNER=2\n" in (tmp_path / "eval.env").read_text()
@@ -109,9 +121,9 @@ def test_candidates_start_in_rounds_until_one_passes(
 
 def test_rounds_have_the_models_in_their_order() -> None:
     config = ParallelConfig(tasks=("x",), models=("a", "b", "c"), workers=4)
-    found = [(one.models, one.workers) for one in rounds(config, 3)]
+    found = [(one.models, one.workers) for one in rounds_of(config, 3)]
     assert found == [(("a", "b", "c"), 3), ((), 1)]
-    assert [one.models for one in rounds(config, None)] == [("a", "b", "c")]
+    assert [one.models for one in rounds_of(config, None)] == [("a", "b", "c")]
 
 
 def test_rest_of_a_budget_is_enough_for_one_more_or_nothing() -> None:
@@ -148,6 +160,7 @@ def test_hidden_files_cannot_be_sent_away(tmp_path: Path, capsys: pytest.Capture
         (["pick", "--as", "copy"], "option `--as` is `copy`"),
         (["eval", "x", "--pick", "2", "--check", "true"], "option `--pick` is `2`"),
         (["eval", "x", "--until", "2", "--check", "true"], "`--until` requires `--first`"),
+        (["eval", "x", "--learn", "--check", "true"], "`--learn` requires `--first`"),
         (["eval", "x"], "judging needs a check"),
         (["eval", " ", "--check", "true"], "argument TASK must not be empty"),
     ],

@@ -1,0 +1,41 @@
+"""The step that may follow a run before its command ends, such as a merge of its branches."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from orchestrator.landing.merged import Merged
+from orchestrator.results import RunResult
+
+
+class Sequel(Protocol):
+    """The outcome of the step."""
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0, or the exit code of the command unless the run itself failed."""
+
+    @property
+    def merged(self) -> Merged | None:
+        """Return how branches of the run were merged; None if they were not merged."""
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """Return the additional keys of the run's JSON object, with their values."""
+
+
+class NextStep(Protocol):
+    """What follows a run that ended."""
+
+    def __call__(self, result: RunResult, *, show_text: bool) -> Sequel:
+        """Perform the step.
+
+        Args:
+            result: The result of the run.
+            show_text: Whether to print the outcome.
+
+        Raises:
+            OrchestratorError: The step failed, or was cancelled.
+        """
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the step."""

@@ -1,0 +1,76 @@
+"""Show two candidates of a judgement side by side."""
+
+from collections.abc import Iterator
+
+from orchestrator.cli.output.formats import table, terminal_width
+from orchestrator.judging.judgement import Candidate
+from orchestrator.judging.pair import Pair
+from orchestrator.text.quantities import UNKNOWN, duration, money
+from orchestrator.text.sanitize import one_line
+
+_NONE = "-"
+_MOST_FILES = 20
+
+
+def pair_text(pair: Pair) -> str:
+    """Return a table of what was found about two candidates, and how their files differ."""
+    one, other = pair.candidates
+    rows = [("", _name(one), _name(other)), *_rows(one, other)]
+    by = "same change or output" if pair.decided_by == "same change" else pair.decided_by
+    said = f"worker {pair.better} is before worker {other.worker_id} by: {by}"
+    return "\n".join([table(rows, width=terminal_width(), shrink=0), "", said, *_files(pair)])
+
+
+def _name(candidate: Candidate) -> str:
+    model = candidate.model if candidate.model not in (None, "default") else ""
+    return f"WORKER {candidate.worker_id} {one_line(model or '')}".rstrip()
+
+
+def _rows(one: Candidate, other: Candidate) -> Iterator[tuple[str, ...]]:
+    yield "place", str(one.place), str(other.place)
+    yield "result", _result(one), _result(other)
+    verdicts = [{each.check: each.verdict for each in side.checks} for side in (one, other)]
+    for check in dict.fromkeys([*verdicts[0], *verdicts[1]]):
+        cells = (verdicts[side].get(check, _NONE).replace("_", " ") for side in (0, 1))
+        yield one_line(check), *cells
+    if one.hidden or other.hidden:
+        yield "hidden tests", one.hidden or _NONE, other.hidden or _NONE
+    if one.lint is not None or other.lint is not None:
+        yield "new lint findings", *(_number(each.lint) for each in (one, other))
+    if one.wins or other.wins:
+        yield "comparisons won", str(one.wins), str(other.wins)
+    if one.same_output is not None or other.same_output is not None:
+        yield "with the same output", *(_number(each.same_output) for each in (one, other))
+    yield "changed lines", str(one.lines), str(other.lines)
+    yield "cost", _cost(one), _cost(other)
+    yield "duration", duration(one.duration), duration(other.duration)
+
+
+def _result(candidate: Candidate) -> str:
+    kinds = dict.fromkeys(flag.kind for flag in candidate.flags if flag.out)
+    if candidate.out:
+        return f"out: {', '.join(kinds)}"
+    return "passes" if candidate.passes else "does not pass"
+
+
+def _number(value: int | None) -> str:
+    return _NONE if value is None else str(value)
+
+
+def _cost(candidate: Candidate) -> str:
+    return money(candidate.cost, known=True) if candidate.cost_known else UNKNOWN
+
+
+def _files(pair: Pair) -> Iterator[str]:
+    if pair.files is None:
+        yield "the commits of the workers are gone"
+        return
+    if not pair.files:
+        yield "both have the same files"
+        return
+    one, other = pair.candidates
+    yield f"from worker {one.worker_id} to worker {other.worker_id}:"
+    for file in pair.files[:_MOST_FILES]:
+        yield f"  {one_line(file.path)} +{file.added} -{file.removed}"
+    if len(pair.files) > _MOST_FILES:
+        yield f"  and {len(pair.files) - _MOST_FILES} more files"

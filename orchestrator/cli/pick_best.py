@@ -1,0 +1,90 @@
+"""Judge the workers of a run that has just ended, and merge the best one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.cli.commands.merge import show_merged
+from orchestrator.cli.output.judgement_table import judgement_text
+from orchestrator.cli.output.messages import show, tell
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.judging.cases import JudgingRules
+from orchestrator.landing.merged import Merged
+from orchestrator.results import RunResult
+from orchestrator.runs.candidates import CandidateJudge, checks_config
+from orchestrator.runs.picking import PickedJudgement, merge_best, with_merge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picked:
+    """The judgement of a run, with the merge of its best worker."""
+
+    judgement: PickedJudgement
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if a worker was merged, 1 if none passes, and 2 if it is undecided."""
+        return self.judgement.exit_code
+
+    @property
+    def merged(self) -> Merged | None:
+        """Return how the best worker was merged; None if none was merged."""
+        return self.judgement.merged
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """Return what the JSON object of the run has in addition."""
+        return {"judgement": self.judgement.model_dump(mode="json")}
+
+
+class PickBest:
+    """Judges the workers of a run by the checks of its settings, and merges the best one."""
+
+    def __init__(self, repository: Repository, config: ParallelConfig, *, quiet: bool) -> None:
+        """Check that the workers of the run are candidates for one task.
+
+        Raises:
+            ConfigError: There are several tasks, or no checks.
+        """
+        number = len({*config.tasks})
+        if number > 1:
+            raise ConfigError(
+                f"`--pick` chooses between workers with the same task, and there are {number} "
+                "tasks",
+                hint="without `--pick`: `orchestrator merge --queue` merges work on several tasks",
+            )
+        checks = tuple(dict.fromkeys(check.run for check in config.project.checks))
+        if not checks:
+            raise ConfigError(
+                "`--pick` needs a check",
+                hint="name a command that must succeed: `--check 'make test'`",
+            )
+        rules = JudgingRules(checks=checks, instruments=config.judge.instruments)
+        settings = checks_config(config, checks)
+        note = (lambda _: None) if quiet else tell
+        self._repository = repository
+        self._judge = CandidateJudge(rules, repository.top, config=settings, note=note)
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the checks; nothing is merged then."""
+        self._judge.cancel(kill=kill)
+
+    def __call__(self, result: RunResult, *, show_text: bool) -> Picked:
+        """Judge the workers of a run, and merge the best one.
+
+        Args:
+            result: The result of the run.
+            show_text: Whether to print the judgement and the merge.
+
+        Raises:
+            OrchestratorError: The workers cannot be judged or merged, or the judgement was
+                interrupted.
+        """
+        judgement = self._judge.judge(result.run_id)
+        if show_text:
+            show(f"\n{judgement_text(judgement)}")
+        merged = merge_best(self._repository, judgement, tell)
+        if show_text and merged is not None:
+            show_merged(merged)
+        return Picked(judgement=with_merge(judgement, merged))

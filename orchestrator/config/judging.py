@@ -1,0 +1,28 @@
+"""Settings for judging and testing what workers did."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from orchestrator.config.values import Model
+from orchestrator.text.path_patterns import problem
+
+
+def _pattern(text: str) -> str:
+    """Return a path pattern that is valid.
+
+    Raises:
+        ValueError: The pattern cannot be used.
+    """
+    if (found := problem(text)) is not None:
+        raise ValueError(found)
+    return text
+
+
+class Judging(Model):
+    """Settings for how commits of workers are judged, in the block `judge:` of a file."""
+
+    instruments: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    """Files besides tests that decide what checks do, such as `ci/*.sh`, as patterns of
+    `.gitignore`. `eval`, `judge`, `parallel --pick` and `merge --queue` use them as the base has
+    them."""

@@ -1,0 +1,123 @@
+"""Read a coverage file that a command wrote (Cobertura's `coverage.xml`, or lcov): never trusted.
+
+The command runs what a candidate wrote, so the file may contain anything. It orders candidates
+whose checks pass, and decides nothing else.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from xml.parsers import expat
+
+from orchestrator.judging.changes import NewLine
+
+MOST_BYTES = 16 * 1024**2
+"""Maximum size in bytes of a coverage file that is read."""
+MOST_LINES = 200_000
+"""Maximum number of lines of source files in one coverage file."""
+_DEEPEST = 50
+_SOURCE = re.compile(r"SF:(.{1,4000})")
+_LINE = re.compile(r"DA:(\d{1,9}),(\d{1,18})")
+Coverage = dict[str, dict[int, bool]]
+"""Whether each line of each source file was executed; lines without code are missing."""
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self.found: Coverage = {}
+        self._number = 0
+        self._file: str | None = None
+        self._depth = 0
+
+    def begin(self, file: str) -> None:
+        self._file = file
+        self.found.setdefault(file, {})
+
+    def add(self, line: str, hits: str) -> None:
+        if self._file is None or not (line.isdecimal() and hits.isdecimal()):
+            return
+        self._number += 1
+        if self._number > MOST_LINES:
+            raise ValueError("the file has too many lines")
+        lines, number = self.found[self._file], int(line[:9])
+        lines[number] = lines.get(number, False) or int(hits[:18]) > 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ValueError("the file is nested too deeply")
+        if name == "class":
+            self.begin(attributes.get("filename", ""))
+        elif name == "line":
+            self.add(attributes.get("number", ""), attributes.get("hits", ""))
+
+    def end(self, _: str) -> None:
+        self._depth -= 1
+
+    def refuse_entity(self, *_: object) -> None:
+        raise ValueError("the file declares an entity")
+
+
+def read_coverage(data: bytes) -> Coverage | None:
+    """Return the executed lines by file; None if the file is not usable."""
+    lines = _Lines()
+    try:
+        if data.lstrip()[:1] == b"<":
+            _read_xml(data, lines)
+        else:
+            _read_lcov(data.decode("utf-8", "replace"), lines)
+    except (expat.ExpatError, ValueError, LookupError):
+        return None
+    return lines.found or None
+
+
+def _read_xml(data: bytes, lines: _Lines) -> None:
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lines.start
+    parser.EndElementHandler = lines.end
+    # Coverage files name a document type. Parsing loads no other file.
+    parser.EntityDeclHandler = lines.refuse_entity
+    parser.Parse(data, True)
+
+
+def _read_lcov(text: str, lines: _Lines) -> None:
+    for row in text.splitlines():
+        if named := _SOURCE.fullmatch(row.strip()):
+            lines.begin(named[1])
+        elif counted := _LINE.match(row.strip()):
+            lines.add(counted[1], counted[2])
+
+
+def covered_part(coverage: Coverage | None, added: Iterable[NewLine]) -> float | None:
+    """Return which part of a candidate's new lines of code was executed; None if there are none.
+
+    Lines of a file that the coverage file does not name count as not executed if files of the same
+    kind are named.
+    """
+    if coverage is None:
+        return None
+    kinds = {PurePosixPath(file).suffix for file in coverage}
+    executed = counted = 0
+    for line in added:
+        lines = _lines_of(coverage, line.path)
+        if lines is not None and line.number in lines:
+            counted += 1
+            executed += lines[line.number]
+        elif lines is None and PurePosixPath(line.path).suffix in kinds and line.text.strip():
+            counted += 1
+    return executed / counted if counted else None
+
+
+def _lines_of(coverage: Mapping[str, dict[int, bool]], path: str) -> dict[int, bool] | None:
+    """Return the lines of a file; a coverage file may name it from another directory."""
+    if path in coverage:
+        return coverage[path]
+    end = f"/{path}"
+    return next(
+        (
+            lines
+            for file, lines in coverage.items()
+            if file.endswith(end) or (file and path.endswith(f"/{file}"))
+        ),
+        None,
+    )

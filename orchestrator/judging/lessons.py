@@ -1,0 +1,50 @@
+"""Tell later candidates what the checks found about earlier ones, without the hidden tests.
+
+No text of an earlier candidate is part of it: a candidate must not address a later one.
+"""
+
+from collections.abc import Iterator
+
+from orchestrator.judging.judgement import Candidate, Judgement
+from orchestrator.text.sanitize import one_line
+
+MOST = 8 * 1024
+"""Maximum number of characters of the text."""
+_CANDIDATES = 5
+_NAMES = 10
+_SAID = {
+    "empty": "it changed nothing",
+    "tests_weakened": "it changed tests, and does not pass without these changes",
+    "tests_removed": "it removed tests, and does not pass with them",
+    "new_skips": "it skips tests",
+    "nothing_ran": "tests did not run",
+    "forged": "it hides failing tests",
+}
+
+
+def lessons_of(judgement: Judgement) -> str:
+    """Return what the public checks found about candidates that do not pass; empty if nothing."""
+    found = ([*_findings(one)] for one in _in_order(judgement) if not one.passes)
+    # A candidate that only fails hidden tests is not told about.
+    told = [findings for findings in found if findings][:_CANDIDATES]
+    rows = [
+        f"- attempt {number}: {said}" for number, one in enumerate(told, start=1) for said in one
+    ]
+    if not rows:
+        return ""
+    head = "Earlier attempts at this task did not pass these checks:"
+    return "\n".join([head, "", *rows])[:MOST]
+
+
+def _in_order(judgement: Judgement) -> list[Candidate]:
+    return sorted(judgement.candidates, key=lambda one: (one.run_id, one.worker_id))
+
+
+def _findings(candidate: Candidate) -> Iterator[str]:
+    for kind in dict.fromkeys(flag.kind for flag in candidate.flags if flag.out):
+        yield _SAID[kind]
+    for check in candidate.checks:
+        if check.verdict in ("broke", "still_broken"):
+            names = ", ".join(one_line(name, limit=200) for name in check.broken[:_NAMES])
+            tests = f"; tests that passed before: {names}" if names else ""
+            yield f"`{one_line(check.check, limit=400)}` fails{tests}"

@@ -1,0 +1,297 @@
+"""Run candidates for one task, and judge workers by checks in fresh containers."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine import load_engine
+from orchestrator.errors import ConfigError, EngineError
+from orchestrator.events import Emit, ignore
+from orchestrator.files.atomic import write_atomically
+from orchestrator.git.repository import Repository
+from orchestrator.judging.cases import JudgingRules
+from orchestrator.judging.check_run import Tester
+from orchestrator.judging.judge import check_base, judge_run
+from orchestrator.judging.judgement import Judgement
+from orchestrator.judging.lessons import lessons_of
+from orchestrator.landing.branches import read_branches
+from orchestrator.results import RunResult, WorkerResult
+from orchestrator.runs.commit_test import ContainerTest
+from orchestrator.runs.picking import Note, silent
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.text.quantities import count
+
+_AT_ONCE = 4
+"""Maximum number of commits whose checks run at the same time."""
+Receivers = Callable[[], AbstractContextManager[Emit]]
+"""Function that returns a new receiver of events for each run of candidates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """How many candidates run at a time, and when no further candidates run."""
+
+    first: int | None = None
+    """Number of candidates of one round, in the order of the models. Default: all of them."""
+    until: int = 1
+    """Number of candidates that must pass, so that no further round starts."""
+    learn: bool = False
+    """Whether later candidates are told which checks the earlier ones did not pass. The results of
+    hidden tests are never told.
+    """
+
+
+class CandidateJudge:
+    """Runs candidates for one task and judges them; `cancel` stops it from another thread."""
+
+    def __init__(
+        self,
+        rules: JudgingRules,
+        root: Path | str | None = None,
+        *,
+        config: ParallelConfig | None = None,
+        note: Note = silent,
+    ) -> None:
+        """Store the arguments. Nothing is created yet.
+
+        Args:
+            rules: The checks, and how they count.
+            root: Any directory in the repository. Default: the current directory.
+            config: Settings of the containers in which checks run: image, limits, setup, services.
+            note: Is told about the progress.
+
+        Raises:
+            ConfigError: There is no check.
+        """
+        if not rules.all_checks:
+            raise ConfigError("judging needs a check")
+        self._rules = rules
+        self._repository = Repository(Path(root) if root is not None else Path.cwd())
+        self._config = config or checks_config(ParallelConfig(tasks=("true",)), rules.all_checks)
+        self._note = note
+        self._stop: Callable[[bool], None] | None = None
+        self._cancelled = False
+        self.started: list[str] = []
+        """Ids of the runs of candidates that were started."""
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the candidates or checks that are running; the call that waits for them fails.
+
+        Args:
+            kill: Whether to kill candidates without a grace period.
+        """
+        self._cancelled = True
+        if self._stop is not None:
+            self._stop(kill)
+
+    def judge(
+        self, run: str | None = None, workers: Sequence[int] = (), *, earlier: Sequence[str] = ()
+    ) -> Judgement:
+        """Judge workers of a run that ended; no agent starts.
+
+        Args:
+            run: The run's id, or the beginning of it. Default: the newest run.
+            workers: Numbers of the workers. Default: all.
+            earlier: Earlier runs whose workers are candidates for the same task.
+
+        Raises:
+            OrchestratorError: There is nothing to judge, the checks prove nothing or gave no
+                result on the base, or `cancel` was called.
+        """
+        repository = self._repository
+        runs = [*(read_branches(repository, one) for one in earlier)]
+        runs.append(read_branches(repository, run, workers))
+        with self._tester() as tester:
+            found = sum(len(one.branches) for one in runs)
+            self._note(f"judging {count(found, 'worker')} of run {runs[-1].run_id}")
+            return judge_run(repository, runs, self._rules, tester)
+
+    def evaluate(
+        self, config: ParallelConfig, rounds: Rounds, receivers: Receivers | None = None
+    ) -> Judgement:
+        """Run candidates for one task, and judge them.
+
+        Args:
+            config: Settings of the run of all candidates, which have the same task.
+            rounds: How many candidates run at a time.
+            receivers: Returns a receiver of the events of each run.
+
+        Raises:
+            OrchestratorError: As for `judge`; then no candidate started, unless it was cancelled.
+        """
+        with self._tester() as tester:
+            base = self._repository.resolve(config.base)
+            check_base(self._repository, base, self._rules, tester)
+        runs: list[RunResult] = []
+        left = list(rounds_of(config, rounds.first))
+        while True:
+            runs.append(self._run(left.pop(0), receivers))
+            ids = [run.run_id for run in runs]
+            judgement = self.judge(ids[-1], earlier=ids[:-1])
+            passing = sum(one.passes for one in judgement.candidates)
+            if not left or passing >= rounds.until:
+                return judgement
+            rest = rest_of_budget(config.budget_total, [one for run in runs for one in run.results])
+            if rest == 0:
+                self._note("no more candidates: the budget would not be enough for one")
+                return judgement
+            left = [one.model_copy(update={"budget_total": rest}) for one in left]
+            if rounds.learn:
+                left = [self._taught(one, config, judgement) for one in left]
+
+    def _taught(
+        self, config: ParallelConfig, first: ParallelConfig, judgement: Judgement
+    ) -> ParallelConfig:
+        """Return the settings of candidates that are told about the earlier ones.
+
+        Args:
+            config: The settings without it.
+            first: The settings of the first round.
+            judgement: The judgement of the earlier candidates.
+        """
+        text = lessons_of(judgement)
+        if not text:
+            return config
+        place = self._repository.state_dir / "lessons.md"
+        own = _text_of(self._repository.top, first.context)
+        write_atomically(place, f"{own}\n\n{text}\n".lstrip())
+        # A task of `shell` is a command, to which no text can be added.
+        told = first.tasks if config.agent_cli == "shell" else (f"{first.tasks[0]}\n\n{text}",)
+        return config.model_copy(update={"context": str(place), "tasks": told})
+
+    @contextmanager
+    def _tester(self) -> Iterator[Tester]:
+        """Yield what runs checks in containers."""
+        with closing(load_engine("docker")) as engine:
+            image = ParallelRunner(self._config, self._repository.top).plan().image
+            test = ContainerTest(self._config, (), self._repository.top, engine, ParallelRunner)
+            with self._stopped_by(lambda _: test.cancel()):
+                yield Tester(
+                    run=test.run_checks,
+                    identity=test.identity(engine.image_id(image) or image),
+                    workers=max(1, min(_AT_ONCE, os.cpu_count() or 1)),
+                )
+
+    def _run(self, config: ParallelConfig, receivers: Receivers | None) -> RunResult:
+        # The checks run once, when the candidates are judged.
+        project = config.project.model_copy(update={"checks": ()})
+        config = config.model_copy(update={"project": project})
+        with receivers() if receivers else nullcontext(ignore) as emit:
+            runner = ParallelRunner(config, self._repository.top, emit=emit)
+            try:
+                with self._stopped_by(lambda kill: runner.cancel(kill=kill)):
+                    result = runner.execute()
+            finally:
+                self.started += [runner.run_id] if runner.run_id else []
+        if self._cancelled:
+            raise EngineError(
+                "the candidates were interrupted",
+                hint=f"to judge them as they are: `orchestrator judge {result.run_id}`",
+            )
+        return result
+
+    @contextmanager
+    def _stopped_by(self, stop: Callable[[bool], None]) -> Iterator[None]:
+        self._stop = stop
+        try:
+            if self._cancelled:
+                stop(False)
+            yield
+        finally:
+            self._stop = None
+
+
+def checks_config(config: ParallelConfig, commands: Sequence[str]) -> ParallelConfig:
+    """Return the settings of a run as settings for checks: image, limits, setup and services.
+
+    Args:
+        config: The settings of the run.
+        commands: The checks.
+    """
+    return config.model_copy(
+        update={"tasks": tuple(commands), "agent_cli": "shell", "models": (), "workers": 1}
+    )
+
+
+def _text_of(top: Path, context: str | None) -> str:
+    """Return the text that the user gives all workers."""
+    return "" if context is None else (top / context).read_text(encoding="utf-8").rstrip()
+
+
+def rounds_of(config: ParallelConfig, first: int | None) -> Iterator[ParallelConfig]:
+    """Yield the settings of each round of candidates.
+
+    Args:
+        config: The settings for all candidates.
+        first: Number of candidates of one round; None: all of them.
+    """
+    models = [*config.models, *([None] * (config.workers - len(config.models)))]
+    size = first or len(models)
+    for start in range(0, len(models), size):
+        part = models[start : start + size]
+        named = tuple(model for model in part if model is not None)
+        yield config.model_copy(update={"models": named, "workers": min(len(part), config.workers)})
+
+
+def rest_of_budget(budget: float | None, results: Sequence[WorkerResult]) -> float | None:
+    """Return what is left of a budget; 0 if it is less than the mean cost of a candidate.
+
+    Args:
+        budget: The budget for all candidates; None without a budget.
+        results: The candidates so far.
+    """
+    if budget is None:
+        return None
+    spent = sum(one.cost for one in results)
+    rest = budget - spent
+    return rest if rest > 0 and rest >= spent / len(results) else 0
+
+
+def evaluate(
+    config: ParallelConfig,
+    rules: JudgingRules,
+    root: Path | str | None = None,
+    *,
+    rounds: Rounds | None = None,
+    emit: Emit | None = None,
+) -> Judgement:
+    """Run candidates for one task, judge them in fresh containers, and record the judgement.
+
+    Args:
+        config: Settings of the candidates; the checks run with the same image, limits and setup.
+        rules: The checks, and how they count.
+        root: Any directory in the repository. Default: the current directory.
+        rounds: How many candidates run at a time. Default: all of them.
+        emit: Receives the events of the candidates, from several threads.
+
+    Raises:
+        OrchestratorError: The candidates could not start, or the checks prove nothing.
+    """
+    judge = CandidateJudge(rules, root, config=checks_config(config, rules.all_checks))
+    return judge.evaluate(config, rounds or Rounds(), lambda: nullcontext(emit or ignore))
+
+
+def judge(
+    rules: JudgingRules,
+    root: Path | str | None = None,
+    *,
+    run: str | None = None,
+    workers: Sequence[int] = (),
+    config: ParallelConfig | None = None,
+) -> Judgement:
+    """Judge workers of a run that ended, and record the judgement; no agent starts.
+
+    Args:
+        rules: The checks, and how they count.
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run.
+        workers: Numbers of the workers. Default: all.
+        config: Settings of the containers in which checks run. Default: those of agent `shell`.
+
+    Raises:
+        OrchestratorError: There is nothing to judge, or the checks prove nothing.
+    """
+    return CandidateJudge(rules, root, config=config).judge(run, workers)

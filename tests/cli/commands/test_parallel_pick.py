@@ -1,0 +1,106 @@
+"""Tests of `parallel --pick auto`, and of a judgement that is interrupted."""
+
+import json
+import signal
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.git.repository import Repository
+from tests.support.cli import start
+from tests.support.daemon import ours
+from tests.support.judging import FILES
+from tests.support.live import PATIENCE, eventually
+from tests.support.repository import git
+
+FIX = 'sed -i "s/width + height/width * height/" calc.py'
+TASK = f"test $ORCHESTRATOR_MODEL = idle || {FIX}"
+CHECK = "grep -q 'width [*] height' calc.py"
+SHELL = ("--agent-cli", "shell", "--network", "none", "--quiet")
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FILES.items():
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text(text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a shop")
+    monkeypatch.chdir(repo)
+
+
+@pytest.mark.docker
+def test_task_becomes_one_tested_commit(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = git(repo, "rev-parse", "HEAD")
+    command = [
+        "parallel",
+        TASK,
+        *SHELL,
+        "--models",
+        "idle,right",
+        "--workers",
+        "2",
+        "--pick",
+        "auto",
+    ]
+    assert run([*command, "--check", CHECK, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    judgement = said["judgement"]
+    assert [one["worker_id"] for one in said["results"]] == [1, 2]
+    assert (judgement["run_id"], judgement["pick"]) == (said["run_id"], 2)
+    assert judgement["merged"]["landed"] == [2]
+    assert judgement["merged"]["before"] == before
+    assert git(repo, "rev-parse", "HEAD") == judgement["merged"]["after"]
+    assert "width * height" in (repo / "calc.py").read_text()
+    # Nothing is merged if no worker passes; the run's own exit code is kept.
+    git(repo, "reset", "-q", "--hard", before)
+    assert run([*command, "--check", "grep nothing calc.py"]) == 2
+    assert "2 candidates, 0 of them pass: there is nothing to pick" in capsys.readouterr().out
+    assert git(repo, "rev-parse", "HEAD") == before
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -9, marks=pytest.mark.extra)],
+)
+def test_interrupted_judgement_can_be_repeated(
+    number: int, code: int, repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["parallel", FIX, *SHELL, "--workers", "1"]) == 0
+    state = Repository(repo).state_dir
+    (of_agent,) = (state / "runs").iterdir()
+    check = "echo begun; sleep 987"
+    with start("judge", "--check", check, cwd=repo, stderr=subprocess.PIPE) as process:
+        logs = (state / "runs").glob
+        eventually(lambda: [one for one in logs("*/worker-*/stdout.log") if one.read_text()])
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == code
+    with closing(docker.APIClient()) as client:
+        eventually(lambda: not ours(client, repo), "the end of all containers")
+    assert not [*of_agent.glob("judgement-*")]
+    capsys.readouterr()
+    assert run(["judge", "--check", CHECK, "--json"]) == 0
+    judgement = json.loads(capsys.readouterr().out)
+    assert (judgement["run_id"], judgement["pick"]) == (of_agent.name, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--pick", "best"], "option `--pick` is `best`: must be `auto`"),
+        (["--pick", "auto"], "`--pick` needs a check"),
+        (["--pick", "auto", "--check", "true", "--task", "other"], "and there are 2 tasks"),
+        (["--pick", "auto", "--check", "true", "--detach"], "`--pick` cannot be used with"),
+        (["--pick", "auto", "--check", "true", "--summary"], "`--pick` cannot be used with"),
+    ],
+)
+def test_wrong_uses_of_pick_are_errors(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["parallel", "true", *SHELL, *words]) == 3
+    assert said in capsys.readouterr().err

@@ -1,0 +1,36 @@
+"""Tests of how options and the configuration become rules and settings of checks."""
+
+from pathlib import Path
+
+from orchestrator.cli.judging_options import JudgingOptions
+from orchestrator.cli.judging_run import Wanted, rules_of
+from orchestrator.config.container import Limits
+from orchestrator.config.run import ParallelConfig
+from orchestrator.git.repository import Repository
+from orchestrator.runs.candidates import checks_config
+
+
+def test_instruments_are_a_setting(repo: Path) -> None:
+    (repo / "orchestrator.yaml").write_text(
+        "checks: [make test]\njudge: {instruments: ['ci/*.sh']}\n"
+    )
+    repository = Repository(repo)
+    rules = rules_of(repository, Wanted(), JudgingOptions())
+    assert (rules.checks, rules.instruments) == (("make test",), ("ci/*.sh",))
+    rules = rules_of(repository, Wanted(), JudgingOptions(instrument=["*.sql"]))
+    assert rules.instruments == ("*.sql",)
+
+
+def test_checks_run_with_the_image_and_limits_of_the_candidates() -> None:
+    config = ParallelConfig(
+        tasks=("do it",),
+        agent_cli="claude",
+        models=("a", "b"),
+        image="mine",
+        limits=Limits(memory="256m"),
+    )
+    checks = checks_config(config, ("make test", "make lint"))
+    assert (checks.image, checks.limits) == ("mine", config.limits)
+    assert (checks.tasks, checks.agent_cli, checks.models) == (
+        ("make test", "make lint"), "shell", (),
+    )  # fmt: skip
