@@ -94,6 +94,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
         "commands.conflicts", "conflicts", "Show which branches of a run cannot be merged."
     ),
     "merge": _Command("commands.merge", "merge", "Merge the branches of workers into your branch."),
+    "pr": _Command("commands.pr", "pr", "Publish workers' branches as pull requests."),
     "eval": _Command("commands.eval", "eval_", "Run one task several times, and rank the results."),
     "judge": _Command("commands.judge", "judge", "Rank the workers of a run by checks."),
     "compare": _Command(

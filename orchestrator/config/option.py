@@ -16,6 +16,7 @@ class Group(StrEnum):
     PROJECT = "Project"
     RETRIES = "Retries and failures"
     ALERTS = "Alerts"
+    MERGING = "Merging"
     JUDGING = "Judging"
     OUTPUT = "Output"
 

@@ -123,6 +123,16 @@ def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged
     return merged
 
 
+def merge_base(git: Git, ours: str, theirs: str) -> str | None:
+    """Return the best common ancestor of two commits; None if they have none."""
+    try:
+        return git.text("merge-base", ours, theirs).partition("\n")[0]
+    except GitCommandError as error:
+        if error.returncode != 1:
+            raise
+        return None
+
+
 def merge_pairs(
     git: Git, pairs: Sequence[tuple[str, str]], *, timeout: float
 ) -> list[Merged | None]:

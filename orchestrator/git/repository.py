@@ -45,12 +45,12 @@ _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
 _threads = threading.Lock()
 
 
-_FETCHING = {
+FETCHING = {
     **{f"protocol.{one}.allow": "always" for one in ("https", "http", "ssh", "git")},
     # As in the user's own fetch: old repositories contain harmless format errors.
     "transfer.fsckObjects": "false",
 }
-_FOR_FETCH = (
+FOR_FETCH = (
     *("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
@@ -172,8 +172,8 @@ class Repository:
                 f"`--fetch`: `{base}` is not a branch of a remote",
                 hint="example: `--base origin/main --fetch`",
             )
-        env = {key: os.environ[key] for key in _FOR_FETCH if key in os.environ}
-        git = Git(self.git_dir, work_tree=self.top, config=_FETCHING, env=env)
+        env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
+        git = Git(self.git_dir, work_tree=self.top, config=FETCHING, env=env)
         git.run("fetch", "--quiet", "--no-recurse-submodules", "--", max(remotes, key=len))
 
     def is_dirty(self) -> bool:

@@ -6,11 +6,21 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.results import Reason
+
 Answer = Literal["pass", "fail", "none"]
 """Result of a command; `none` if the engine or the machine failed, or the run was cancelled."""
 Tests = Literal["frozen", "extend", "free"]
 """Which tests count: only those of the base, also new ones, or the candidate's own versions."""
 Outcome = Literal["passed", "failed", "skipped"]
+BLAMELESS = frozenset(
+    {
+        Reason.ENGINE_ERROR, Reason.INTERNAL_ERROR, Reason.CANCELLED, Reason.NETWORK_LOST,
+        Reason.SETUP_FAILED, Reason.RATE_LIMITED, Reason.AUTH, Reason.BUDGET,
+        Reason.HARVEST_REFUSED,
+    }
+)  # fmt: skip
+"""Reasons of a failed run that say nothing about the tested commit."""
 
 
 class CheckRun(BaseModel):

@@ -30,6 +30,12 @@ class Branch:
     """Status of the worker; None while the worker has no result."""
     title: str | None = None
     """Id of the worker's task in a workflow."""
+    summary: str | None = None
+    """The end of the worker's last message."""
+    branch: str = ""
+    """Name of the branch, without `refs/heads/`."""
+    is_named: bool = False
+    """Whether the user chose the name of the branch."""
 
     @property
     def is_empty(self) -> bool:
@@ -102,7 +108,9 @@ def _branches(
         base = history.directory.base_of(number) or history.record.base
         if tip is not None and commit_of(repository, tip) == tip:
             status = result.status if result else None
-            yield Branch(number, spec.task, base, tip, status, spec.name)
+            summary = result.summary if result else None
+            names = (spec.branch, spec.branch_name is not None)
+            yield Branch(number, spec.task, base, tip, status, spec.name, summary, *names)
 
 
 def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]:

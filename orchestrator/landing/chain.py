@@ -6,7 +6,8 @@ run if that is later. So an interrupted merge that is repeated creates the same 
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -43,6 +44,18 @@ class CannotAddError(OrchestratorError):
         self.files = tuple(files)
 
 
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Translate git's errors in the block, which hostile objects may cause, into a refusal."""
+    try:
+        yield
+    except HarvestRefusedError as error:
+        raise CannotAddError(error.message, "refused") from error
+    except RepositoryError as error:
+        full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
+        raise full or CannotAddError(one_line(error.message), "refused") from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chain:
     """Adds branches to commits in one of the possible forms."""
@@ -62,17 +75,49 @@ class Chain:
             CannotAddError: The branch cannot be added, for example because of a conflict.
             OSError: The disk is full.
         """
-        try:
+        with _refusals():
             commit = self._add(onto, branch)
-            if commit != onto:
-                check_trees(self.git, base=onto, tip=commit, repository=self.repository)
-                check_names(self.git, commit, [onto, branch.commit])
-        except HarvestRefusedError as error:
-            raise CannotAddError(error.message, "refused") from error
-        except RepositoryError as error:
-            full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
-            raise full or CannotAddError(one_line(error.message), "refused") from error
+            self._check(commit, onto, branch)
         return commit
+
+    def add_marked(self, onto: str, branch: Branch) -> tuple[str, Merged]:
+        """Merge a branch that conflicts; return a commit with conflict markers, and the merge.
+
+        Raises:
+            CannotAddError: The merge breaks a rule for commits.
+            OSError: The disk is full.
+        """
+        with _refusals():
+            merged = merge_commits(self.git, onto, branch.commit, timeout=MERGE_TIMEOUT)
+            message = b"Automatic merge with conflict markers\n"
+            commit = self._written(merged.tree, [onto, branch.commit], message, onto)
+            self._check(commit, onto, branch)
+        return commit, merged
+
+    def add_tree(self, onto: str, branch: Branch, tree: str, note: str) -> str:
+        """Add a branch's work to the commit `onto` as a given tree, and return the new commit.
+
+        Args:
+            onto: The commit.
+            branch: The branch.
+            tree: The commit whose files are the result of the merge.
+            note: Last line of the message.
+
+        Raises:
+            CannotAddError: The tree breaks a rule for commits.
+            OSError: The disk is full.
+        """
+        with _refusals():
+            if self._tree(tree) == self._tree(onto) and self.form != "merge":
+                return onto
+            commit = self._committed(self._tree(tree), onto, branch, note)
+            self._check(commit, onto, branch)
+        return commit
+
+    def _check(self, commit: str, onto: str, branch: Branch) -> None:
+        if commit != onto:
+            check_trees(self.git, base=onto, tip=commit, repository=self.repository)
+            check_names(self.git, commit, [onto, branch.commit])
 
     def with_form(self, form: Form) -> "Chain":
         """Return a copy that adds branches in another form."""
@@ -87,9 +132,14 @@ class Chain:
         merged = self._merged(onto, branch.commit, deadline)
         if merged.tree == self._tree(onto):
             return onto
+        return self._committed(merged.tree, onto, branch)
+
+    def _committed(self, tree: str, onto: str, branch: Branch, *notes: str) -> str:
         parents = [onto, branch.commit] if self.form == "merge" else [onto]
-        message = self._message(branch)
-        return write_commit(self.git, merged.tree, parents, message, signed=self._signed(onto))
+        return self._written(tree, parents, self._message(branch, *notes), onto)
+
+    def _written(self, tree: str, parents: Sequence[str], message: bytes, onto: str) -> str:
+        return write_commit(self.git, tree, parents, message, signed=self._signed(onto))
 
     def _merged(self, ours: str, theirs: str, deadline: float) -> Merged:
         timeout = max(0.1, deadline - time.monotonic())
@@ -106,13 +156,13 @@ class Chain:
         when = max(self.began, datetime.fromtimestamp(date, UTC))
         return signature(self.repository, when)
 
-    def _message(self, branch: Branch) -> bytes:
+    def _message(self, branch: Branch, *notes: str) -> bytes:
         verb = "Merge worker" if self.form == "merge" else "Worker"
         name = f" ({one_line(branch.title, limit=60)})" if branch.title else ""
         subject = f"{verb} {branch.worker_id}{name}: {one_line(branch.task)}"
         body = lines(branch.task[:_LONGEST_TASK]).strip()
         text = [one_line(subject, limit=_LONGEST_SUBJECT), "", body, ""]
-        text.append(f"Orchestrator-Run: {self.run_id}")
+        text += [f"Orchestrator-Run: {self.run_id}", *notes]
         return ("\n".join(text) + "\n").encode()
 
     def _replay(self, onto: str, branch: Branch, deadline: float) -> str:

@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 from typing import Literal
 
-Kind = Literal["clean", "text", "mode", "rename", "delete", "submodule", "binary", "unknown"]
-"""Whether two commits can be merged: `clean`, the kind of conflict, or `unknown`."""
+Kind = Literal[
+    "clean", "text", "mode", "rename", "delete", "submodule", "binary", "semantic", "unknown"
+]
+"""Whether two commits can be merged: `clean`, the kind of conflict, or `unknown`. `semantic` means
+that git can merge them, but checks that pass on each of them fail on both together.
+"""
 _KINDS: tuple[tuple[str, Kind], ...] = (
     ("submodule", "submodule"),
     ("rename", "rename"),

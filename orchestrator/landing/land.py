@@ -1,11 +1,11 @@
 """Move the user's branch and its checkout to a merged commit; complete interrupted moves."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.lock_file import take_lock
-from orchestrator.git.disk_full import disk_full
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import commit_of
 from orchestrator.landing.checkout import bring_forward, check_files, is_at
@@ -22,6 +22,9 @@ from orchestrator.landing.record import (
 )
 from orchestrator.landing.target import NotFitError, Target, check_fit, find_target
 from orchestrator.text.sanitize import one_line
+
+_REFUSED = re.compile(r"Cannot merge|overwritten by|would lose|Unable to create '[^']*\.lock'")
+"""Messages of git when it refuses to update files, before it writes any of them."""
 
 
 @contextmanager
@@ -161,7 +164,7 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
     try:
         bring_forward(repository, target.checkout, old=change.old, new=change.new)
     except RepositoryError as error:
-        if isinstance(error, GitCommandError) and not disk_full(error.stderr):
+        if isinstance(error, GitCommandError) and _REFUSED.search(error.stderr):
             # Git refused before it wrote any file: a file changed since it was checked.
             raise _moved_back(repository, target, change, error) from error
         raise RepositoryError(

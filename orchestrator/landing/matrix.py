@@ -39,9 +39,12 @@ class Pair(_Part):
     b: int
     """Number of a worker."""
     kind: Kind
-    """`clean`, or the kind of the gravest conflict; `unknown` if git could not merge the two."""
+    """`clean`, or the kind of the gravest conflict; `semantic` if git can merge the two, but the
+    checks fail; `unknown` if git could not merge the two."""
     files: tuple[str, ...] = ()
-    """The conflicting files; if `kind` is `clean`, the files that both changed. At most 1000."""
+    """The conflicting files; if `kind` is `clean` or `semantic`, the files that both changed. At
+    most 1000.
+    """
     conflicts: tuple[str, ...] = ()
     """Git's names for all conflicts of the two commits, such as `contents` or `modify/delete`."""
 
@@ -77,6 +80,8 @@ class Conflicts(_Part):
     changes: tuple[WorkerChanges, ...]
     pairs: tuple[Pair, ...]
     """Every pair of workers, and each worker with the base (as `a: 0`)."""
+    failing: tuple[int, ...] = ()
+    """Workers whose own commits fail the checks, so that no pair with them was tested."""
 
     @property
     def conflicting(self) -> tuple[Pair, ...]:

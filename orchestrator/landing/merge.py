@@ -9,34 +9,36 @@ which the next process completes the change.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
+from os import fsencode
 from typing import Literal
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.changes import changed_paths
 from orchestrator.git.command import Git
 from orchestrator.git.disk_full import disk_full
-from orchestrator.git.merge_tree import merge_pairs, quarantine, require_git
+from orchestrator.git.merge_tree import merge_base, merge_pairs, quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
+from orchestrator.landing.conflict import Conflict, names
+from orchestrator.landing.conflict_kinds import kind_of
 from orchestrator.landing.land import check, complete, land, only_one
-from orchestrator.landing.merged import Form, LeftWorker, Merged
+from orchestrator.landing.matrix import MOST_FILES, shown_path
+from orchestrator.landing.merged import Form, LeftWorker, Merged, ResolvedConflict
 from orchestrator.landing.order import best_order
-from orchestrator.landing.queue import Answer, CommitTest, Proof, Queue
+from orchestrator.landing.queue import Add, Answer, CommitTest, Proof, Queue
 from orchestrator.landing.record import Landed
+from orchestrator.landing.resolution import Resolver, UnresolvedError
 from orchestrator.landing.target import Target, find_target
 from orchestrator.landing.verdicts import StoredVerdicts
 from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
 
-MOST_FILES = 1000
-"""Maximum number of conflicting files that are listed for one worker."""
 _PAIRS_TIMEOUT = 60.0
 Order = Literal["given", "best"]
-OnConflict = Literal["stop", "skip"]
+OnConflict = Literal["stop", "skip", "agent"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class Wish:
     """Runs checks on a commit before it is accepted. Default: nothing is checked."""
     tested_by: str = ""
     """Text that identifies the checks, so that stored results of other checks are not used."""
+    resolver: Resolver | None = None
+    """Resolves conflicts, if `on_conflict` is `agent`."""
 
 
 def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
@@ -90,10 +94,10 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
     place = scratch(repository)
     with quarantine(repository, place) as git:
         plan = _Plan(repository, git, run, wish, target)
-        merged = plan.queued(place) if wish.test else plan.result()
+        merged = plan.queued() if wish.test else plan.result()
         if not merged.landed or wish.dry_run:
             return merged
-        plan.hand_in(place, merged.after)
+        plan.hand_in(merged.after)
     land(repository, target, _record(merged))
     return merged
 
@@ -155,46 +159,110 @@ class _Plan:
         self._left: list[LeftWorker] = []
         self._contained: list[int] = []
         self._landed: list[Branch] = []
+        self._resolved: dict[int, ResolvedConflict] = {}
+        self._contents: dict[str, tuple[Branch, ...]] = {}
+        """The branches that were added to the target, by the resulting commit."""
         self._given_conflicts: int | None = None
 
     def result(self) -> Merged:
         """Merge all branches in the quarantine, and return the result."""
         after = self._target.commit
+        conflicting: list[Branch] = []
         for branch in self._ordered():
             try:
-                commit = self._chain.add(after, branch)
+                after = self._take(after, branch, self._add)
             except CannotAddError as error:
+                if self._wish.resolver and error.problem == "conflict":
+                    conflicting.append(branch)
+                    continue
                 self._left.append(self._told(branch, error))
                 if self._wish.on_conflict == "stop":
                     return self._stopped()
-                continue
-            if commit == after:
-                self._contained.append(branch.worker_id)
-            else:
-                self._landed.append(branch)
-            after = commit
+        for branch in conflicting:
+            try:
+                after = self._take(after, branch, self._resolve)
+            except CannotAddError as error:
+                self._left.append(self._told(branch, error))
         return self._merged(after)
 
-    def hand_in(self, place: Path, commit: str) -> None:
+    def _take(self, onto: str, branch: Branch, add: Add) -> str:
+        commit = add(onto, branch)
+        if commit == onto:
+            self._contained.append(branch.worker_id)
+        else:
+            self._landed.append(branch)
+        return commit
+
+    def _add(self, onto: str, branch: Branch) -> str:
+        commit = self._chain.add(onto, branch)
+        return self._noted(commit, onto, branch)
+
+    def _noted(self, commit: str, onto: str, branch: Branch) -> str:
+        if commit != onto:
+            self._contents[commit] = (*self._contents.get(onto, ()), branch)
+        return commit
+
+    def _resolve(self, onto: str, branch: Branch) -> str:
+        """Add a branch to a commit; if they conflict, by an agent's resolution.
+
+        Raises:
+            CannotAddError: No agent resolved the conflict, or a rule is broken.
+        """
+        resolver = self._wish.resolver
+        assert resolver is not None  # noqa: S101
+        try:
+            return self._add(onto, branch)
+        except CannotAddError as error:
+            if error.problem != "conflict":
+                raise
+        conflict = self._conflict(onto, branch)
+        self.hand_in(conflict.commit)
+        proposal = resolver.resolve(self._git, conflict)
+        note = f"Orchestrator-Resolved-In: {proposal.run_id}"
+        resolved = self._chain.add_tree(onto, branch, f"{proposal.commit}", note)
+        self._resolved[branch.worker_id] = ResolvedConflict(
+            worker_id=branch.worker_id,
+            run_id=proposal.run_id,
+            files=tuple(map(shown_path, map(fsencode, conflict.paths[:MOST_FILES]))),
+        )
+        return self._noted(resolved, onto, branch)
+
+    def _conflict(self, onto: str, branch: Branch) -> Conflict:
+        commit, merged = self._chain.add_marked(onto, branch)
+        files = {*map(shown_path, merged.paths)}
+        return Conflict(
+            commit=commit,
+            ours=onto,
+            theirs=branch,
+            others=tuple(one for one in self._contents.get(onto, ()) if files & self._paths(one)),
+            base=merge_base(self._git, onto, branch.commit),
+            paths=names(merged.paths),
+            kind=kind_of(merged.kinds),
+        )
+
+    def hand_in(self, commit: str) -> None:
         """Import a commit into the repository; no ref points at it yet."""
         known = [self._target.commit, *(one.commit for one in self._run.branches)]
+        place = scratch(self._repository) / "git"
         try:
-            import_commits(self._repository, self._git, place / "git", commit, known)
+            import_commits(self._repository, self._git, place, commit, known)
         except GitCommandError as error:
             raise disk_full(error.stderr) or error from error
 
-    def queued(self, place: Path) -> Merged:
+    def queued(self) -> Merged:
         """Test the merged commits of several branches together, and decide by the results."""
         test, identity = self._wish.test, self._wish.tested_by
         assert test is not None  # noqa: S101
 
         def tested(commit: str) -> Answer:
             if commit != self._target.commit:
-                self.hand_in(place, commit)
+                self.hand_in(commit)
             return test(commit)
 
         path = self._repository.state_dir / "verdicts.json"
-        queue = Queue(self._chain.add, tested, StoredVerdicts(path, self._git, identity))
+        verdicts = StoredVerdicts(path, self._git, identity)
+        resolve = self._resolve if self._wish.resolver else None
+        queue = Queue(self._add, tested, verdicts, resolve)
         outcome = queue.run(self._target.commit, self._ordered())
         self._landed = outcome.landed
         self._contained += [one.worker_id for one in outcome.contained]
@@ -250,7 +318,7 @@ class _Plan:
         return frozenset(changed_paths(self._repository, base=branch.base, tip=branch.commit))
 
     def _told(self, branch: Branch, error: CannotAddError) -> LeftWorker:
-        files = [path.decode("utf-8", "backslashreplace") for path in error.files[:MOST_FILES]]
+        files = [shown_path(path) for path in error.files[:MOST_FILES]]
         wanted = frozenset(files)
         others = tuple(one.worker_id for one in self._landed if wanted & self._paths(one))
         message = one_line(error.message, limit=500)
@@ -263,6 +331,7 @@ class _Plan:
             message=message,
             files=tuple(files),
             others=others,
+            refused=error.refused if isinstance(error, UnresolvedError) else (),
         )
 
     def _stopped(self) -> Merged:
@@ -289,5 +358,10 @@ class _Plan:
             landed=tuple(branch.worker_id for branch in self._landed),
             contained=tuple(self._contained),
             left=tuple(self._left),
+            resolved=tuple(
+                self._resolved[one.worker_id]
+                for one in self._landed
+                if one.worker_id in self._resolved
+            ),
             given_conflicts=self._given_conflicts,
         )

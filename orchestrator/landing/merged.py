@@ -33,6 +33,20 @@ class LeftWorker(BaseModel):
     """For `checks_failed`: the commit without the worker, on which the checks pass."""
     fails: str | None = None
     """For `checks_failed`: the commit with the worker, on which the checks fail."""
+    refused: tuple[str, ...] = ()
+    """Why each attempt of an agent to resolve the conflict was not accepted."""
+
+
+class ResolvedConflict(BaseModel):
+    """A conflict of a merged worker that an agent resolved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker_id: int
+    run_id: str
+    """The agent's run."""
+    files: tuple[str, ...]
+    """The files that conflicted, at most 1000."""
 
 
 class Merged(BaseModel):
@@ -54,5 +68,7 @@ class Merged(BaseModel):
     contained: tuple[int, ...] = ()
     """Workers whose work the branch had already, or that committed nothing."""
     left: tuple[LeftWorker, ...] = ()
+    resolved: tuple[ResolvedConflict, ...] = ()
+    """Merged workers whose conflicts an agent resolved."""
     given_conflicts: int | None = None
     """With `--order best`: number of workers that conflict in the given order; otherwise null."""

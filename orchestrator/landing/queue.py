@@ -17,6 +17,8 @@ from orchestrator.landing.chain import CannotAddError
 Answer = Literal["pass", "fail", "none"]
 """Result of a test: `pass`, `fail`, or `none` if the engine failed or the test was cancelled."""
 _TWICE = 2
+_OFTEN = 5
+"""Number of failures in a row that count, if the same commit once failed and then passed."""
 _ATTEMPTS = 3
 """Maximum number of searches that are begun again, because a repeated test gave another result."""
 
@@ -29,6 +31,8 @@ class BaseFailsError(OrchestratorError):
 
 CommitTest = Callable[[str], Answer]
 """Function that runs the checks on a commit."""
+Add = Callable[[str, Branch], str]
+"""Function that adds a branch to a commit, and returns the new commit."""
 
 
 class Verdicts(Protocol):
@@ -39,6 +43,32 @@ class Verdicts(Protocol):
 
     def put(self, answer: Answer | None, *commits: str) -> None:
         """Store a result; None removes the stored result."""
+
+    @property
+    def is_unstable(self) -> bool:
+        """Return whether the checks gave different results for the same commit."""
+
+    def note_unstable(self) -> None:
+        """Record that the checks gave different results for the same commit."""
+
+
+def repeated_answer(commit: str, test: CommitTest, verdicts: Verdicts) -> Answer:
+    """Test a commit until it passed once, failed twice, or gave no answer twice.
+
+    If the checks are known to be unstable, the commit must fail more often.
+    """
+    known = verdicts.get(commit)
+    answers: list[Answer] = []
+    while known is None:
+        answers.append(test(commit))
+        limit = _OFTEN if answers[-1] == "fail" and verdicts.is_unstable else _TWICE
+        if answers[-1] == "pass" or answers.count(answers[-1]) >= limit:
+            known = answers[-1]
+    if known == "pass" and "fail" in answers:
+        verdicts.note_unstable()
+    if known != "none":
+        verdicts.put(known, commit)
+    return known
 
 
 @dataclass(frozen=True)
@@ -64,33 +94,69 @@ class Outcome:
     undecided: list[Branch] = field(default_factory=list)
     """Branches for which the checks gave no answer."""
 
+    def extend(self, part: "Outcome") -> None:
+        """Add the results of branches that were merged on top of this outcome's commit."""
+        self.commit = part.commit
+        self.landed += part.landed
+        self.contained += part.contained
+        self.conflicts += part.conflicts
+        self.culprits += part.culprits
+        self.undecided += part.undecided
+
 
 class Queue:
     """Tests the branches of one merge together, and decides which of them are merged."""
 
     def __init__(
-        self, add: Callable[[str, Branch], str], test: CommitTest, verdicts: Verdicts
+        self, add: Add, test: CommitTest, verdicts: Verdicts, resolve: Add | None = None
     ) -> None:
-        """Store how a branch is added to a commit, and how a commit is tested."""
+        """Store how the branches of the merge are added to commits and tested.
+
+        Args:
+            add: Add a branch to a commit.
+            test: Run the checks on a commit.
+            verdicts: Results of earlier tests.
+            resolve: Add a branch that conflicts, by resolving the conflict. Default: such branches
+                are left out.
+        """
         self._add = add
         self._test = test
         self._verdicts = verdicts
+        self._resolve = resolve
 
     def run(self, start: str, branches: Sequence[Branch]) -> Outcome:
         """Merge and test the branches on top of a commit.
 
+        Branches that conflict are resolved last, when it is known what they are added to.
+
         Raises:
             BaseFailsError: The checks fail on the commit itself.
         """
-        outcome, rest, attempts = Outcome(start), list(branches), 0
+        outcome = Outcome(start)
         first = self._answer(start)
         if first == "fail":
             raise BaseFailsError(
                 f"the checks fail on {start[:12]}, before anything is merged",
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
-        while rest and first != "none":
-            prefixes = self._prefixes(outcome, rest)
+        if first == "none":
+            outcome.undecided = [*branches]
+            return outcome
+        self._decide(outcome, branches, self._add)
+        if self._resolve is None or outcome.undecided:
+            return outcome
+        conflicts, outcome.conflicts = outcome.conflicts, []
+        for branch, _ in conflicts:
+            part = Outcome(outcome.commit)
+            self._decide(part, [branch], self._resolve)
+            outcome.extend(part)
+        return outcome
+
+    def _decide(self, outcome: Outcome, branches: Sequence[Branch], add: Add) -> None:
+        """Merge and test branches on top of the last good commit, and record the results."""
+        rest, attempts = list(branches), 0
+        while rest:
+            prefixes = self._prefixes(outcome, rest, add)
             found = self._first_failing(prefixes)
             if found is None:
                 break
@@ -102,27 +168,19 @@ class Queue:
             self._note(outcome, prefixes, found, rest)
         known = [*outcome.contained, *(branch for branch, _ in outcome.conflicts)]
         outcome.undecided += [branch for branch in rest if branch not in known]
-        return outcome
 
     def _answer(self, commit: str) -> Answer:
-        """Test a commit until it passed once, failed twice, or gave no answer twice."""
-        known = self._verdicts.get(commit)
-        answers: list[Answer] = []
-        while known is None:
-            answers.append(self._test(commit))
-            if answers[-1] == "pass" or answers.count(answers[-1]) == _TWICE:
-                known = answers[-1]
-        if known != "none":
-            self._verdicts.put(known, commit)
-        return known
+        return repeated_answer(commit, self._test, self._verdicts)
 
-    def _prefixes(self, outcome: Outcome, rest: Sequence[Branch]) -> list[tuple[Branch, str]]:
+    def _prefixes(
+        self, outcome: Outcome, rest: Sequence[Branch], add: Add
+    ) -> list[tuple[Branch, str]]:
         """Add branches to the last good commit; record those that conflict or add nothing."""
         commit, found = outcome.commit, []
         outcome.conflicts, outcome.contained = [], []
         for branch in rest:
             try:
-                added = self._add(commit, branch)
+                added = add(commit, branch)
             except CannotAddError as error:
                 outcome.conflicts.append((branch, error))
                 continue
@@ -149,13 +207,17 @@ class Queue:
         return high
 
     def _is_proved(self, good: str, prefixes: Sequence[tuple[Branch, str]], place: int) -> bool:
-        """Repeat both tests of a proof, and return whether they give the same results."""
+        """Repeat both tests of a proof twice, and return whether they give the same results."""
         commits = (prefixes[place - 1][1] if place else good, prefixes[place][1])
         if self._verdicts.get(*commits) is None:
-            if (self._test(commits[0]), self._test(commits[1])) != ("pass", "fail"):
-                for commit in commits:
-                    self._verdicts.put(None, commit)
-                return False
+            for _ in range(_TWICE):
+                answers = (self._test(commits[0]), self._test(commits[1]))
+                if answers != ("pass", "fail"):
+                    if "none" not in answers:
+                        self._verdicts.note_unstable()
+                    for commit in commits:
+                        self._verdicts.put(None, commit)
+                    return False
             self._verdicts.put("pass", *commits)
         return True
 

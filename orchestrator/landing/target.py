@@ -55,7 +55,7 @@ def find_target(repository: Repository, into: str | None) -> Target:
         ConfigError: There is no such branch, or it belongs to a worker.
         NotFitError: The branch is checked out more than once.
     """
-    ref = _checked_out(repository) if into is None else f"{_HEADS}{into.removeprefix(_HEADS)}"
+    ref = checked_out_ref(repository) if into is None else f"{_HEADS}{into.removeprefix(_HEADS)}"
     if ref is None:
         raise ConfigError(
             "no branch is checked out", hint="name the branch to merge into with `--into`"
@@ -71,7 +71,8 @@ def find_target(repository: Repository, into: str | None) -> Target:
     return Target(branch, commit, _checkout(repository, branch))
 
 
-def _checked_out(repository: Repository) -> str | None:
+def checked_out_ref(repository: Repository) -> str | None:
+    """Return the full name of the branch that is checked out; None if none is."""
     try:
         return repository.git.text("symbolic-ref", "--quiet", "HEAD")
     except GitCommandError:

@@ -39,8 +39,25 @@ class StoredVerdicts:
         self._known.pop(key, None)
         if answer is not None:
             self._known[key] = answer
+        self._write()
+
+    def _write(self) -> None:
         kept = dict([*self._known.items()][-_MOST:])
         write_atomically(self._path, json.dumps(kept))
+
+    @property
+    def is_unstable(self) -> bool:
+        """Return whether the checks gave different results for the same commit."""
+        return self._known.get(self._unstable) == "fail"
+
+    def note_unstable(self) -> None:
+        """Record that the checks gave different results for the same commit."""
+        self._known[self._unstable] = "fail"
+        self._write()
+
+    @property
+    def _unstable(self) -> str:
+        return hashlib.sha256(f"{self._identity}\0unstable".encode()).hexdigest()
 
     def _key(self, commits: tuple[str, ...]) -> str:
         trees = [self._git.text("rev-parse", f"{commit}^{{tree}}") for commit in commits]

@@ -83,6 +83,8 @@ def merge_lines(merged: Merged) -> Iterator[str]:
         would = "would be " if merged.dry_run else ""
         where = f"{merged.before[:_SHORT]}..{merged.after[:_SHORT]}"
         yield f"worker {workers}: {would}{verb} {merged.target} ({where})"
+    for one in merged.resolved:
+        yield f"worker {one.worker_id}: an agent resolved the conflict (run {one.run_id})"
     if merged.contained:
         workers = ", ".join(str(number) for number in merged.contained)
         yield f"worker {workers}: {merged.target} already has all of the work"
@@ -91,3 +93,5 @@ def merge_lines(merged: Merged) -> Iterator[str]:
         more = f" and {len(left.files) - _MOST_FILES} more" if len(left.files) > _MOST_FILES else ""
         files = f" in {named}{more}" if named else ""
         yield f"worker {left.worker_id}: not merged: {left.message}{files}"
+        for refused in left.refused:
+            yield f"worker {left.worker_id}: resolution refused: {refused}"

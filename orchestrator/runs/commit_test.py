@@ -15,9 +15,9 @@ from orchestrator.events import Emit, Event, RunStarted
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.repository import Repository
 from orchestrator.judging import junit as junit_file
-from orchestrator.judging.check_run import Answer, CheckRun
+from orchestrator.judging.check_run import BLAMELESS, Answer, CheckRun
 from orchestrator.judging.coverage_file import MOST_BYTES, read_coverage
-from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.results import RunResult, Status, WorkerResult
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines
 from orchestrator.workspace.artifacts import ARTIFACTS
@@ -31,14 +31,6 @@ COVERAGE = "coverage"
 _LOGS = ("stdout.log", "stderr.log")
 _MOST_SEARCHED = 32 * 1024**2
 _MOST_OUTPUT = 64 * 1024
-_BLAMELESS = frozenset(
-    {
-        Reason.ENGINE_ERROR, Reason.INTERNAL_ERROR, Reason.CANCELLED, Reason.NETWORK_LOST,
-        Reason.SETUP_FAILED, Reason.RATE_LIMITED, Reason.AUTH, Reason.BUDGET,
-        Reason.HARVEST_REFUSED,
-    }
-)  # fmt: skip
-"""Reasons of a failed run that say nothing about the tested commit."""
 _UNLIMITED: Mapping[str, object] = {
     "fail_fast": False, "stagger": 0.0, "retention": None, "triggers": Triggers(),
     "budget_per_worker": None, "budget_total": None,
@@ -196,7 +188,7 @@ def _check_run(directory: RunDirectory, result: WorkerResult, canary: tuple[str,
 
 
 def _answer(result: WorkerResult) -> Answer:
-    if result.reason in _BLAMELESS:
+    if result.reason in BLAMELESS:
         return "none"
     return "pass" if result.status is Status.SUCCESS else "fail"
 

@@ -8,7 +8,7 @@ from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
-from orchestrator.landing.merge import OnConflict, Wish, merge_branches
+from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Form, Merged
 from orchestrator.landing.target import find_target
 from orchestrator.results import Status
@@ -27,6 +27,7 @@ _FORMS: Mapping[str, str] = {
     "rebase": "Rebased commits",
     "apply": "Uncommitted changes",
 }
+_CONFLICTS = ("stop", "skip")
 
 
 def conflicts_page(view: View) -> Page:
@@ -160,7 +161,7 @@ def _merge(
     repository: Repository, view: View, chosen: Sequence[int], fields: Mapping[str, Sequence[str]]
 ) -> dict[str, object]:
     form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
-    if form not in get_args(Form) or conflict not in get_args(OnConflict):
+    if form not in get_args(Form) or conflict not in _CONFLICTS:
         raise ConfigError("the form has an unknown value")
     if not chosen:
         raise ConfigError("no worker was chosen")

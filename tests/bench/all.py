@@ -23,6 +23,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "worktrees": ("bench_worktrees.py",),
     "logs": ("bench_logs.py",),
     "peers": ("bench_peers.py",),
+    "conflicts": ("bench_conflicts.py",),
 }
 _HEADING = re.compile(r"^### (.*)$", re.MULTILINE)
 

@@ -211,8 +211,8 @@ def test_every_former_name_is_tested() -> None:
 def test_options_are_listed_in_groups(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
     titles = re.findall(r"^(\S.*):$", capsys.readouterr().out, re.MULTILINE)
-    judging = () if command == "parallel" else (Group.JUDGING,)
-    assert titles == ["Arguments", *(group for group in Group if group not in judging)]
+    of_others = (Group.MERGING,) if command == "parallel" else (Group.MERGING, Group.JUDGING)
+    assert titles == ["Arguments", *(group for group in Group if group not in of_others)]
 
 
 def test_ten_options_come_first(capsys: pytest.CaptureFixture[str]) -> None:

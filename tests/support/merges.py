@@ -41,7 +41,7 @@ class World:
         for path, content in files.items():
             mode, data = content if isinstance(content, tuple) else ("100644", content)
             if data is None:
-                run("rm", "-q", "-r", "--cached", path)
+                run("rm", "-q", "-r", "-f", "--cached", path)
                 continue
             raw = data.encode() if isinstance(data, str) else data
             named = mode == "160000"

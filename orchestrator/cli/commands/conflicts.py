@@ -1,17 +1,20 @@
 """`orchestrator conflicts`: show which branches of a run cannot be merged."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from json import dumps
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.formats import table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.landing.branches import Branch, RunBranches, read_branches
 from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
@@ -23,28 +26,56 @@ _FILES = 5
 """Maximum number of files that are named for a pair of branches."""
 _BASE = "base"
 
+Check = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--check",
+        metavar="CMD",
+        help="Command to run on pairs without conflicts, which must succeed; repeatable.",
+    ),
+]
 
-def conflicts(words: RunAndWorkers = None, json: Json = False) -> None:
+
+def conflicts(
+    words: RunAndWorkers = None, check: Check = None, config: Config = None, json: Json = False
+) -> None:
     """Show which workers of a run changed the same files, and which cannot be merged.
 
     Every branch is merged with every other one and with the checked-out commit, as a trial: no file
     and no ref changes. The exit code is 1 if there is a conflict.
     """
+    if config is not None and not check:
+        raise ConfigError("`--config` requires `--check`")
     wanted, numbers = run_and_workers(words)
     repository = Repository(Path.cwd())
     run = read_branches(repository, wanted, numbers)
-    changed = [branch for branch in run.branches if not branch.is_empty]
-    found = find_conflicts(repository, changed, run_id=run.run_id, base=repository.resolve("HEAD"))
+    if check:
+        # Imported only here: nothing else of this command needs the engine and the runs.
+        module = import_module("orchestrator.cli.merging_run")
+        found: Conflicts = module.find_tested_conflicts(
+            repository, run.run_id, numbers, check, config
+        )
+    else:
+        found = _found(repository, run)
     if json:
         show_json(dumps(found.model_dump(mode="json"), indent=2))
     else:
         _show(found)
-        _tell_others(run.branches)
+        _tell_others(found, run.branches)
     if found.conflicting:
         raise typer.Exit(FOUND)
 
 
-def _tell_others(branches: Sequence[Branch]) -> None:
+def _found(repository: Repository, run: RunBranches) -> Conflicts:
+    changed = [branch for branch in run.branches if not branch.is_empty]
+    base = repository.resolve("HEAD")
+    return find_conflicts(repository, changed, run_id=run.run_id, base=base)
+
+
+def _tell_others(found: Conflicts, branches: Sequence[Branch]) -> None:
+    if found.failing:
+        alone = ", ".join(map(str, found.failing))
+        tell(f"the checks fail on the work of these workers alone: {alone}")
     empty = [str(branch.worker_id) for branch in branches if branch.is_empty]
     if empty:
         tell(f"these workers committed nothing: {', '.join(empty)}")
@@ -92,6 +123,9 @@ def _result(pair: Pair) -> str:
         return "git could not merge the commits within its limits"
     named = ", ".join(one_line(path) for path in pair.files[:_FILES])
     more = f" and {len(pair.files) - _FILES} more" if len(pair.files) > _FILES else ""
+    if pair.kind == "semantic":
+        both = f"; both changed {named}{more}" if named else ""
+        return f"conflict (semantic): the checks fail{both}"
     if pair.is_clean:
         return f"clean; both changed {named}{more}"
     return f"conflict ({pair.kind}): {named}{more}"

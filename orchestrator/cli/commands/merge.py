@@ -4,32 +4,36 @@ from dataclasses import dataclass
 from importlib import import_module
 from json import dumps
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
-from orchestrator.cli.options import Config, Json, Report, with_options
+from orchestrator.cli.options import Config, GivenSettings, Json, Report, with_settings
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.reporting import Reports
+from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import Tests
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo as take_back
-from orchestrator.landing.merge import (
-    OnConflict,
-    Order,
-    Wish,
-    merge_branches,
-)
+from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
 from orchestrator.landing.merged import Form, Merged
 from orchestrator.reports.decisions import merge_lines
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import all_runs
+from orchestrator.text.path_patterns import problem
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
+_OF_AGENT = (
+    *("agent_cli", "model", "agent", "image", "timeout_per_worker", "budget_per_worker"),
+    *("max_steps", "network", "allow", "keys", "env", "secrets"),
+)
+"""Settings of an agent that resolves conflicts."""
+_SAME = ("form", "order", "on_conflict", "into", "dry_run")
+"""Options with the names that they have in `MergeOptions` of `orchestrator.runs.merging`."""
 SOME_LEFT = 1
 _SHORT = 12
 
@@ -44,6 +48,7 @@ class MergeOptions:
             "--as",
             metavar="|".join(get_args(Form)),
             help="Add each worker's work by a merge, as one commit, by a rebase, or uncommitted.",
+            rich_help_panel=Group.MERGING,
         ),
     ] = "merge"
     order: Annotated[
@@ -52,6 +57,7 @@ class MergeOptions:
             "--order",
             metavar="|".join(get_args(Order)),
             help="Order of the merges: as the workers are given, or with the fewest conflicts.",
+            rich_help_panel=Group.MERGING,
         ),
     ] = "given"
     on_conflict: Annotated[
@@ -59,14 +65,17 @@ class MergeOptions:
         typer.Option(
             "--on-conflict",
             metavar="|".join(get_args(OnConflict)),
-            help="If a branch conflicts: merge no branch at all, or leave out that branch only. "
+            help="On a conflict: merge nothing, leave the branch out, or let an agent resolve it. "
             "[default: stop; skip with `--queue`]",
+            rich_help_panel=Group.MERGING,
         ),
     ] = None
     queue: Annotated[
         bool,
         typer.Option(
-            "--queue", help="Run checks on each merged commit, and leave out branches that fail."
+            "--queue",
+            help="Run checks on each merged commit, and leave out branches that fail.",
+            rich_help_panel=Group.MERGING,
         ),
     ] = False
     check: Annotated[
@@ -76,6 +85,7 @@ class MergeOptions:
             metavar="CMD",
             help="Command that must succeed on a merged commit; repeatable. "
             "[default: `checks` of the configuration]",
+            rich_help_panel=Group.MERGING,
         ),
     ] = None
     tests: Annotated[
@@ -84,6 +94,25 @@ class MergeOptions:
             "--tests",
             metavar="frozen|extend|free",
             help="Tests that count with `--queue`: target's, target's with new files, or merge's.",
+            rich_help_panel=Group.MERGING,
+        ),
+    ] = None
+    resolver_task: Annotated[
+        str | None,
+        typer.Option(
+            "--resolver-task",
+            metavar="CMD",
+            help="With `--on-conflict agent`: prompt or command that resolves a conflict.",
+            rich_help_panel=Group.MERGING,
+        ),
+    ] = None
+    allow_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-path",
+            metavar="GLOB",
+            help="Files without a conflict that the agent may change too; repeatable.",
+            rich_help_panel=Group.MERGING,
         ),
     ] = None
     config: Config = None
@@ -93,61 +122,88 @@ class MergeOptions:
             "--into",
             metavar="BRANCH",
             help="Branch to merge into. [default: the branch that is checked out]",
+            rich_help_panel=Group.MERGING,
         ),
     ] = None
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be merged, and change nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print what would be merged, and change nothing.",
+            rich_help_panel=Group.COMMON,
+        ),
     ] = False
     undo: Annotated[
         bool,
-        typer.Option("--undo", help="Undo the latest merge, if the branch has not moved since."),
+        typer.Option(
+            "--undo",
+            help="Undo the latest merge, if the branch has not moved since.",
+            rich_help_panel=Group.MERGING,
+        ),
     ] = False
     report: Report = None
     json: Json = False
 
 
-@with_options
-def merge(options: MergeOptions, words: RunAndWorkers = None) -> None:
+@with_settings(only=_OF_AGENT)
+def merge(settings: GivenSettings, options: MergeOptions, words: RunAndWorkers = None) -> None:
     """Merge the branches of workers into the branch that is checked out.
 
     By default, all workers of the newest run that succeeded are merged. All merges are computed and
     checked first; then the branch is moved once. The exit code is 1 if any branch is left out.
     """
-    form, order, on_conflict = _choices(options)
+    form, order, on_conflict = _choices(options, settings)
     wanted, numbers = run_and_workers(words)
     repository = Repository(Path.cwd())
     reports = Reports.requested(options.report, automatic=False)
     if options.undo:
         _undo(repository, options, wanted, numbers)
         return
-    wish = Wish(
-        form=form,
-        order=order,
-        on_conflict=on_conflict,
-        into=options.into,
-        named=bool(numbers),
-        dry_run=options.dry_run,
-    )
-    run = read_branches(repository, wanted, numbers)
-    if options.queue:
+    if options.queue or on_conflict == "agent":
+        request = _request(options, settings, wanted, numbers)
         # Imported only here: nothing else of this command needs the engine and the runs.
-        module = import_module("orchestrator.cli.merge_test")
-        test = module.QueueTest(
-            checks=options.check, tests=options.tests or "extend", file=options.config
-        )
-        merged = module.merge_tested(repository, run, wish, test)
+        module = import_module("orchestrator.cli.merging_run")
+        merged: Merged = module.merge_with_containers(repository, request)
     else:
-        merged = merge_branches(repository, run, wish)
+        wish = Wish(
+            form=form,
+            order=order,
+            on_conflict=on_conflict,
+            into=options.into,
+            named=bool(numbers),
+            dry_run=options.dry_run,
+        )
+        merged = merge_branches(repository, read_branches(repository, wanted, numbers), wish)
     if options.json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
         show_merged(merged)
-    reports.write(run.run_id, merged=merged)
+    reports.write(merged.run_id, merged=merged)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
 
 
-def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
+def _request(
+    options: MergeOptions, settings: GivenSettings, run: str | None, workers: tuple[int, ...]
+) -> Any:  # noqa: ANN401 - the class is imported only for a merge with containers
+    module = import_module("orchestrator.cli.merging_run")
+    return module.MergeRequest(
+        run=run,
+        workers=workers,
+        options={
+            **{name: getattr(options, name) for name in _SAME},
+            "checks": tuple(options.check or ()),
+            "tests": options.tests or "extend",
+            "allowed": tuple(options.allow_path or ()),
+        },
+        queue=options.queue,
+        settings=settings,
+        task=options.resolver_task,
+        file=options.config,
+    )
+
+
+def _choices(options: MergeOptions, settings: GivenSettings) -> tuple[Form, Order, OnConflict]:
     """Check the options that accept only certain values, and return their values."""
     for flag, given, kind in (
         ("--as", options.form, Form),
@@ -161,13 +217,16 @@ def _choices(options: MergeOptions) -> tuple[Form, Order, OnConflict]:
                 f"{', '.join(get_args(kind))}"
             )
     _check_queue(options)
+    _check_agent(options, settings)
     on_conflict = options.on_conflict or ("skip" if options.queue else "stop")
     return options.form, options.order, on_conflict  # type: ignore[return-value]
 
 
 def _check_queue(options: MergeOptions) -> None:
-    if not options.queue and (options.check or options.config or options.tests):
-        raise ConfigError("`--check`, `--tests` and `--config` require `--queue`")
+    if not options.queue and (options.check or options.tests):
+        raise ConfigError("`--check` and `--tests` require `--queue`")
+    if options.config and not options.queue and options.on_conflict != "agent":
+        raise ConfigError("`--config` requires `--queue` or `--on-conflict agent`")
     if not options.queue:
         return
     if options.dry_run or options.undo:
@@ -176,6 +235,24 @@ def _check_queue(options: MergeOptions) -> None:
         raise ConfigError(
             "`--on-conflict stop` cannot be used with `--queue`, which leaves branches out"
         )
+
+
+def _check_agent(options: MergeOptions, settings: GivenSettings) -> None:
+    if options.on_conflict != "agent":
+        if settings or options.resolver_task or options.allow_path:
+            raise ConfigError(
+                "options of an agent, such as `--agent-cli`, require `--on-conflict agent`"
+            )
+        return
+    if options.dry_run or options.undo:
+        raise ConfigError("`--on-conflict agent` cannot be used with `--dry-run` or `--undo`")
+    if options.form == "rebase":
+        raise ConfigError(
+            "`--on-conflict agent` cannot be used with `--as rebase`",
+            hint="use `--as merge` or `--as squash`",
+        )
+    if any(problem(pattern) for pattern in options.allow_path or ()):
+        raise ConfigError("option `--allow-path`: not a pattern as in `.gitignore`")
 
 
 def _undo(

@@ -19,7 +19,14 @@ from typing import Any, NoReturn
 
 from orchestrator.cli.app import main
 from orchestrator.git import command as git
-from tests.assurance.faults.points import FLOW_POINTS, GIT_POINTS, POINTS, GitPoint, Point
+from tests.assurance.faults.points import (
+    FLOW_POINTS,
+    GIT_POINTS,
+    LANDING_POINTS,
+    POINTS,
+    GitPoint,
+    Point,
+)
 
 _BETWEEN = 0.3
 """Seconds after each signal, before the next signal or the next step."""
@@ -104,5 +111,5 @@ if __name__ == "__main__":
         install_git(GIT_POINTS[chosen], Path.cwd())
     else:
         strike = functools.partial(interrupt, *signals) if signals else die
-        install({**POINTS, **FLOW_POINTS}[chosen], strike)
+        install({**POINTS, **FLOW_POINTS, **LANDING_POINTS}[chosen], strike)
     main()

@@ -246,6 +246,32 @@ FLOW_POINTS = _named(
 )
 """Points that only workflows reach."""
 
+_LAND = "orchestrator.landing.land:"
+_PLAN = "orchestrator.landing.merge:"
+_ANSWER = "orchestrator.landing.stored_answers:StoredAnswers.put"
+_AGENT = "orchestrator.runs.conflict_agent:"
+LANDING_POINTS = _named(
+    land_import=_around(f"{_PLAN}import_commits"),
+    land_verdict=_around("orchestrator.landing.verdicts:StoredVerdicts.put", nth=2),
+    land_checked=_around("orchestrator.runs.commit_test:cleanup", nth=2),
+    land_marked=_around("orchestrator.landing.chain:Chain.add_marked"),
+    land_ask=_around(f"{_AGENT}ConflictAgent._executed"),
+    land_asked=_around(_ANSWER),
+    land_agent_output=Point(
+        target="orchestrator.execution.output:WorkerLog.write", when="after", argument="resolving"
+    ),
+    land_agent_ended=_around(f"{_AGENT}ConflictAgent._proposal"),
+    land_agent_removed=_around(f"{_AGENT}cleanup"),
+    land_answered=_around(_ANSWER, nth=2),
+    land_resolved=_around("orchestrator.landing.chain:Chain.add_tree"),
+    land_record=_around(f"{_LAND}write_record"),
+    land_begin=_around(f"{_LAND}note_under_way"),
+    land_move=_around(f"{_LAND}_move"),
+    land_files=_around(f"{_LAND}bring_forward"),
+    land_done=_around(f"{_LAND}forget_under_way"),
+)
+"""Points of `merge --queue` with an agent that resolves a conflict."""
+
 _WORKTREE = ("read-tree", "--reset")
 GIT_POINTS = {
     "checkout-goes-on": GitPoint(

@@ -5,9 +5,9 @@ import importlib
 
 import pytest
 
-from tests.assurance.faults.points import FLOW_POINTS, POINTS
+from tests.assurance.faults.points import FLOW_POINTS, LANDING_POINTS, POINTS
 
-ALL = {**POINTS, **FLOW_POINTS}
+ALL = {**POINTS, **FLOW_POINTS, **LANDING_POINTS}
 
 
 @pytest.mark.parametrize("point", ALL)

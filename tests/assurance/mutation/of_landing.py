@@ -8,6 +8,8 @@ _UNFIT = "tests/landing/test_unfit.py"
 _HOSTILE = "tests/landing/test_merge_hostile.py"
 _KILLED = "tests/landing/test_killed.py"
 _MERGE = "tests/landing/test_merge.py"
+_RESOLUTION = "tests/landing/test_resolution.py"
+_REQUESTS = "tests/landing/test_pull_requests.py"
 
 
 def landing() -> Iterator[Protection]:
@@ -89,4 +91,60 @@ def landing() -> Iterator[Protection]:
         ("queue: branches of checks are removed",
          "        cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)\n",
          ""),
+    )  # fmt: skip
+    yield from patches(
+        "landing/resolution.py landing/merge.py landing/chain.py runs/conflict_agent.py "
+        "landing/stored_answers.py",
+        (_RESOLUTION, "tests/runs/test_conflict_agent.py"),
+        ("agent: only conflicting files are changed",
+         "        if foreign := outside(self.allowed, foreign) if self.allowed else foreign:\n",
+         "        if False:\n"),
+        ("agent: files are not replaced by links",
+         "        if links := [path for path in links if not _is_of_a_side(git, conflict, commit, "
+         "path)]:\n", "        if False:\n"),
+        ("agent: no conflict marker is left", "        if marked:\n", "        if False:\n"),
+        ("agent: no side vanishes without a reason",
+         "        yield from _vanished(git, conflict, commit, findings)\n", ""),
+        ("agent: a reason says more than the name of the file",
+         "path in line and len(line.replace(path, \"\").split()) > 1", "path in line"),
+        ("agent: resolutions are checked like harvested trees",
+         "            commit = self._committed(self._tree(tree), onto, branch, note)\n"
+         "            self._check(commit, onto, branch)\n",
+         "            commit = self._committed(self._tree(tree), onto, branch, note)\n"),
+        ("agent: resolutions are tested in the queue",
+         "queue = Queue(self._add, tested, verdicts, resolve)",
+         "queue = Queue(self._resolve if resolve else self._add, tested, verdicts)"),
+        ("agent: run is continued, not repeated",
+         "result = None if known is None else self._continued(known.run_id)", "result = None"),
+        ("agent: run has no branch to merge",
+         "                self._directory(event.run_id).mark_as_test()\n", ""),
+        ("agent: branches of its run are removed",
+         "        cleanup(self._repository.top, engine=self._engine, run_id=result.run_id, "
+         "purge=True)\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "git/remotes.py landing/pull_requests.py landing/request_text.py text/quoting.py "
+        "landing/stack.py landing/forges.py",
+        (_REQUESTS,),
+        ("pr: nothing is forced", 'f"{commit}:{_HEADS}{branch}"', 'f"+{commit}:{_HEADS}{branch}"'),
+        ("pr: one ref is pushed", ', f"remote.{name}.mirror": "false"', ""),
+        ("pr: no tags follow", '"push.followTags": "false", ', ""),
+        ("pr: texts that someone changed are kept",
+         "ours = found.body.lstrip().startswith(marker(self._run.run_id, place.branch))",
+         "ours = True"),
+        ("pr: texts mention nobody",
+         "return _COMMAND.sub(_JOINER, _REFERENCE.sub(_JOINER, text))",
+         "return _COMMAND.sub(_JOINER, text)"),
+        ("pr: texts give no commands", "return _COMMAND.sub(_JOINER, _REFERENCE",
+         "return (_REFERENCE"),
+        ("pr: texts stay in their blocks", 'fence = "~" * max(3, longest + 1)', 'fence = "~~~"'),
+        ("pr: titles are one short line", "_LONGEST_TITLE = 100", "_LONGEST_TITLE = 10**6"),
+        ("pr: commits of others stay",
+         "        return there if _contains(git, there, commit) else None\n",
+         "        return None\n"),
+        ("pr: squashed parents leave no conflict",
+         "        squashed = [one for one in landed if not _contains(git, self._onto, "
+         "one.commit)]\n", "        squashed = []\n"),
+        ("pr: printed errors are sanitised",
+         "{one_line(said or f'exit code {done.returncode}', limit=500)}", "{said}"),
     )  # fmt: skip

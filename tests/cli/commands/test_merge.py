@@ -51,7 +51,7 @@ def test_conflict_is_reported_and_skipped_on_request(repo, local_engine, capsys)
     assert (merged["landed"], merged["target"]) == ([1, 3], "main")
     assert merged["left"] == [{
         "worker_id": 2, "reason": "conflict", "message": "conflicts with worker 1",
-        "files": ["a.txt"], "others": [1], "passes": None, "fails": None,
+        "files": ["a.txt"], "others": [1], "passes": None, "fails": None, "refused": [],
     }]  # fmt: skip
     assert git(repo, "rev-parse", "main") == merged["after"]
 

@@ -1,0 +1,178 @@
+"""`orchestrator pr`: publish workers' branches as pull requests."""
+
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.options import Json, with_options
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.errors import ConfigError
+from orchestrator.git.remotes import Remote
+from orchestrator.git.repository import Repository
+from orchestrator.judging.judgement import Candidate
+from orchestrator.judging.store import latest_judgement
+from orchestrator.landing.branches import RunBranches, read_branches
+from orchestrator.landing.forges import GitHub, GitLab, find_forge
+from orchestrator.landing.pull_requests import (
+    Published,
+    PublishedWorker,
+    PullRequestWish,
+    publish,
+)
+from orchestrator.landing.target import checked_out_ref
+from orchestrator.text.sanitize import lines, one_line
+
+_FORGES = (GitHub.program, GitLab.program)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullRequestOptions:
+    """Options of `orchestrator pr`."""
+
+    stack: Annotated[
+        bool,
+        typer.Option(
+            "--stack", help="Merge a worker that builds on another one into the other's branch."
+        ),
+    ] = False
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="Publish the worker that the latest judgement picked."),
+    ] = False
+    draft: Annotated[bool, typer.Option("--draft", help="Create drafts.")] = False
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="BRANCH",
+            help="Remote branch to merge into. [default: name of the branch that is checked out]",
+        ),
+    ] = None
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            "--remote",
+            metavar="NAME",
+            help="Remote repository to push to. [default: origin, or the only one]",
+        ),
+    ] = None
+    forge: Annotated[
+        str | None,
+        typer.Option(
+            "--forge",
+            metavar="|".join(_FORGES),
+            help="Program that creates pull requests. [default: by the remote's address]",
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the commands that would run, and change nothing."),
+    ] = False
+    json: Json = False
+
+
+@with_options
+def pr(options: PullRequestOptions, words: RunAndWorkers = None) -> None:
+    """Push workers' branches to a remote repository, and open a pull request for each.
+
+    `gh` or `glab` runs on this machine with your account. Branches are never pushed with force.
+    Repeating the command updates the pull requests.
+    """
+    wanted, numbers = run_and_workers(words)
+    _check(options, numbers)
+    repository = Repository(Path.cwd())
+    if options.best:
+        wanted, numbers = _best(repository, wanted)
+    published = _publish(repository, read_branches(repository, wanted, numbers), options)
+    if options.json:
+        show_json(dumps(published.model_dump(mode="json"), indent=2))
+    else:
+        _show(published)
+
+
+def _check(options: PullRequestOptions, numbers: tuple[int, ...]) -> None:
+    if options.forge not in (None, *_FORGES):
+        raise ConfigError(
+            f"option `--forge` is `{one_line(options.forge or '')}`: must be one of "
+            f"{', '.join(_FORGES)}"
+        )
+    if bool(numbers) is options.best:
+        raise ConfigError(
+            "name the workers to publish, or give `--best`", hint="example: `orchestrator pr 2`"
+        )
+
+
+def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOptions) -> Published:
+    remote = Remote(repository, options.remote)
+    forge = find_forge(repository.top, remote.url, options.forge, installed=not options.dry_run)
+    wish = PullRequestWish(
+        workers=tuple(branch.worker_id for branch in chosen.branches),
+        target=options.into or _checked_out(repository),
+        stack=options.stack,
+        draft=options.draft,
+        dry_run=options.dry_run,
+    )
+    # The other workers of the run may be below the chosen ones in a stack.
+    run = read_branches(repository, chosen.run_id)
+    return publish(repository, run, wish, remote, forge)
+
+
+def _best(repository: Repository, run: str | None) -> tuple[str, tuple[int, ...]]:
+    """Return run and number of the worker that the latest judgement picked.
+
+    Raises:
+        ConfigError: Its branch has moved since.
+        typer.Exit: No worker was picked.
+    """
+    judgement = latest_judgement(repository.state_dir, run)
+    chosen = [one for one in judgement.candidates if one.worker_id == judgement.pick]
+    if not chosen:
+        tell(
+            "no worker is clearly the best: nothing was published; "
+            f"`orchestrator compare {judgement.run_id}` shows why"
+        )
+        raise typer.Exit(judgement.exit_code)
+    _check_unmoved(repository, chosen[0])
+    return chosen[0].run_id, (chosen[0].worker_id,)
+
+
+def _check_unmoved(repository: Repository, chosen: Candidate) -> None:
+    (branch,) = read_branches(repository, chosen.run_id, [chosen.worker_id]).branches
+    if branch.commit != chosen.commit:
+        raise ConfigError(
+            f"the branch of worker {branch.worker_id} has moved since it was judged",
+            hint=f"judge the run again: `orchestrator judge {chosen.run_id}`",
+        )
+
+
+def _checked_out(repository: Repository) -> str:
+    ref = checked_out_ref(repository)
+    if ref is None:
+        raise ConfigError(
+            "no branch is checked out", hint="name the branch to merge into with `--into`"
+        )
+    return ref.removeprefix("refs/heads/")
+
+
+def _show(published: Published) -> None:
+    for one in published.workers:
+        if one.commands:
+            for command in one.commands:
+                show(lines(command))
+            continue
+        show(f"worker {one.worker_id}: {_said(one)}")
+        if one.note:
+            tell(f"worker {one.worker_id}: {one.note}")
+
+
+def _said(one: PublishedWorker) -> str:
+    if one.action == "contained":
+        return "the target has the work already"
+    where = f"{one.head} into {one.base}"
+    if one.action == "pushed":
+        return f"pushed {where}; the text of its pull request was left as someone wrote it"
+    return f"{one.action} {one_line(one.url or 'a pull request')} ({where})"

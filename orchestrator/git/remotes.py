@@ -1,0 +1,78 @@
+"""Read the branches of a remote repository, fetch from it, and push single branches to it."""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+
+from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
+from orchestrator.git.command import Git
+from orchestrator.git.repository import FETCHING, FOR_FETCH, Repository
+from orchestrator.text.sanitize import one_line
+
+_HEADS = "refs/heads/"
+_PUSHING = {"push.followTags": "false", "push.gpgSign": "false", "push.recurseSubmodules": "no"}
+_MOST_HEADS = 64 * 1024**2
+
+
+class Remote:
+    """A remote repository, which git reaches as in the user's own `git fetch` and `git push`."""
+
+    def __init__(self, repository: Repository, name: str | None) -> None:
+        """Find a remote of the repository.
+
+        Args:
+            repository: The repository.
+            name: Name of the remote. Default: `origin`, or the only remote.
+
+        Raises:
+            ConfigError: There is no such remote.
+        """
+        known = repository.git.text("remote").split()
+        if name is None:
+            name = "origin" if "origin" in known or len(known) != 1 else known[0]
+        if name not in known:
+            raise ConfigError(
+                f"there is no remote `{one_line(name)}`",
+                hint=f"remotes of the repository: {', '.join(known) or 'none'}",
+            )
+        self.name = name
+        # A mirror would push all refs, and delete others.
+        config = {**FETCHING, **_PUSHING, f"remote.{name}.mirror": "false"}
+        env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
+        self._git = Git(repository.git_dir, work_tree=repository.top, config=config, env=env)
+
+    @property
+    def url(self) -> str:
+        """Return the address to which git pushes."""
+        return self._git.text("remote", "get-url", "--push", self.name)
+
+    @cached_property
+    def heads(self) -> Mapping[str, str]:
+        """Return the commits of the remote's branches, by their names without `refs/heads/`."""
+        said = self._git.listing("ls-remote", "--heads", "--", self.name, limit=_MOST_HEADS)
+        rows = (row.split("\t", 1) for row in said.decode("utf-8", "replace").splitlines())
+        return {ref.removeprefix(_HEADS): commit for commit, ref in rows}
+
+    def fetch(self, branch: str) -> None:
+        """Fetch the commits of a branch; no ref changes."""
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+        self._git.run("fetch", *options, "--refmap=", "--", self.name, f"{_HEADS}{branch}")
+
+    def push_command(self, commit: str, branch: str) -> list[str]:
+        """Return the command that pushes a commit to a branch, without force."""
+        return ["push", "--quiet", "--no-verify", self.name, f"{commit}:{_HEADS}{branch}"]
+
+    def push(self, commit: str, branch: str) -> None:
+        """Push a commit to a branch of the remote, if the commit descends from the branch.
+
+        Raises:
+            RepositoryError: The remote refused the push, or cannot be reached.
+        """
+        try:
+            self._git.run(*self.push_command(commit, branch))
+        except GitCommandError as error:
+            raise RepositoryError(
+                f"branch `{branch}` could not be pushed to `{self.name}`: "
+                f"{one_line(error.stderr, limit=500)}",
+                hint="nothing is ever forced; remove the remote branch if it is not needed",
+            ) from error

@@ -1,0 +1,140 @@
+"""A conflict of two commits, and its description for an agent that resolves it."""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.errors import RepositoryError
+from orchestrator.git.command import Git
+from orchestrator.landing.branches import Branch
+from orchestrator.landing.conflict_kinds import Kind
+from orchestrator.text.quoting import fenced
+from orchestrator.text.sanitize import one_line
+
+MOST_PATHS = 200
+"""Maximum number of conflicting files that an agent is asked to resolve."""
+_MOST_DIFF = 60 * 1024
+"""Maximum size in bytes of what one side changed in the conflicting files."""
+_MOST_SAID = 8 * 1024
+"""Maximum number of characters of a task or a summary."""
+_DIFF = (
+    "--literal-pathspecs", "diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-textconv",
+    "--no-ext-diff", "--ignore-submodules=none",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """Two commits that cannot be merged automatically."""
+
+    commit: str
+    """The automatic merge of both, whose files contain conflict markers. No ref points at it."""
+    ours: str
+    """The commit to which the branch is to be added."""
+    theirs: Branch
+    """The branch that is to be added."""
+    others: tuple[Branch, ...]
+    """Branches in `ours` that changed the conflicting files."""
+    base: str | None
+    """The last commit that both have in common, if there is one."""
+    paths: tuple[str, ...]
+    """The conflicting files."""
+    kind: Kind
+    """The most serious kind of conflict."""
+
+
+class Proposal(BaseModel):
+    """The answer of an agent that was asked to resolve a conflict."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    """The agent's run."""
+    commit: str | None = None
+    """The agent's commit; None if the agent did not succeed, or has not ended."""
+    problem: str | None = None
+    """Why there is no commit."""
+    is_blameless: bool = False
+    """Whether the engine or the machine failed, so that asking again at once is useless."""
+    findings: str = ""
+    """The findings that the agent handed over."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the agent has ended."""
+        return self.commit is not None or self.problem is not None
+
+
+class ResolvingAgent(Protocol):
+    """Resolves conflicts. It answers the same question only once."""
+
+    def ask(self, conflict: Conflict, description: str, attempt: int) -> Proposal:
+        """Return the agent's answer.
+
+        Args:
+            conflict: The conflict.
+            description: The conflict as a text for the agent.
+            attempt: Number of the attempt, counted from 1.
+        """
+
+    def forget(self, conflict: Conflict) -> None:
+        """Forget all answers to a conflict, so that the agent can be asked again."""
+
+
+def describe(git: Git, conflict: Conflict, refused: str | None) -> str:
+    """Return a description of a conflict for the agent that resolves it.
+
+    Args:
+        git: Git in a repository with all commits.
+        conflict: The conflict.
+        refused: Why the previous attempt was not accepted, if there was one.
+    """
+    parts = [
+        "# A merge conflict",
+        f"The files of the worktree (commit {conflict.commit}) are the automatic merge of two "
+        "commits. The files listed below contain conflict markers, or were changed by one side "
+        "and deleted by the other. Both commits are parents of HEAD: `git show HEAD^1:PATH` and "
+        "`git show HEAD^2:PATH` print the versions of both sides.",
+        "## Files to resolve\n\n" + "\n".join(f"- {_shown(path)}" for path in conflict.paths),
+        *([f"## Why the previous attempt was refused\n\n{refused}"] if refused else []),
+        f"## First side: {conflict.ours}",
+        *(_author(branch) for branch in conflict.others),
+        _changes(git, conflict, conflict.ours),
+        f"## Second side: {conflict.theirs.commit}",
+        _author(conflict.theirs),
+        _changes(git, conflict, conflict.theirs.commit),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(path: str) -> str:
+    return one_line(path, limit=1000)
+
+
+def _author(branch: Branch) -> str:
+    said = (
+        f"\n\nIts summary:\n\n{fenced(branch.summary, limit=_MOST_SAID)}" if branch.summary else ""
+    )
+    return f"### Task of worker {branch.worker_id}\n\n{fenced(branch.task, limit=_MOST_SAID)}{said}"
+
+
+def _changes(git: Git, conflict: Conflict, side: str) -> str:
+    """Return what one side changed in the conflicting files."""
+    if conflict.base is None:
+        return "The two commits have no commit in common."
+    try:
+        found = git.listing(
+            *_DIFF, conflict.base, side, "--", *conflict.paths, limit=_MOST_DIFF, cut=True
+        )
+    except RepositoryError as error:
+        return f"No diff could be created: {one_line(error.message)}"
+    cut = "\n(truncated)" if len(found) == _MOST_DIFF else ""
+    text = fenced(found.decode("utf-8", "replace"), limit=_MOST_DIFF)
+    return f"Its changes in these files:\n\n{text}{cut}"
+
+
+def names(paths: tuple[bytes, ...]) -> tuple[str, ...]:
+    """Return paths as git wrote them as texts for Python."""
+    return tuple(os.fsdecode(path) for path in paths)

@@ -1,0 +1,177 @@
+"""Publish the branches of workers: push each to a remote repository, and open a pull request."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.errors import ConfigError
+from orchestrator.git.remotes import Remote
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import RunBranches
+from orchestrator.landing.forges import Existing, Forge, Request, shown_command
+from orchestrator.landing.request_text import body_of, marker, title_of
+from orchestrator.landing.stack import Place, Stack
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.sanitize import one_line
+
+Action = Literal["created", "updated", "pushed", "contained"]
+
+
+class PublishedWorker(BaseModel):
+    """What was done for one worker."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker_id: int
+    action: Action
+    """`created` or `updated` a pull request, `pushed` to one whose text someone changed, or
+    `contained`: the target has the work already.
+    """
+    head: str | None = None
+    """Branch on the remote repository."""
+    base: str | None = None
+    """Branch into which the pull request is to be merged."""
+    commit: str | None = None
+    """The commit that was pushed."""
+    url: str | None = None
+    note: str | None = None
+    """What is special about the pull request, as part of a stack."""
+    commands: tuple[str, ...] = ()
+    """With `--dry-run`: the commands that would run."""
+
+
+class Published(BaseModel):
+    """The output of `orchestrator pr --json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    target: str
+    remote: str
+    dry_run: bool
+    workers: tuple[PublishedWorker, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullRequestWish:
+    """How the branches of workers are published."""
+
+    workers: tuple[int, ...]
+    """Numbers of the workers."""
+    target: str
+    """Branch of the remote repository into which the work is to be merged."""
+    stack: bool = False
+    """Whether a worker that builds on another one gets a pull request into the other's branch."""
+    draft: bool = False
+    dry_run: bool = False
+
+
+def publish(
+    repository: Repository,
+    run: RunBranches,
+    wish: PullRequestWish,
+    remote: Remote,
+    forge: Forge,
+) -> Published:
+    """Push the branches of workers, and create or update a pull request for each.
+
+    Args:
+        repository: The user's repository.
+        run: The run with all its branches.
+        wish: How they are published.
+        remote: The remote repository.
+        forge: The program that manages pull requests.
+
+    Raises:
+        ConfigError: The remote repository lacks the target branch, or a worker has no commits.
+        RepositoryError: A branch could not be pushed.
+        ForgeError: The program failed. What was done before stays; repeating continues.
+    """
+    if wish.target not in remote.heads:
+        raise ConfigError(
+            f"remote `{remote.name}` has no branch `{one_line(wish.target)}`",
+            hint="name the branch to merge into with `--into`",
+        )
+    remote.fetch(wish.target)
+    publisher = _Publisher(repository, run, wish, remote, forge)
+    return Published(
+        run_id=run.run_id,
+        target=wish.target,
+        remote=remote.name,
+        dry_run=wish.dry_run,
+        workers=tuple(publisher.all_of(wish.workers)),
+    )
+
+
+class _Publisher:
+    """Publishes the branches of one run."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        run: RunBranches,
+        wish: PullRequestWish,
+        remote: Remote,
+        forge: Forge,
+    ) -> None:
+        self._repository = repository
+        self._run = run
+        self._wish = wish
+        self._remote = remote
+        self._forge = forge
+        self._stack = Stack(repository, run, wish.target, remote)
+
+    def all_of(self, chosen: Sequence[int]) -> Iterator[PublishedWorker]:
+        """Publish the chosen workers, those that others build on first."""
+        for place in self._stack.places(chosen, stacked=self._wish.stack):
+            yield self._published(place)
+
+    def _published(self, place: Place) -> PublishedWorker:
+        branch = place.branch
+        if place.commit is None:
+            return PublishedWorker(worker_id=branch.worker_id, action="contained", note=place.note)
+        found = self._forge.find(place.head)
+        action, command, stdin = self._step(place, found)
+        done = PublishedWorker(
+            worker_id=branch.worker_id,
+            action=action,
+            head=place.head,
+            base=place.base,
+            commit=place.commit,
+            url=found.url if found else None,
+            note=place.note,
+        )
+        is_there = self._remote.heads.get(place.head) == place.commit
+        if self._wish.dry_run:
+            push = ["git", *self._remote.push_command(place.commit, place.head)]
+            shown = [] if is_there else [shown_command(push, "")]
+            shown += [shown_command(command, stdin)] if command else []
+            return done.model_copy(update={"commands": tuple(shown)})
+        if not is_there:
+            self._remote.push(place.commit, place.head)
+        url = self._forge.run(command, stdin) if command else None
+        return done.model_copy(update={"url": done.url or url})
+
+    def _step(self, place: Place, found: Existing | None) -> tuple[Action, list[str], str]:
+        """Return what to do with the pull request, with the command for it and its input."""
+        request = self._request(place)
+        if found is None:
+            return "created", *self._forge.create_command(request)
+        ours = found.body.lstrip().startswith(marker(self._run.run_id, place.branch))
+        if not ours:
+            return "pushed", [], ""
+        return "updated", *self._forge.update_command(found.number, request)
+
+    def _request(self, place: Place) -> Request:
+        branch = place.branch
+        directory = RunDirectory(self._repository.state_dir / "runs" / self._run.run_id)
+        result = directory.result(branch.worker_id)
+        return Request(
+            head=place.head,
+            base=place.base,
+            title=title_of(branch),
+            body=body_of(self._repository, self._run.run_id, branch, result, note=place.note),
+            draft=self._wish.draft,
+        )

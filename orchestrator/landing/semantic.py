@@ -1,0 +1,128 @@
+"""Find branches that git can merge, but that break the checks together."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.git.merge_tree import quarantine
+from orchestrator.git.repository import Repository
+from orchestrator.git.sealed_commits import import_commits
+from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.landing.chain import CannotAddError, Chain
+from orchestrator.landing.checkout import scratch
+from orchestrator.landing.land import only_one
+from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
+from orchestrator.landing.queue import Answer, BaseFailsError, CommitTest, repeated_answer
+from orchestrator.landing.verdicts import StoredVerdicts
+
+_BASE = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTest:
+    """The test of merged branches."""
+
+    test: CommitTest
+    identity: str
+    """Text that identifies the checks, so that stored results of other checks are not used."""
+
+
+def find_all_conflicts(
+    repository: Repository, run: RunBranches, branches: Sequence[Branch], base: str, test: PairTest
+) -> Conflicts:
+    """Return the conflicts of branches, with those that only the checks find.
+
+    Args:
+        repository: The user's repository.
+        run: The run of the branches.
+        branches: The branches.
+        base: The commit that the branches would be merged into.
+        test: The checks.
+
+    Raises:
+        BaseFailsError: The checks fail on the base.
+        ConfigError: Another process merges branches.
+        RepositoryError: Git failed.
+    """
+    found = find_conflicts(repository, branches, run_id=run.run_id, base=base)
+    with only_one(repository):
+        place = scratch(repository)
+        with quarantine(repository, place) as git:
+            chain = Chain(
+                repository=repository, git=git, run_id=run.run_id, form="merge", began=run.began
+            )
+            verdicts = StoredVerdicts(repository.state_dir / "verdicts.json", git, test.identity)
+            known = [base, *(branch.commit for branch in branches)]
+
+            def tested(commit: str) -> Answer:
+                if commit not in known:
+                    import_commits(repository, git, place / "git", commit, known)
+                return test.test(commit)
+
+            return _Matrix(base, branches, chain, tested, verdicts).of(found)
+
+
+class _Matrix:
+    """Tests the pairs of a matrix of conflicts."""
+
+    def __init__(
+        self,
+        base: str,
+        branches: Iterable[Branch],
+        chain: Chain,
+        test: CommitTest,
+        verdicts: StoredVerdicts,
+    ) -> None:
+        self._base = base
+        self._branches = {one.worker_id: one for one in branches}
+        self._chain = chain
+        self._test = test
+        self._verdicts = verdicts
+
+    def _answer(self, commit: str) -> Answer:
+        return repeated_answer(commit, self._test, self._verdicts)
+
+    def of(self, found: Conflicts) -> Conflicts:
+        """Return the matrix with the results of the checks."""
+        if self._answer(self._base) == "fail":
+            raise BaseFailsError(
+                f"the checks fail on {self._base[:12]}, before anything is merged",
+                hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
+            )
+        alone = {pair.b: self._alone(pair) for pair in found.pairs if pair.a == _BASE}
+        pairs = [
+            alone[pair.b][0] if pair.a == _BASE else self._both(pair, alone) for pair in found.pairs
+        ]
+        failing = tuple(number for number, (_, fails) in alone.items() if fails)
+        return found.model_copy(update={"pairs": tuple(pairs), "failing": failing})
+
+    def _alone(self, pair: Pair) -> tuple[Pair, bool]:
+        """Return the pair of the base and a worker, and whether the worker's own commit fails."""
+        commit = self._merged(pair.b) if pair.is_clean else None
+        if commit is None or self._answer(commit) != "fail":
+            return pair, False
+        own = self._branches[pair.b].commit
+        if own != commit and self._answer(own) == "pass":
+            return _broken(pair), False
+        return pair, True
+
+    def _both(self, pair: Pair, alone: dict[int, tuple[Pair, bool]]) -> Pair:
+        """Return a pair of workers, after a test if both are good without the other one."""
+        if not pair.is_clean or not all(
+            alone[number][0].is_clean and not alone[number][1] for number in (pair.a, pair.b)
+        ):
+            return pair
+        commit = self._merged(pair.a, pair.b)
+        return _broken(pair) if commit and self._answer(commit) == "fail" else pair
+
+    def _merged(self, *numbers: int) -> str | None:
+        commit = self._base
+        try:
+            for number in numbers:
+                commit = self._chain.add(commit, self._branches[number])
+        except CannotAddError:
+            return None
+        return commit
+
+
+def _broken(pair: Pair) -> Pair:
+    return pair.model_copy(update={"kind": "semantic"})

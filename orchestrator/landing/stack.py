@@ -1,0 +1,201 @@
+"""Decide which commit of each worker becomes a pull request, and into which branch.
+
+In a stack, the pull request of a worker that builds on another one goes into the other's branch.
+When the other one has landed, it goes into the target; if it landed as other commits (a squash),
+the worker's branch gets a merge with the target in which only the worker's own changes remain.
+Nothing is rebased, so that no push needs force.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import ConfigError
+from orchestrator.git.command import Git
+from orchestrator.git.merge_tree import merge_base, merge_commits, quarantine, require_git
+from orchestrator.git.quarantine import check_trees
+from orchestrator.git.remotes import Remote
+from orchestrator.git.repository import Repository
+from orchestrator.git.sealed_commits import import_commits, signature, write_commit
+from orchestrator.landing.branches import Branch, RunBranches
+
+_TIMEOUT = 60.0
+_MOST_COMMITS = 100
+"""Maximum number of the target's latest commits that are compared with a branch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A worker's place in a stack of pull requests."""
+
+    branch: Branch
+    head: str
+    """Branch of the remote repository for the worker's commits."""
+    base: str
+    """Branch into which the pull request is to be merged."""
+    commit: str | None
+    """The commit to push; None if the target has the work already."""
+    note: str | None = None
+    """What a reader of the pull request should know about the stack."""
+
+
+class Stack:
+    """The branches of one run, and what of them the target branch has."""
+
+    def __init__(
+        self, repository: Repository, run: RunBranches, target: str, remote: Remote
+    ) -> None:
+        """Store the run.
+
+        Args:
+            repository: The user's repository, which has the target's commit.
+            run: The run with all its branches.
+            target: Branch of the remote repository into which the work is to be merged.
+            remote: The remote repository.
+        """
+        require_git("to publish a stack of branches", "publish the branches by hand")
+        self._repository = repository
+        self._run = run
+        self._target = target
+        self._remote = remote
+        self._onto = remote.heads[target]
+        self._branches = {one.worker_id: one for one in run.branches if not one.is_empty}
+
+    def places(self, chosen: Sequence[int], *, stacked: bool) -> Iterator[Place]:
+        """Yield the places of workers; those that others build on come first.
+
+        Raises:
+            ConfigError: A worker committed nothing, or builds on one that is not published.
+        """
+        empty = [number for number in chosen if number not in self._branches]
+        if empty:
+            raise ConfigError(f"worker {empty[0]} committed nothing: there is nothing to publish")
+        with quarantine(self._repository, self._repository.state_dir / "publishing") as git:
+            parents = {n: self._parent(git, n) if stacked else None for n in chosen}
+            for number in sorted(chosen, key=lambda n: (len(self._below(git, n)), n)):
+                yield self._place(git, self._branches[number], parents[number], chosen)
+
+    def head(self, branch: Branch) -> str:
+        """Return the name of a worker's branch on the remote repository."""
+        # Numbers of workers are used again in other clones and after a cleanup.
+        return branch.branch if branch.is_named else f"{branch.branch}-{self._run.run_id}"
+
+    def _below(self, git: Git, number: int) -> list[Branch]:
+        """Return the branches that a worker's branch contains."""
+        tip = self._branches[number].commit
+        return [
+            one
+            for one in self._branches.values()
+            if one.commit != tip and _contains(git, tip, one.commit)
+        ]
+
+    def _parent(self, git: Git, number: int) -> Branch | None:
+        """Return the branch that a worker directly builds on, if it is only one."""
+        below = self._below(git, number)
+        nearest = [
+            one
+            for one in below
+            if not any(other is not one and _contains(git, other.commit, one.commit)
+                       for other in below)
+        ]  # fmt: skip
+        return nearest[0] if len(nearest) == 1 else None
+
+    def _place(
+        self, git: Git, branch: Branch, parent: Branch | None, chosen: Sequence[int]
+    ) -> Place:
+        head = self.head(branch)
+        if self._has_landed(git, branch):
+            note = f"`{self._target}` has the work already"
+            return Place(branch=branch, head=head, base=self._target, commit=None, note=note)
+        landed = [one for one in self._below(git, branch.worker_id) if self._has_landed(git, one)]
+        if parent is not None and parent not in landed:
+            return self._on_top(git, branch, parent, chosen)
+        squashed = [one for one in landed if not _contains(git, self._onto, one.commit)]
+        if squashed:
+            return self._restacked(git, branch, squashed[-1], head)
+        commit = self._published(git, head, branch.commit) or branch.commit
+        return Place(branch=branch, head=head, base=self._target, commit=commit)
+
+    def _on_top(self, git: Git, branch: Branch, parent: Branch, chosen: Sequence[int]) -> Place:
+        """Return the place of a worker whose parent has not landed.
+
+        Raises:
+            ConfigError: The parent is not published.
+        """
+        head, below = self.head(branch), self.head(parent)
+        if parent.worker_id not in chosen and below not in self._remote.heads:
+            raise ConfigError(
+                f"worker {branch.worker_id} builds on worker {parent.worker_id}, which has no "
+                "branch on the remote repository",
+                hint=f"publish both: `orchestrator pr --stack {parent.worker_id} "
+                f"{branch.worker_id}`",
+            )
+        note = f"Builds on worker {parent.worker_id} (`{below}`): merge that one first."
+        commit = self._published(git, head, branch.commit) or branch.commit
+        return Place(branch=branch, head=head, base=below, commit=commit, note=note)
+
+    def _has_landed(self, git: Git, branch: Branch) -> bool:
+        """Return whether the target has got a branch's changes, as the same commits or others."""
+        if _contains(git, self._onto, branch.commit):
+            return True
+        base = merge_base(git, self._onto, branch.commit)
+        if base is None:
+            return False
+        wanted = ("--first-parent", f"--max-count={_MOST_COMMITS}", f"{base}..{self._onto}")
+        commits = git.text("rev-list", *wanted).split()
+        return any(self._replayed(git, one, base, branch) == _tree(git, one) for one in commits)
+
+    def _replayed(self, git: Git, onto: str, base: str, branch: Branch) -> str | None:
+        """Return the tree of `onto` with a branch's changes since `base`; None on a conflict."""
+        signed = signature(self._repository, self._run.began)
+        # A commit with the tree of `onto`, whose merge with the branch has `base` as its base.
+        stand_in = write_commit(git, _tree(git, onto), [base], b"stand-in", signed=signed)
+        merged = merge_commits(git, stand_in, branch.commit, timeout=_TIMEOUT)
+        return None if merged.paths else merged.tree
+
+    def _restacked(self, git: Git, branch: Branch, parent: Branch, head: str) -> Place:
+        """Return the place of a worker whose parent landed as other commits.
+
+        Raises:
+            ConfigError: The worker's changes conflict with the target.
+        """
+        there = self._published(git, head, branch.commit)
+        if there not in (None, branch.commit):
+            # It was restacked before, and others may have added commits.
+            return self._merged_place(branch, parent, head, there)
+        tree = self._replayed(git, self._onto, parent.commit, branch)
+        if tree is None:
+            raise ConfigError(
+                f"worker {branch.worker_id} conflicts with `{self._target}` since worker "
+                f"{parent.worker_id} landed there",
+                hint=f"merge `{self._target}` into its branch by hand",
+            )
+        signed = signature(self._repository, self._run.began)
+        said = f"Merge {self._target}, which has worker {parent.worker_id}\n".encode()
+        commit = write_commit(git, tree, [branch.commit, self._onto], said, signed=signed)
+        check_trees(git, base=self._onto, tip=commit, repository=self._repository)
+        place = self._repository.state_dir / "publishing" / "git"
+        import_commits(self._repository, git, place, commit, [branch.commit, self._onto])
+        return self._merged_place(branch, parent, head, commit)
+
+    def _published(self, git: Git, head: str, commit: str) -> str | None:
+        """Return the commit of a branch on the remote repository, if it contains a commit."""
+        there = self._remote.heads.get(head)
+        if there is None or there == commit:
+            return there
+        self._remote.fetch(head)
+        return there if _contains(git, there, commit) else None
+
+    def _merged_place(self, branch: Branch, parent: Branch, head: str, commit: str | None) -> Place:
+        note = (
+            f"Built on worker {parent.worker_id}, which has landed: `{self._target}` is merged "
+            "into the branch, so that only this worker's changes remain."
+        )
+        return Place(branch=branch, head=head, base=self._target, commit=commit, note=note)
+
+
+def _contains(git: Git, commit: str, other: str) -> bool:
+    return git.succeeds("merge-base", "--is-ancestor", other, commit)
+
+
+def _tree(git: Git, commit: str) -> str:
+    return git.text("rev-parse", f"{commit}^{{tree}}")

@@ -1,0 +1,313 @@
+"""Compare and merge the branches of a run; checks and agents run in containers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from json import dumps
+from pathlib import Path
+
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine import Engine, load_engine
+from orchestrator.errors import ConfigError
+from orchestrator.git.changes import patch
+from orchestrator.git.repository import Repository
+from orchestrator.judging.check_run import Tests
+from orchestrator.judging.protected import Protection
+from orchestrator.landing.branches import RunBranches, read_branches
+from orchestrator.landing.conflict import Conflict
+from orchestrator.landing.land import undo as undo_merge
+from orchestrator.landing.matrix import Conflicts, find_conflicts
+from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
+from orchestrator.landing.merged import Form, Merged
+from orchestrator.landing.queue import Answer, CommitTest
+from orchestrator.landing.record import Landed
+from orchestrator.landing.resolution import Resolver
+from orchestrator.landing.semantic import PairTest, find_all_conflicts
+from orchestrator.landing.target import find_target
+from orchestrator.runs.commit_test import ContainerTest
+from orchestrator.runs.conflict_agent import ConflictAgent
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.text.sanitize import one_line
+
+MOST_DIFF = 64 * 1024**2
+"""Maximum size in bytes of the patch that `diff` returns."""
+_MOST_AT_ONCE = 10
+_FILES = 5
+_SAID = {"pass": "passed", "fail": "failed", "none": "gave no answer"}
+Note = Callable[[str], None]
+"""Function that is told about the progress, in one line."""
+
+
+def _silent(_: str) -> None:
+    """Ignore a note."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions:
+    """How the branches of a run are merged."""
+
+    form: Form = "merge"
+    """How each branch is added: `merge`, `squash`, `rebase` or `apply` (uncommitted changes)."""
+    order: Order = "given"
+    """`best` merges as many branches as possible."""
+    on_conflict: OnConflict | None = None
+    """`stop` merges nothing, `skip` leaves the branch out, `agent` lets `agent` resolve the
+    conflict. Default: `stop`, or with checks `skip`.
+    """
+    into: str | None = None
+    """The branch to merge into. Default: the branch that is checked out."""
+    dry_run: bool = False
+    """Whether nothing is changed."""
+    checks: tuple[str, ...] = ()
+    """Commands that must succeed on the merged commits (a queue). Default: nothing is tested."""
+    tests: Tests = "extend"
+    """Whose tests the checks use: those of the target (`frozen`), with new ones (`extend`), or
+    those of the merged commit (`free`).
+    """
+    agent: ParallelConfig | None = None
+    """Settings of the agent that resolves conflicts; the first task is its prompt."""
+    allowed: tuple[str, ...] = ()
+    """Patterns of files that the agent may change in addition to the conflicting ones."""
+
+
+class Merger:
+    """Compares and merges the branches of runs; `cancel` stops it from another thread."""
+
+    def __init__(
+        self,
+        root: Path | str | None = None,
+        *,
+        config: ParallelConfig | None = None,
+        note: Note = _silent,
+    ) -> None:
+        """Store the arguments.
+
+        Args:
+            root: Any directory in the repository. Default: the current directory.
+            config: Settings of the containers in which checks run: image, limits, setup, services.
+            note: Is told about the progress.
+        """
+        self._repository = Repository(Path(root) if root is not None else Path.cwd())
+        self._config = config or ParallelConfig(tasks=("true",), agent_cli="shell")
+        self._note = note
+        self._cancelled, self._stops = False, list[Callable[[], None]]()
+
+    def cancel(self, *, kill: bool = False) -> None:  # noqa: ARG002 - as for a run
+        """Stop checks and agents; the call that waits for them fails, and nothing is merged."""
+        self._cancelled = True
+        for stop in self._stops:
+            stop()
+
+    def merge(
+        self, options: MergeOptions, run: str | None = None, workers: Sequence[int] = ()
+    ) -> Merged:
+        """Merge the branches of a run into a branch of the user.
+
+        Args:
+            options: How they are merged.
+            run: The run's id, or the beginning of it. Default: the newest run.
+            workers: Numbers of the workers. Default: all that succeeded.
+
+        Raises:
+            BaseFailsError: The checks fail on the target before the merge.
+            NotFitError: The target cannot be changed now; nothing was changed.
+            OrchestratorError: A setting is wrong, git or the engine failed, or it was cancelled.
+        """
+        branches = read_branches(self._repository, run, workers)
+        wish = _wish(options, named=bool(workers))
+        if not options.checks and wish.on_conflict != "agent":
+            return merge_branches(self._repository, branches, wish)
+        with closing(load_engine("docker")) as engine, self._stoppable():
+            if options.checks:
+                wish = self._tested(wish, branches, options, engine)
+            if wish.on_conflict == "agent":
+                wish = replace(wish, resolver=self._resolver(options, engine))
+            return merge_branches(self._repository, branches, wish)
+
+    def conflicts(
+        self, checks: Sequence[str] = (), run: str | None = None, workers: Sequence[int] = ()
+    ) -> Conflicts:
+        """Return which branches of a run cannot be merged with each other or with `HEAD`.
+
+        Args:
+            checks: Commands that must succeed on each pair that git can merge.
+            run: The run's id, or the beginning of it. Default: the newest run.
+            workers: Numbers of the workers. Default: all.
+
+        Raises:
+            OrchestratorError: There is no such run, git or the engine failed, or it was cancelled.
+        """
+        branches = read_branches(self._repository, run, workers)
+        changed = [branch for branch in branches.branches if not branch.is_empty]
+        base = self._repository.resolve("HEAD")
+        if not checks:
+            return find_conflicts(self._repository, changed, run_id=branches.run_id, base=base)
+        with closing(load_engine("docker")) as engine, self._stoppable():
+            free = Protection(self._repository, base, "free", branches.began)
+            test, identity = self._test(checks, free, engine)
+            pairs = PairTest(test=test, identity=identity)
+            return find_all_conflicts(self._repository, branches, changed, base, pairs)
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._stops = []
+
+    def _on_cancel(self, stop: Callable[[], None]) -> None:
+        self._stops.append(stop)
+        if self._cancelled:
+            stop()
+
+    def _tested(self, wish: Wish, run: RunBranches, options: MergeOptions, engine: Engine) -> Wish:
+        """Return the wish with a test of merged commits."""
+        target = find_target(self._repository, wish.into).commit
+        protection = Protection(self._repository, target, options.tests, run.began)
+        test, identity = self._test(options.checks, protection, engine)
+        return replace(wish, test=test, tested_by=identity)
+
+    def _test(
+        self, checks: Sequence[str], protection: Protection, engine: Engine
+    ) -> tuple[CommitTest, str]:
+        """Return a test of commits in containers, and a text that identifies it."""
+        commands = tuple(dict.fromkeys(checks))
+        workers = min(len(commands), _MOST_AT_ONCE)
+        update = {"tasks": commands, "agent_cli": "shell", "models": (), "workers": workers}
+        config = self._config.model_copy(update=update)
+        image = ParallelRunner(config, self._repository.top).plan().image
+        test = ContainerTest(config, commands, self._repository.top, engine, ParallelRunner)
+        self._on_cancel(test.cancel)
+        identity = [test.identity(engine.image_id(image) or image), *protection.identity]
+        return self._protected(test, protection), dumps(identity)
+
+    def _protected(self, test: ContainerTest, protection: Protection) -> CommitTest:
+        """Return a test of a commit, first with the target's tests, then as the commit is."""
+
+        def tested(commit: str) -> Answer:
+            protected = protection.of(commit)
+            if protected != commit:
+                answer = told(protected, f"{commit[:12]} with the target's tests")
+                if answer != "pass":
+                    return answer
+            return told(commit, commit[:12])
+
+        def told(commit: str, name: str) -> Answer:
+            answer = test(commit)
+            last = test.runs[-1] if test.runs else "none"
+            self._note(f"checks on {name}: {_SAID[answer]} (run {last})")
+            return answer
+
+        return tested
+
+    def _resolver(self, options: MergeOptions, engine: Engine) -> Resolver:
+        if options.agent is None:
+            raise ConfigError("`on_conflict` is `agent`, and there are no settings of an agent")
+        agent = ConflictAgent(
+            options.agent,
+            self._repository.top,
+            engine,
+            checked=not options.checks,
+            started=self._note_started,
+        )
+        self._on_cancel(agent.cancel)
+        return Resolver(agent=agent, allowed=options.allowed)
+
+    def _note_started(self, conflict: Conflict, attempt: int, run_id: str) -> None:
+        paths = conflict.paths
+        named = ", ".join(one_line(path) for path in paths[:_FILES])
+        more = f" and {len(paths) - _FILES} more" if len(paths) > _FILES else ""
+        self._note(
+            f"worker {conflict.theirs.worker_id} conflicts in {named}{more}: "
+            f"an agent resolves it (attempt {attempt}, run {run_id})"
+        )
+
+
+def _wish(options: MergeOptions, *, named: bool) -> Wish:
+    return Wish(
+        form=options.form,
+        order=options.order,
+        on_conflict=options.on_conflict or ("skip" if options.checks else "stop"),
+        into=options.into,
+        named=named,
+        dry_run=options.dry_run,
+    )
+
+
+def merge(
+    options: MergeOptions | None = None,
+    root: Path | str | None = None,
+    *,
+    run: str | None = None,
+    workers: Sequence[int] = (),
+    config: ParallelConfig | None = None,
+) -> Merged:
+    """Merge the branches of a run into a branch; with checks, only what passes them.
+
+    Args:
+        options: How they are merged.
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run.
+        workers: Numbers of the workers. Default: all that succeeded.
+        config: Settings of the containers in which checks run. Default: those of agent `shell`.
+
+    Raises:
+        OrchestratorError: Nothing could be merged, or the checks fail before the merge.
+    """
+    return Merger(root, config=config).merge(options or MergeOptions(), run, workers)
+
+
+def conflicts(
+    root: Path | str | None = None,
+    *,
+    run: str | None = None,
+    workers: Sequence[int] = (),
+    checks: Sequence[str] = (),
+    config: ParallelConfig | None = None,
+) -> Conflicts:
+    """Return which branches of a run cannot be merged with each other or with `HEAD`.
+
+    Args:
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run.
+        workers: Numbers of the workers. Default: all.
+        checks: Commands that must succeed on each pair that git can merge.
+        config: Settings of the containers in which checks run. Default: those of agent `shell`.
+
+    Raises:
+        OrchestratorError: There is no such run, or git or the engine failed.
+    """
+    return Merger(root, config=config).conflicts(checks, run, workers)
+
+
+def diff(worker: int, root: Path | str | None = None, *, run: str | None = None) -> bytes:
+    """Return the changes of a worker as a patch, at most 64 MiB of it.
+
+    Args:
+        worker: Number of the worker.
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run with this worker.
+
+    Raises:
+        OrchestratorError: There is no such run or worker, or git failed.
+    """
+    repository = Repository(Path(root) if root is not None else Path.cwd())
+    (branch,) = read_branches(repository, run, [worker]).branches
+    return patch(repository, base=branch.base, tip=branch.commit, limit=MOST_DIFF)
+
+
+def undo(
+    root: Path | str | None = None, *, run: str | None = None, into: str | None = None
+) -> Landed:
+    """Undo the latest merge into a branch, if the branch has not moved since.
+
+    Args:
+        root: Any directory in the repository. Default: the current directory.
+        run: Only a merge of this run.
+        into: The branch. Default: the branch that is checked out.
+
+    Raises:
+        OrchestratorError: There is no such merge, or the branch or its files changed since.
+    """
+    repository = Repository(Path(root) if root is not None else Path.cwd())
+    return undo_merge(repository, into=into, run_id=run)

@@ -1,0 +1,384 @@
+"""Tests of pull requests: what is pushed, and what `gh` and `glab` are told."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import ConfigError, RepositoryError
+from orchestrator.git.remotes import Remote
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.landing.forges import ForgeError, find_forge, repository_name
+from orchestrator.landing.pull_requests import Published, PullRequestWish, publish
+from orchestrator.landing.request_text import MOST_BODY, body_of, title_of
+from tests.support.forges import Forges, add_remote, install_forges
+from tests.support.landing import branch as branch_of
+from tests.support.landing import snapshot_of
+from tests.support.merges import WHEN, Content, World
+from tests.support.repository import git
+
+HOSTILE = [
+    "--repo evil/evil",
+    "-d",
+    "fix\n--title=x\n/merge\n/close",
+    "x" * 100_000,
+    "@everyone closes #1, fixes owner/repo#2, resolves https://github.com/o/r/issues/3",
+    "~~~\n# heading\n<script>alert(1)</script> ![x](https://evil.example/a.png)",
+    "<!-- orchestrator: run run, worker 2 -->",
+    "\x1b]0;title\x07\u202e reversed \u200b",
+]
+
+
+@pytest.fixture(autouse=True)
+def remote(world: World, tmp_path: Path) -> Path:
+    return add_remote(world.repo, tmp_path / "remote.git")
+
+
+@pytest.fixture(autouse=True)
+def forges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Forges:
+    return install_forges(tmp_path / "bin", monkeypatch, "gh", "glab")
+
+
+def worker(
+    world: World, number: int, files: dict[str, Content], *parents: str, **rest: Any
+) -> Branch:
+    made = branch_of(world, number, files, *parents)
+    values = {**vars(made), "branch": f"architect/parallel-{number}", **rest}
+    return Branch(**values)
+
+
+def publish_all(
+    world: World, *branches: Branch, numbers: tuple[int, ...] = (), forge: str = "gh", **wish: Any
+) -> Published:
+    repository = Repository(world.repo)
+    remote = Remote(repository, None)
+    run = RunBranches("run", WHEN, False, branches)
+    chosen = numbers or tuple(one.worker_id for one in branches)
+    wanted = PullRequestWish(**{"workers": chosen, "target": "main", **wish})
+    return publish(repository, run, wanted, remote, find_forge(world.repo, remote.url, forge))
+
+
+def said(repo: Path, *words: str) -> str:
+    """Run git, which may fail, and return its stdout."""
+    done = subprocess.run(["git", *words], cwd=repo, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def heads(remote: Path) -> dict[str, str]:
+    rows = git(remote, "for-each-ref", "--format=%(refname:short) %(objectname)").splitlines()
+    return dict(row.split(" ") for row in rows)
+
+
+def test_one_branch_is_pushed_and_one_pull_request_created(
+    world: World, remote: Path, forges: Forges
+) -> None:
+    one = worker(world, 1, {"new": "x\n"}, task="Add a file", summary="It is there.")
+    branch_of(world, 2, {"other": "x\n"})
+    git(world.repo, "tag", "mine")
+    files = {name: what for name, what in snapshot_of(world.repo).items() if ".git/" not in name}
+    local = git(world.repo, "for-each-ref", "refs/heads", "refs/tags", "refs/stash")
+    published = publish_all(world, one, draft=True)
+    assert {name: what for name, what in snapshot_of(world.repo).items()
+            if ".git/" not in name} == files  # fmt: skip
+    assert git(world.repo, "for-each-ref", "refs/heads", "refs/tags", "refs/stash") == local
+    name = "architect/parallel-1-run"
+    assert heads(remote) == {"main": world.base, name: one.commit}
+    (done,) = published.workers
+    assert (done.action, done.head, done.base) == ("created", name, "main")
+    assert done.url == "https://forge.example/gh/7"
+    (call,) = forges.calls("create")
+    assert call["argv"] == [
+        "pr", "create", f"--head={name}", "--base=main", "--title=Add a file", "--body-file=-",
+        "--draft",
+    ]  # fmt: skip
+    assert call["cwd"] == str(world.repo)
+    for part in (
+        "<!-- orchestrator: run run, worker 1 -->",
+        "Add a file",
+        "It is there.",
+        "new | +1 -0",
+    ):
+        assert part in call["stdin"]
+
+
+def test_merge_request_of_gitlab(world: World, forges: Forges) -> None:
+    one = worker(world, 1, {"new": "x\n"}, task="Add a file")
+    published = publish_all(world, one, forge="glab", draft=True)
+    assert published.workers[0].url == "https://forge.example/glab/7"
+    (call,) = forges.calls("create")
+    *words, description, draft, yes = call["argv"]
+    assert words == [
+        "mr", "create", "--source-branch=architect/parallel-1-run", "--target-branch=main",
+        "--title=Add a file",
+    ]  # fmt: skip
+    assert (draft, yes) == ("--draft", "--yes")
+    assert description.startswith("--description=<!-- orchestrator: run run, worker 1 -->")
+
+
+def test_repeating_updates_the_request_and_pushes_nothing(
+    world: World, remote: Path, forges: Forges
+) -> None:
+    one = worker(world, 1, {"new": "x\n"})
+    publish_all(world, one)
+    body = forges.calls("create")[0]["stdin"]
+    forges.has_open(number=7, url="https://forge.example/7", body=body)
+    git(remote, "config", "receive.denyCurrentBranch", "refuse")
+    published = publish_all(world, one)
+    assert (published.workers[0].action, published.workers[0].url) == (
+        "updated", "https://forge.example/7",
+    )  # fmt: skip
+    assert forges.calls("edit")[0]["argv"][:3] == ["pr", "edit", "7"]
+    assert len(forges.calls("create")) == 1
+
+
+def test_text_of_a_request_that_someone_changed_is_kept(world: World, forges: Forges) -> None:
+    forges.has_open(number=7, url="https://forge.example/7", body="my own words")
+    published = publish_all(world, worker(world, 1, {"new": "x\n"}))
+    assert published.workers[0].action == "pushed"
+    assert forges.calls("create", "edit") == []
+
+
+def test_commits_of_reviewers_on_the_branch_are_kept(world: World, remote: Path) -> None:
+    one = worker(world, 1, {"new": "x\n"})
+    publish_all(world, one)
+    review = world.commit({"review": "x\n"}, one.commit)
+    git(world.repo, "push", "-q", "origin", f"{review}:refs/heads/architect/parallel-1-run")
+    publish_all(world, one)
+    assert heads(remote)["architect/parallel-1-run"] == review
+
+
+def test_other_commits_on_the_branch_are_never_overwritten(
+    world: World, remote: Path, forges: Forges
+) -> None:
+    other = world.commit({"other": "x\n"})
+    git(world.repo, "push", "-q", "origin", f"{other}:refs/heads/architect/parallel-1-run")
+    with pytest.raises(RepositoryError, match="could not be pushed"):
+        publish_all(world, worker(world, 1, {"new": "x\n"}))
+    assert heads(remote)["architect/parallel-1-run"] == other
+    assert forges.calls("create") == []
+
+
+@pytest.mark.parametrize("settings", [{"remote.origin.mirror": "true"}, {"push.followTags": "true"},
+                                      {"remote.origin.push": "+refs/*:refs/*"}],
+                         ids=["mirror", "tags", "all"])  # fmt: skip
+@pytest.mark.variants("mirror", "tags")
+def test_no_setting_of_git_pushes_more(
+    world: World, remote: Path, settings: dict[str, str]
+) -> None:
+    git(world.repo, "tag", "-a", "v1", "-m", "v1")
+    for key, value in settings.items():
+        git(world.repo, "config", key, value)
+    one = worker(world, 1, {"new": "x\n"})
+    publish_all(world, one)
+    assert heads(remote) == {"main": world.base, "architect/parallel-1-run": one.commit}
+
+
+def test_hook_of_the_repository_does_not_run(world: World) -> None:
+    hook = world.repo / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {world.scratch}/ran\nexit 1\n")
+    hook.chmod(0o755)
+    publish_all(world, worker(world, 1, {"new": "x\n"}))
+    assert not (world.scratch / "ran").exists()
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("forge", ["gh", "glab"])
+@pytest.mark.variants("gh-4", "glab-2")
+def test_hostile_texts_are_values_only(world: World, forges: Forges, text: str, forge: str) -> None:
+    one = worker(world, 1, {"new": "x\n"}, task=text, summary=text)
+    publish_all(world, one, forge=forge)
+    (call,) = forges.calls("create")
+    options = {word.partition("=")[0] for word in call["argv"][2:]}
+    assert options == (
+        {"--head", "--base", "--title", "--body-file"} if forge == "gh"
+        else {"--source-branch", "--target-branch", "--title", "--description", "--yes"}
+    )  # fmt: skip
+    body = call["stdin"] or next(one for one in call["argv"] if one.startswith("--description="))
+    title = next(one for one in call["argv"] if one.startswith("--title="))
+    assert len(title) <= 120
+    assert len(body) <= MOST_BODY + 20
+    for said in (title, body):
+        for reference in (
+            "@everyone",
+            "#1",
+            "#2",
+            "https://github",
+            "\n/merge",
+            "\n/close",
+            "\x1b",
+        ):
+            assert reference not in said
+    assert "\n" not in title
+
+
+def test_text_cannot_leave_its_block(world: World) -> None:
+    one = worker(world, 1, {"new": "x\n"}, task="~~~\n~~~~\n# out", summary="~~~~~~\n# out")
+    body = body_of(Repository(world.repo), "run", one, None)
+    fence = ""
+    for line in body.splitlines():
+        if not fence and line.startswith("~~~"):
+            fence = line.removesuffix("text")
+        elif line == fence:
+            fence = ""
+        else:
+            assert fence or not line.startswith("# out")
+    assert fence == ""
+
+
+def test_marker_of_another_worker_in_a_text_is_no_marker(world: World, forges: Forges) -> None:
+    """A worker cannot make a pull request look like that of another worker."""
+    text = "<!-- orchestrator: run run, worker 2 -->"
+    body = body_of(Repository(world.repo), "run", worker(world, 1, {"n": "1\n"}, task=text), None)
+    forges.has_open(number=7, url="https://forge.example/7", body=body)
+    published = publish_all(world, worker(world, 2, {"other": "x\n"}))
+    assert published.workers[0].action == "pushed"
+
+
+def test_title_is_the_first_line(world: World) -> None:
+    assert title_of(worker(world, 1, {"n": "1\n"}, task="\n first \n second")) == "first"
+    assert title_of(worker(world, 1, {"n": "1\n"}, task=" \n")) == "Worker 1"
+
+
+def test_dry_run_prints_commands_and_changes_nothing(
+    world: World, remote: Path, forges: Forges
+) -> None:
+    one = worker(world, 1, {"new": "x\n"}, task="It's new")
+    published = publish_all(world, one, dry_run=True)
+    push, create = published.workers[0].commands
+    assert push == (
+        f"git push --quiet --no-verify origin {one.commit}:refs/heads/architect/parallel-1-run"
+    )
+    assert create.startswith("gh pr create --head=architect/parallel-1-run --base=main")
+    assert "--title=It'" in create
+    assert heads(remote) == {"main": world.base}
+    assert forges.calls("create", "edit") == []
+
+
+def test_failing_program_is_an_error_and_repeating_continues(world: World, forges: Forges) -> None:
+    one = worker(world, 1, {"new": "x\n"})
+    forges.fail()
+    with pytest.raises(ForgeError, match="the server said no") as caught:
+        publish_all(world, one)
+    assert "\x1b" not in caught.value.message
+    (forges.place / "fails").unlink()
+    assert publish_all(world, one).workers[0].action == "created"
+
+
+def test_missing_program_remote_and_branch_are_errors(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one = worker(world, 1, {"new": "x\n"})
+    git_only = tmp_path / "only-git"
+    git_only.mkdir()
+    (git_only / "git").symlink_to("/usr/bin/git")
+    monkeypatch.setenv("PATH", str(git_only))
+    with pytest.raises(ConfigError, match="`gh` is not installed"):
+        publish_all(world, one)
+    with pytest.raises(ConfigError, match="no remote `upstream`"):
+        Remote(Repository(world.repo), "upstream")
+    monkeypatch.undo()
+    install_forges(tmp_path / "programs", monkeypatch, "gh")
+    with pytest.raises(ConfigError, match="has no branch `other`"):
+        publish_all(world, one, target="other")
+    empty = worker(world, 2, {}, commit=world.base)
+    with pytest.raises(ConfigError, match="worker 2 committed nothing"):
+        publish_all(world, empty)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("git@github.com:owner/name.git", "github.com/owner/name"),
+        ("https://token@github.com/owner/name", "github.com/owner/name"),
+        ("ssh://git@gitlab.example:2222/group/sub/name.git", "gitlab.example/group/sub/name"),
+        ("https://gitlab.com/group/name/", "gitlab.com/group/name"),
+        ("/srv/git/name.git", None),
+        ("file:///srv/git/name.git", None),
+        ("../name", None),
+    ],
+)
+def test_repository_of_an_address(url: str, name: str | None) -> None:
+    assert repository_name(url) == name
+
+
+class Stacked:
+    """Worker 2 builds on worker 1, and worker 3 on worker 2; worker 4 stands alone."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.one = worker(world, 1, {"lib": "a\nb\nc\n"})
+        self.two = worker(world, 2, {"lib": "a\nB\nc\n", "two": "2\n"}, self.one.commit)
+        self.three = worker(world, 3, {"three": "3\n"}, self.two.commit)
+        self.four = worker(world, 4, {"four": "4\n"})
+        self.all = (self.one, self.two, self.three, self.four)
+
+    def publish(self, *numbers: int) -> dict[int, Any]:
+        published = publish_all(self.world, *self.all, numbers=numbers, stack=True)
+        return {one.worker_id: one for one in published.workers}
+
+    def squash_land(self, *branches: Branch) -> str:
+        """Land branches as one commit in the remote's main, as a forge does."""
+        tree = git(self.world.repo, "rev-parse", f"{branches[-1].commit}^{{tree}}")
+        squash = git(self.world.repo, "commit-tree", tree, "-p", self.world.base, "-m", "squash")
+        git(self.world.repo, "push", "-q", "origin", f"{squash}:refs/heads/main")
+        return squash
+
+
+def test_stack_goes_into_the_branches_below(world: World, forges: Forges) -> None:
+    done = Stacked(world).publish(3, 1, 4, 2)
+    assert {number: one.base for number, one in done.items()} == {
+        1: "main", 2: "architect/parallel-1-run", 3: "architect/parallel-2-run", 4: "main",
+    }  # fmt: skip
+    assert "merge that one first" in done[2].note
+    assert forges.calls("create")[0]["argv"][2].endswith("parallel-1-run")
+
+
+def test_stack_without_its_lower_part_is_an_error(world: World, forges: Forges) -> None:
+    with pytest.raises(ConfigError, match="worker 2 builds on worker 1, which has no branch"):
+        Stacked(world).publish(2)
+    assert forges.calls() == []
+
+
+def test_merged_parent_needs_no_new_commit(world: World) -> None:
+    stack = Stacked(world)
+    stack.publish(1, 2)
+    git(world.repo, "push", "-q", "origin", f"{stack.one.commit}:refs/heads/main")
+    done = stack.publish(1, 2)
+    assert (done[1].action, done[2].base, done[2].commit) == ("contained", "main", stack.two.commit)
+
+
+def test_squashed_parent_leaves_no_phantom_conflict(world: World, remote: Path) -> None:
+    stack = Stacked(world)
+    stack.publish(1, 2, 3)
+    squash = stack.squash_land(stack.one)
+    plain = said(world.repo, "merge-tree", "--write-tree", squash, stack.two.commit)
+    assert "CONFLICT" in plain, "the positive control: a plain merge has a phantom conflict"
+
+    done = stack.publish(1, 2, 3)
+
+    assert (done[1].action, done[2].base, done[3].base) == (
+        "contained", "main", "architect/parallel-2-run",
+    )  # fmt: skip
+    commit = done[2].commit
+    assert heads(remote)["architect/parallel-2-run"] == commit
+    assert git(world.repo, "log", "-1", "--format=%P", commit) == f"{stack.two.commit} {squash}"
+    assert git(world.repo, "diff", "--name-only", squash, commit).split() == ["lib", "two"]
+    assert git(world.repo, "show", f"{commit}:lib").split() == ["a", "B", "c"]
+    assert "has landed" in done[2].note
+    assert stack.publish(2)[2].commit == commit, "repeating changes nothing"
+
+
+def test_child_that_conflicts_with_what_landed_is_an_error(world: World, remote: Path) -> None:
+    stack = Stacked(world)
+    stack.publish(1, 2)
+    stack.squash_land(stack.one)
+    other = git(world.repo, "rev-parse", "refs/remotes/origin/main")
+    changed = world.commit({"lib": "a\nx\nc\n", "two": "other\n"}, other)
+    git(world.repo, "push", "-q", "origin", f"{changed}:refs/heads/main")
+    before = heads(remote)
+    with pytest.raises(ConfigError, match="conflicts with `main` since worker 1 landed"):
+        stack.publish(2)
+    assert heads(remote) == before

@@ -1,0 +1,69 @@
+"""Programs `gh` and `glab` that record how they were called, and a remote repository on disk."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.repository import git
+
+_PROGRAM = """#!/usr/bin/env python3
+import json, os, sys
+place = {place!r}
+words = sys.argv[1:]
+name = os.path.basename(sys.argv[0])
+call = {{"program": name, "argv": words, "stdin": sys.stdin.read(), "cwd": os.getcwd()}}
+with open(place + "/calls", "a") as file:
+    file.write(json.dumps(call) + "\\n")
+if os.path.exists(place + "/fails"):
+    sys.exit("the server said no\\x1b[31m")
+if "list" in words:
+    print(open(place + "/open").read() if os.path.exists(place + "/open") else "[]")
+else:
+    print("https://forge.example/" + name + "/7")
+"""
+
+
+@dataclass(frozen=True)
+class Forges:
+    """Recording programs in a directory on `PATH`."""
+
+    place: Path
+
+    def calls(self, *verbs: str) -> list[dict[str, Any]]:
+        """Return the calls whose second argument is one of the verbs; by default, all."""
+        file = self.place / "calls"
+        found = (
+            [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        )
+        return [one for one in found if not verbs or one["argv"][1] in verbs]
+
+    def has_open(self, **fields: object) -> None:
+        """Let `list` find an open pull request."""
+        (self.place / "open").write_text(json.dumps([fields]))
+
+    def fail(self) -> None:
+        """Let every call fail."""
+        (self.place / "fails").touch()
+
+
+def install_forges(place: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Forges:
+    """Put recording programs on `PATH`."""
+    place.mkdir()
+    for name in names:
+        program = place / name
+        program.write_text(_PROGRAM.format(place=str(place)))
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    return Forges(place)
+
+
+def add_remote(repo: Path, place: Path) -> Path:
+    """Create a bare repository that has the branch `main`, as the remote `origin`."""
+    git(repo, "init", "-q", "--bare", "--initial-branch=main", str(place))
+    git(repo, "remote", "add", "origin", str(place))
+    git(repo, "push", "-q", "origin", "main")
+    return place
