@@ -17,7 +17,7 @@ from orchestrator.engine.labels import MANAGED, RUN, WORKER
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.execution import dead_man_process as deadman_process
 from orchestrator.execution import dead_man_switch as deadman
-from orchestrator.execution.dead_man_process import Switch, uptime
+from orchestrator.execution.dead_man_process import Switch
 from orchestrator.execution.dead_man_switch import DeadMan
 from orchestrator.execution.overdue import kill_workers
 from tests.support.live import eventually
@@ -70,8 +70,9 @@ class TestWhatItDecides:
 
     @pytest.fixture
     def now(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-        begun, passed = uptime(), [0.0]
-        monkeypatch.setattr(deadman_process, "uptime", lambda: begun + passed[0])
+        # Whole seconds: the differences of other times would be rounded.
+        passed = [1000.0]
+        monkeypatch.setattr(deadman_process, "uptime", lambda: passed[0])
 
         def sleep(seconds: float) -> None:
             passed[0] += seconds
