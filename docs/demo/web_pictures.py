@@ -23,6 +23,7 @@ from playwright.sync_api import Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
 ORCHESTRATOR = Path(sys.executable).with_name("orchestrator")
+RUNS = ".git/orchestrator/runs"
 WIDTHS = {1400: 900, 400: 800, 360: 740}
 PICTURES = {"web-run": ("run", "light"), "web-log": ("log", "dark")}
 """Pictures of the documentation: page and theme, at 1400 pixels."""
@@ -90,8 +91,10 @@ def visit(link: str, repository: Path, keep: Path | None) -> Iterator[str]:
                     picture(page, keep / f"{name}-{theme}")
                 for target, wanted in PICTURES.items():
                     if wanted == (name, theme):
-                        page.set_viewport_size({"width": 1400, "height": 900})
-                        page.wait_for_timeout(500)
+                        page.set_viewport_size({"width": 1400, "height": 960})
+                        page.reload()
+                        # The first measurement of CPU time needs two seconds.
+                        page.wait_for_timeout(6000)
                         page.screenshot(path=HERE / f"{target}.png")
         yield from said
         browser.close()
@@ -99,17 +102,24 @@ def visit(link: str, repository: Path, keep: Path | None) -> Iterator[str]:
 
 def addresses(repository: Path) -> dict[str, str]:
     """Return the addresses of the pages: of the workflow that ended, and of the live run."""
-    old, live = sorted(path.name for path in (repository / ".git/orchestrator/runs").iterdir())
-    ended, run = f"/shop/{old}", f"/shop/{live}"
-    record = json.loads((repository / f".git/orchestrator/runs/{live}/run.json").read_text())
-    first = record["workers"][0]["worker_id"]
+    records = [json.loads(path.read_text()) for path in repository.glob(f"{RUNS}/*/run.json")]
+    found = {one["workflow"]["name"]: one for one in records if one.get("workflow")}
+    ended, live = found["Prepare release 2.4"], found["Sprint 14"]
+    first = live["workers"][0]["worker_id"]
+    old, run = f"/shop/{ended['run_id']}", f"/shop/{live['run_id']}"
+    (judged,) = (
+        f"/shop/{path.parent.name}" for path in repository.glob(f"{RUNS}/*/judgement-1.json")
+    )
     return {
-        "runs": "/", "run": run, "workflow": ended, "graph": f"{ended}/graph",
-        "conflicts": f"{ended}/conflicts", "costs": f"{run}/costs", "events": f"{run}/events",
+        "runs": "/", "search": "/?q=nothing+at+all", "run": run, "found": f"{run}?q=running",
+        "zoom": f"{run}?from=6&to=20", "workflow": old, "graph": f"{old}/graph",
+        "judgement": f"{judged}/judgement", "pick": f"{judged}/pick?worker=9",
+        "compare": f"{judged}/compare",
+        "conflicts": f"{old}/conflicts", "costs": f"{run}/costs", "events": f"{run}/events",
         "settings": f"{run}/details", "log": f"{run}/{first + 4}", "busy": f"{run}/{first + 6}",
-        "failed": f"{run}/{first + 2}", "waiting": f"{run}/{first + 3}", "diff": f"{ended}/2/diff",
-        "details": f"{ended}/2/details", "stop": f"{run}/{first + 1}/stop",
-        "merge": f"{ended}/merge",
+        "failed": f"{run}/{first + 2}", "waiting": f"{run}/{first + 3}", "diff": f"{old}/2/diff",
+        "findings": f"{run}/{first + 5}/findings", "details": f"{old}/2/details",
+        "stop": f"{run}/{first + 1}/stop", "merge": f"{old}/merge",
     }  # fmt: skip
 
 
@@ -134,7 +144,8 @@ def picture(page: Page, target: Path) -> None:
     """Keep a picture of the page at 1400 and 400 pixels."""
     for width in (1400, 400):
         page.set_viewport_size({"width": width, "height": WIDTHS[width]})
-        page.wait_for_timeout(300)
+        page.reload()
+        page.wait_for_timeout(600)
         page.screenshot(path=f"{target}-{width}.png")
 
 

@@ -14,6 +14,19 @@ printf 'def login(user, password):\n    return user.check(password)\n\n\ndef log
 printf 'PRICE = 20\n\n\ndef total(items):\n    return sum(item.price for item in items)\n' > src/billing.py
 printf 'CREATE TABLE users (id INTEGER, name TEXT);\n' > src/schema.sql
 printf '# Shop\n\nA small shop.\n' > README.md
+cat > tests/print.sh <<'S'
+# Prints what a test runner prints, with colours.
+esc=$(printf '\033')
+green="${esc}[32m" red="${esc}[31m" dim="${esc}[2m" bold="${esc}[1m" off="${esc}[0m"
+printf '%stest session starts%s\ncollected 240 items\n\n' "$bold" "$off"
+for i in $(seq 1 240); do
+  result="${green}PASSED${off}"
+  [ $((i % 97)) != 0 ] || result="${red}FAILED${off}"
+  printf 'tests/test_shop.py::test_case_%03d %s %s[%3d%%]%s\n' "$i" "$result" "$dim" $((i * 100 / 240)) "$off"
+  [ $((i % 40)) != 0 ] || sleep 0.2
+done
+printf '\n%s%s2 failed%s, %s238 passed%s in 4.31s\n' "$bold" "$red" "$off" "$green" "$off"
+S
 git add .
 git commit -q -m 'Start'
 
@@ -46,14 +59,32 @@ tasks:
 Y
 "$orchestrator" spec run release.yaml --agent-cli shell --network none --workers 4 --quiet || true
 
-log='for i in $(seq 1 400); do echo "[$(date +%H:%M:%S)] collected $i of 400 tests, 0 failures, $((i * 7 % 90)) ms"; done'
-"$orchestrator" parallel --agent-cli shell --network none --workers 8 --alert-prompt 3 --detach --quiet \
-  --retries 1 --retry-delay 2 --timeout-per-worker 900 \
-  --task "sleep 6; sed -i 's/PRICE = 20/PRICE = 25/' src/billing.py; echo 'raised the price'" \
-  --task "echo 'reading src/auth.py'; sleep 4; printf '\n\ndef refresh(session):\n    return session.renew()\n' >> src/auth.py; echo 'added refresh()'; sleep 900" \
-  --task "sleep 5; echo 'Traceback (most recent call last):'; echo 'AssertionError: 3 != 4'; exit 1" \
-  --task "echo 'applying the migration'; sleep 3; printf 'drop table users? (y/n) '; sleep 900" \
-  --task "$log; sleep 900" \
-  --task "sleep 2; sed -i 's/PRICE = 20/PRICE = 22/' src/billing.py; printf 'def discount(total):\n    return total * 0.9\n' >> src/billing.py" \
-  --task "while :; do seq -f 'line %.0f of a very busy worker that never stops talking about its work' 1 1000; sleep 0.1; done" \
-  --task "sleep 9; printf '\nInstall with make.\n' >> README.md; echo done; sleep 900"
+solve="printf 'def refund(total):\n    return -total\n' >> src/billing.py"
+"$orchestrator" parallel --agent-cli shell --network none --workers 3 --quiet \
+  --task "$solve; mkdir -p tests; echo '1' > tests/test_refund.txt" --task "$solve; : > README.md" \
+  --task "echo 'I found nothing to do'"
+"$orchestrator" judge --check 'grep -q refund src/billing.py' --check 'test -s README.md' > judged.txt || true
+rm judged.txt
+
+cat > sprint.yaml <<'Y'
+name: Sprint 14
+tasks:
+  - id: raise-price
+    task: "sleep 6; sed -i 's/PRICE = 20/PRICE = 25/' src/billing.py; echo 'raised the price'"
+  - id: refresh-sessions
+    task: "echo 'reading src/auth.py'; sleep 4; printf '\\n\\ndef refresh(session):\\n    return session.renew()\\n' >> src/auth.py; echo 'added refresh()'; sleep 900"
+  - id: fix-rounding
+    task: "sleep 5; echo 'Traceback (most recent call last):'; echo 'AssertionError: 3 != 4'; exit 1"
+  - id: migrate-users
+    task: "echo 'applying the migration'; sleep 3; printf 'drop table users? (y/n) '; sleep 900"
+  - id: run-all-tests
+    task: "sh tests/print.sh; sleep 900"
+  - id: discounts
+    task: "sleep 2; sed -i 's/PRICE = 20/PRICE = 22/' src/billing.py; printf 'def discount(total):\\n    return total * 0.9\\n' >> src/billing.py; echo '# The price is in two places' > \"$ORCHESTRATOR_FINDINGS\"; echo '<h1>Coverage: 93 %</h1>' > \"$ORCHESTRATOR_ARTIFACTS/coverage.html\""
+  - id: load-test
+    task: "while :; do seq -f 'line %.0f of a very busy worker that never stops talking about its work' 1 1000; sleep 0.1; done"
+  - id: installation-guide
+    task: "sleep 9; printf '\\nInstall with make.\\n' >> README.md; echo done; sleep 900"
+Y
+"$orchestrator" spec run sprint.yaml --agent-cli shell --network none --workers 8 --alert-prompt 3 \
+  --detach --quiet --retries 1 --retry-delay 2 --timeout-per-worker 900

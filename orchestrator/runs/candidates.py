@@ -17,10 +17,10 @@ from orchestrator.judging.check_run import Tester
 from orchestrator.judging.judge import check_base, judge_run
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.lessons import lessons_of
+from orchestrator.judging.pick import Note, silent
 from orchestrator.landing.branches import read_branches
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.commit_test import ContainerTest
-from orchestrator.runs.picking import Note, silent
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.text.quantities import count
 

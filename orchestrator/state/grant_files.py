@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.errors import EngineError
+from orchestrator.files.atomic import write_private
 from orchestrator.state.secret_files import private_directory
 
 
@@ -34,14 +35,8 @@ def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, in
     Raises:
         EngineError: The file could not be written.
     """
-    scratch = directory / f".{name}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(scratch, flags, 0o400)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            os.fchown(descriptor, *owner)
-        scratch.replace(directory / name)
+        write_private(directory / name, content, mode=0o400, owner=owner)
     except OSError as error:
         raise EngineError(f"cannot write the broker's keys: {error.strerror}") from error
 

@@ -18,7 +18,7 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 
 INTERVAL = 1.0
-"""Seconds between two measurements of the workers."""
+"""Default number of seconds between two measurements of the workers."""
 MOST_FILES = 20_000
 """Maximum number of files that are counted for each worker in one measurement."""
 _MOST_ENTRIES = 10 * MOST_FILES
@@ -34,14 +34,20 @@ _MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class UsageMonitor:
-    """Measures the running workers once a second in a separate thread, and emits the usage.
+    """Measures the running workers regularly in a separate thread, and emits the usage.
 
     With a separate thread, a slow engine or a large directory does not delay the display of the
     run.
     """
 
     def __init__(
-        self, history: RunHistory, emit: Emit, *, connect: Callable[[], ContainerEngine]
+        self,
+        history: RunHistory,
+        emit: Emit,
+        *,
+        connect: Callable[[], ContainerEngine],
+        interval: float = INTERVAL,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Store the arguments; measuring starts with the `with` block.
 
@@ -49,10 +55,14 @@ class UsageMonitor:
             history: The run; the caller keeps reading its events.
             emit: Receives the measurements.
             connect: Connects to the engine; may raise an error.
+            interval: Seconds between two measurements.
+            wanted: Whether to measure again; asked before each measurement. The thread ends if not.
         """
         self._history = history
         self._emit = emit
         self._connect = connect
+        self._interval = interval
+        self._wanted = wanted
         self._engine: ContainerEngine | None = None
         self._before: dict[int, tuple[float, int]] = {}
         self._ended = threading.Event()
@@ -68,11 +78,11 @@ class UsageMonitor:
 
     def _measure(self) -> None:
         pause = 0.0
-        while not self._ended.wait(pause):
+        while not self._ended.wait(pause) and self._wanted():
             begun = time.monotonic()
             walked = self.look()
             took = time.monotonic() - begun
-            pause = max(INTERVAL - took, min(walked * _REST, _LONGEST), 0)
+            pause = max(self._interval - took, min(walked * _REST, _LONGEST), 0)
         if self._engine is not None:
             self._engine.close()
 

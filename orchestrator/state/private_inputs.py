@@ -44,7 +44,7 @@ def keep_inputs(run_id: str, inputs: Inputs, environ: Mapping[str, str]) -> bool
     """Store the inputs in memory while the run is in progress; return whether that was possible."""
     try:
         root = secret_files.memory_root(environ)
-        secret_files.write_private(root, run_id, _FILE, inputs.model_dump_json().encode())
+        secret_files.keep_private(root, run_id, _FILE, inputs.model_dump_json().encode())
     except (ConfigError, EngineError, ValueError):
         # Variables that are not text cannot be stored either; the run continues without.
         return False

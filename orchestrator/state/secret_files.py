@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import ConfigError, EngineError
+from orchestrator.files.atomic import write_private
 from orchestrator.text.redact import SHORTEST
 
 TARGET = "/run/secrets"
@@ -163,7 +164,7 @@ def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int])
         raise EngineError(f"cannot write the secrets: {error.strerror}") from error
 
 
-def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
+def keep_private(root: Path, run_id: str, name: str, content: bytes) -> None:
     """Write a file to the run's directory in memory; only the caller's user can read it.
 
     Raises:
@@ -173,11 +174,7 @@ def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
     try:
         with _threads:
             _own_directory(directory)
-            scratch = directory / f"{name}.new"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-            with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:
-                file.write(content)
-            scratch.replace(directory / name)
+            write_private(directory / name, content)
     except OSError as error:
         raise EngineError(f"cannot write private values: {error.strerror}") from error
 
@@ -196,7 +193,7 @@ def private_directory(root: Path, run_id: str) -> Path:
 
 
 def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | None:
-    """Return the content of a file that `write_private` wrote; None if the file is gone."""
+    """Return the content of a file that `keep_private` wrote; None if the file is gone."""
     for root in _candidates(environ):
         directory = _run_directory(root, run_id)
         if _is_ours(directory):

@@ -12,8 +12,8 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import plural
 from orchestrator.web.places import path_of
 from orchestrator.web.reader import record_notice
-from orchestrator.web.run_pages import View
 from orchestrator.web.shell import Page, render
+from orchestrator.web.view import View
 
 Action = Literal["stop", "retry"]
 Retry = Callable[[Repository, str, int], str]
@@ -54,8 +54,7 @@ class Actions:
     def _retry(self, view: View, number: int | None) -> str:
         if number is None:
             raise ConfigError("no worker was chosen")
-        repository = view.library.repositories[view.run.repository]
-        new = self.repeat(repository, view.snapshot.run_id, number)
+        new = self.repeat(view.repository, view.snapshot.run_id, number)
         record_notice(
             view.snapshot.directory, f"web view: worker {number} is repeated as run {new}"
         )

@@ -1,7 +1,7 @@
 """The addresses of the web view, and what answers them."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib.resources import files
 from urllib.parse import parse_qs
 
@@ -15,27 +15,24 @@ from starlette.routing import Route
 from orchestrator.errors import OrchestratorError
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.actions import Action, Actions
+from orchestrator.web.artifacts import artifacts_of, content
+from orchestrator.web.compare_page import compare_page
+from orchestrator.web.conflicts_page import conflicts_page
 from orchestrator.web.door import MOST_SENT, OPEN, Door, Sessions
 from orchestrator.web.judgement_page import judgement_page
-from orchestrator.web.landing_pages import conflicts_page, merge_page
 from orchestrator.web.library import Library
 from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
+from orchestrator.web.merge_pages import merge_page, pick_page
+from orchestrator.web.overview_page import overview_page
 from orchestrator.web.reader import WorkerRecord
-from orchestrator.web.run_pages import (
-    View,
-    costs_page,
-    details_page,
-    events_page,
-    graph_page,
-    overview_page,
-    runs_page,
-    runs_version,
-    tick,
-)
+from orchestrator.web.run_pages import costs_page, details_page, events_page, graph_page
+from orchestrator.web.runs_page import runs_page, runs_version
 from orchestrator.web.shell import Page, Shell, message_page, template_text
+from orchestrator.web.view import View, tick
 from orchestrator.web.worker_pages import (
     checks_page,
     diff_page,
+    findings_page,
     log_page,
     worker_details_page,
     worker_events_page,
@@ -45,6 +42,7 @@ RUN_PAGES: Mapping[str, Callable[[View], Page | None]] = {
     "": overview_page,
     "graph": graph_page,
     "judgement": judgement_page,
+    "compare": compare_page,
     "conflicts": conflicts_page,
     "costs": costs_page,
     "events": events_page,
@@ -54,6 +52,7 @@ WORKER_PAGES: Mapping[str, Callable[[View, WorkerRecord], Page | None]] = {
     "": log_page,
     "diff": diff_page,
     "checks": checks_page,
+    "findings": findings_page,
     "events": worker_events_page,
     "details": worker_details_page,
 }
@@ -97,6 +96,7 @@ class Web:
             Route("/{repository}/{run}/{worker:int}/log/{name}", self._worker),
             Route("/{repository}/{run}/{worker:int}/text/{name}", self._text),
             Route("/{repository}/{run}/{worker:int}/raw/{name}", self._raw),
+            Route("/{repository}/{run}/{worker:int}/artifact/{number:int}", self._artifact),
             *self._action_routes(),
             Route("/{repository}/{run}/{worker:int}/{tab}", self._worker),
             Route("/{repository}/{run}/{tab}", self._run),
@@ -108,6 +108,7 @@ class Web:
         both = ["GET", "POST"]
         return [
             Route("/{repository}/{run}/merge", self._merge, methods=both),
+            Route("/{repository}/{run}/pick", self._pick, methods=both),
             Route("/{repository}/{run}/stop", self._stop, methods=both),
             Route("/{repository}/{run}/{worker:int}/stop", self._stop, methods=both),
             Route("/{repository}/{run}/{worker:int}/retry", self._retry, methods=both),
@@ -126,11 +127,11 @@ class Web:
         return answer
 
     async def _runs(self, request: Request) -> Response:
-        page = min(_number(request, "page") or 1, 10**6)
-        if await run_in_threadpool(_is_same, request, lambda: runs_version(self._library, page)):
+        page, query = min(_number(request, "page") or 1, 10**6), request.query_params
+        library, shell = self._library, self._shell_of(request)
+        if await run_in_threadpool(_is_same, request, lambda: runs_version(library, query, page)):
             return Response(status_code=304)
-        shell = self._shell_of(request)
-        return _html(await run_in_threadpool(runs_page, self._library, shell, page=page))
+        return _html(await run_in_threadpool(runs_page, library, shell, query, page=page))
 
     async def _run(self, request: Request) -> Response:
         tab = request.path_params.get("tab", "")
@@ -184,8 +185,17 @@ class Web:
         view, worker = await run_in_threadpool(self._view_of_worker, request)
         log = await run_in_threadpool(self._log, request, view, worker)
         name = f"{view.snapshot.run_id}-worker-{worker.spec.worker_id}-{log.name}.log"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return StreamingResponse(raw(log), headers=headers, media_type="application/octet-stream")
+        return _download(raw(log), name)
+
+    async def _artifact(self, request: Request) -> Response:
+        """Return a file that a worker handed over, as a file that browsers do not interpret."""
+        view, worker = await run_in_threadpool(self._view_of_worker, request)
+        directory, number = view.snapshot.directory, request.path_params["number"]
+        listed = await run_in_threadpool(artifacts_of, directory, worker)
+        found = next((one for one in listed if one.number == number), None)
+        if found is None:
+            raise HTTPException(404)
+        return _download(content(directory, worker, found), found.name)
 
     def _log(self, request: Request, view: View, worker: WorkerRecord) -> Log:
         name = request.path_params["name"]
@@ -219,9 +229,15 @@ class Web:
         return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
 
     async def _merge(self, request: Request) -> Response:
+        return await self._merge_with(merge_page, request)
+
+    async def _pick(self, request: Request) -> Response:
+        return await self._merge_with(pick_page, request)
+
+    async def _merge_with(self, make: Callable[..., Page | None], request: Request) -> Response:
         fields = await self._fields(request) if request.method == "POST" else None
         named = _number(request, "worker")
-        return await self._page(lambda: merge_page(self._view(request), fields, named=named))
+        return await self._page(lambda: make(self._view(request), fields, named=named))
 
     async def _fields(self, request: Request) -> Mapping[str, list[str]]:
         """Return the fields of a form that this server made for this session."""
@@ -237,7 +253,8 @@ class Web:
         run = self._library.run(names["repository"], names["run"])
         if run is None:
             raise HTTPException(404)
-        return View(self._library, run, self._library.snapshot(run), self._shell_of(request))
+        snapshot, shell = self._library.snapshot(run), self._shell_of(request)
+        return View(self._library, run, snapshot, shell, request.query_params)
 
     def _view_of_worker(self, request: Request) -> tuple[View, WorkerRecord]:
         view = self._view(request)
@@ -278,6 +295,11 @@ def _is_same(request: Request, version: Callable[[], str]) -> bool:
 
 def _html(page: Page) -> Response:
     return HTMLResponse(page.html, page.status)
+
+
+def _download(pieces: Iterator[bytes], name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(pieces, headers=headers, media_type="application/octet-stream")
 
 
 def _number(request: Request, name: str) -> int | None:

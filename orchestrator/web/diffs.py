@@ -58,17 +58,22 @@ class Diff:
     """Whether everything is shown."""
 
 
-def read_diff(repository: Repository, branch: Branch) -> Diff:
+def diff_of(repository: Repository, branch: Branch) -> Diff:
     """Return the changes of a worker.
 
     Raises:
         RepositoryError: Git failed, perhaps because the changes exceed its limits.
     """
-    return _read_diff(repository, branch.base, branch.commit)
+    return read_diff(repository, branch.base, branch.commit)
 
 
-@lru_cache(maxsize=16)
-def _read_diff(repository: Repository, base: str, tip: str) -> Diff:
+@lru_cache(maxsize=32)
+def read_diff(repository: Repository, base: str, tip: str) -> Diff:
+    """Return the changes from one commit to another.
+
+    Raises:
+        RepositoryError: Git failed, perhaps because the changes exceed its limits.
+    """
     data = patch(repository, base=base, tip=tip, limit=MOST_BYTES + 1)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
     return parse_patch(text, is_whole=len(data) <= MOST_BYTES)

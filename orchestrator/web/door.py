@@ -7,7 +7,6 @@ opened the one-time link, and, if it changes something, from a page of this serv
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import threading
@@ -19,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orchestrator.files.atomic import write_private
 from orchestrator.files.safe_open import read_limited
 
 OPEN = "/open"
@@ -71,7 +71,9 @@ class Sessions:
             session = secrets.token_urlsafe(32)
             self._digests = [*self._digests, _digest(session)][-_MOST_SESSIONS:]
             if self._store is not None:
-                _write(self._store, "".join(f"{one}\n" for one in self._digests))
+                self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                stored = "".join(f"{one}\n" for one in self._digests)
+                write_private(self._store, stored.encode())
             return session
 
     def is_open(self, session: str) -> bool:
@@ -82,16 +84,6 @@ class Sessions:
 
 def _digest(session: str) -> str:
     return hashlib.sha256(session.encode()).hexdigest()
-
-
-def _write(store: Path, text: str) -> None:
-    """Write a file that only its owner can read."""
-    store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    scratch = store.with_name(f"{store.name}.new")
-    scratch.unlink(missing_ok=True)
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    scratch.replace(store)
 
 
 def _read(store: Path | None) -> list[str]:

@@ -8,8 +8,9 @@ from orchestrator.errors import ConfigError
 from orchestrator.web.app import RUN_PAGES, WORKER_PAGES
 from orchestrator.web.library import Library, ListedRun
 from orchestrator.web.logs import logs_of
-from orchestrator.web.run_pages import View, runs_page
+from orchestrator.web.runs_page import runs_page
 from orchestrator.web.shell import Page, Shell
+from orchestrator.web.view import View
 from orchestrator.web.worker_pages import log_page
 
 _ASSETS = ("app.css", "theme.js", "icon.svg")
@@ -53,7 +54,7 @@ def _assets() -> Iterator[tuple[str, str]]:
 
 
 def _pages(library: Library, runs: Sequence[ListedRun], shell: Shell) -> Iterator[Written]:
-    yield shell.href(), runs_page(library, shell, page=None)
+    yield shell.href(), runs_page(library, shell, {}, page=None)
     for run in runs:
         view = View(library, run, library.snapshot(run), shell)
         for tab, make in RUN_PAGES.items():

@@ -6,8 +6,8 @@ from orchestrator.judging.store import latest_judgement
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import dollars, plural
 from orchestrator.web.reader import WorkerRecord
-from orchestrator.web.run_pages import View, run_values
 from orchestrator.web.shell import Page
+from orchestrator.web.view import View, run_values
 
 _MOST = 200
 """Maximum number of candidates on a page."""
@@ -20,25 +20,23 @@ _DECISIONS = {
 
 def judgement_page(view: View) -> Page | None:
     """Return the latest judgement of a run; None if the run was not judged."""
-    repository = view.library.repositories[view.run.repository]
     try:
-        judgement = latest_judgement(repository.state_dir, view.snapshot.run_id)
+        judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
     except ConfigError:
         return None
-    rows = [_row(one, view) for one in judgement.candidates[:_MOST]]
+    rows = [candidate_row(one, view) for one in judgement.candidates[:_MOST]]
     values = run_values(view, tab="judgement") | _heading(judgement) | {"rows": rows}
     return view.page("judgement.html", values)
 
 
 def _heading(judgement: Judgement) -> dict[str, object]:
     tone, said = _DECISIONS[judgement.decision]
-    is_own = {one.run_id for one in judgement.candidates[:1]} == {judgement.run_id}
     if judgement.pick is not None:
         said = f"Worker {judgement.pick} {said}"
     return {
         "tone": tone,
         "said": said,
-        "pick": judgement.pick if is_own else None,
+        "pick": judgement.pick,
         "number": judgement.number,
         "rules": _rules(judgement),
     }
@@ -56,7 +54,15 @@ def _title(worker: WorkerRecord | None, candidate: Candidate) -> str:
     return one_line(worker.spec.name or worker.spec.task, limit=100)
 
 
-def _row(candidate: Candidate, view: View) -> dict[str, object]:
+def word_of(candidate: Candidate) -> str:
+    """Return how a candidate was judged, in words."""
+    if candidate.passes:
+        return "passes"
+    return "excluded" if candidate.out else "does not pass"
+
+
+def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
+    """Return how a candidate looks in a table."""
     own = candidate.run_id == view.snapshot.run_id
     worker = view.snapshot.worker(candidate.worker_id) if own else None
     passed = sum(check.passed for check in candidate.checks)
@@ -66,7 +72,7 @@ def _row(candidate: Candidate, view: View) -> dict[str, object]:
         "run": candidate.run_id,
         "title": _title(worker, candidate),
         "tone": "success" if candidate.passes else "danger",
-        "word": "passes" if candidate.passes else "excluded" if candidate.out else "does not pass",
+        "word": word_of(candidate),
         "checks": f"{passed}/{len(candidate.checks)}",
         "lines": plural(candidate.lines, "line"),
         "cost": dollars(candidate.cost, known=candidate.cost_known),

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.events import WorkerMeasured
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.web.gauges import NOTHING, Gauges
 from orchestrator.web.reader import RunReader, Snapshot
 
 MOST_OPEN = 64
@@ -32,8 +34,15 @@ class ListedRun:
 class Library:
     """Finds runs, and keeps the readers of those that were looked at last. Thread-safe."""
 
-    def __init__(self, repositories: Sequence[Repository]) -> None:
+    def __init__(self, repositories: Sequence[Repository], gauges: Gauges | None = None) -> None:
+        """Store the arguments.
+
+        Args:
+            repositories: The repositories.
+            gauges: Measures live workers. Default: workers are not measured.
+        """
         self.repositories: Mapping[str, Repository] = _named(repositories)
+        self._gauges = gauges
         self._readers: OrderedDict[Path, RunReader] = OrderedDict()
         self._outlines: dict[Path, RunOutline] = {}
         self._plans: dict[Path, RunRecord | None] = {}
@@ -87,6 +96,12 @@ class Library:
     def snapshot(self, run: ListedRun) -> Snapshot:
         """Return everything that is recorded about a run."""
         return self._reader(run.directory, run.outline).snapshot()
+
+    def measured(self, run: ListedRun) -> Mapping[int, WorkerMeasured]:
+        """Return the latest measurements of a live run's workers."""
+        if self._gauges is None:
+            return NOTHING
+        return self._reader(run.directory, run.outline).measured(self._gauges)
 
     def _reader(self, directory: RunDirectory, outline: RunOutline) -> RunReader:
         with self._lock:

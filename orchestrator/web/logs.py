@@ -3,14 +3,14 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
 from orchestrator.state.history import attempts
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.text.sanitize import lines
+from orchestrator.web.ansi import Run, runs_of
 from orchestrator.web.formats import octets
 
 CHUNK = 256 * 1024
@@ -40,12 +40,18 @@ class Log:
 class Piece:
     """A range of a log, from `begin` up to `end` of its `size` bytes."""
 
-    text: str
+    runs: tuple[Run, ...]
+    """The text with its colours."""
     begin: int
     end: int
     size: int
     skipped: int = 0
     """Bytes that were left out before `begin`, because the log grew faster than it was read."""
+
+    @property
+    def text(self) -> str:
+        """The text without colours."""
+        return "".join(run.text for run in self.runs)
 
 
 def logs_of(directory: RunDirectory, worker_id: int) -> list[Log]:
@@ -112,7 +118,7 @@ def read_after(log: Log, begin: int) -> Piece:
         return read_end(log)
     if log.size - begin > CHUNK:
         piece = read_end(log)
-        return Piece(piece.text, piece.begin, piece.end, piece.size, piece.begin - begin)
+        return replace(piece, skipped=piece.begin - begin)
     data = _read(log, begin, log.size - begin)
     whole = data.rfind(b"\n") + 1
     data = data[:whole] if whole else b""
@@ -138,8 +144,8 @@ def _read(log: Log, begin: int, count: int) -> bytes:
         return file.read(count)
 
 
-def _clean(data: bytes) -> str:
-    return lines(data.decode("utf-8", "replace"))
+def _clean(data: bytes) -> tuple[Run, ...]:
+    return runs_of(data.decode("utf-8", "replace"))
 
 
 def raw(log: Log) -> Iterator[bytes]:

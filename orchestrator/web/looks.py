@@ -1,16 +1,17 @@
 """How runs and workers look on pages: titles, words and tones for their states."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypedDict
 
-from orchestrator.events import Event
+from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import last_line
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunState, WorkerState
-from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import dollars, plural, short_duration
+from orchestrator.text.sanitize import lines, one_line
+from orchestrator.web.formats import dollars, octets, plural, short_duration
+from orchestrator.web.gauges import NOTHING
 from orchestrator.web.reader import Snapshot, WorkerRecord
 
 Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
@@ -34,8 +35,39 @@ _STATUSES: dict[Status, tuple[str, Tone]] = {
     Status.FAILED: ("Failed", "danger"),
     Status.TIMEOUT: ("Timed out", "danger"),
 }
+TONES: Mapping[Tone, str] = {
+    "danger": "failed",
+    "warning": "needs attention",
+    "active": "running",
+    "idle": "waiting",
+    "neutral": "skipped",
+    "success": "succeeded",
+}
+"""What lists call the workers of each tone, worst first."""
+_REASONS = {
+    Reason.OOM: "out of memory",
+    Reason.PIDS: "too many processes",
+    Reason.OPEN_FILES: "too many open files",
+    Reason.DISK: "disk limit reached",
+    Reason.INODES: "too many files",
+    Reason.LOG_LIMIT: "too much output",
+    Reason.IDLE: "no output for too long",
+    Reason.AUTH: "authentication failed",
+    Reason.BUDGET: "budget used up",
+    Reason.TIMEOUT: "time limit reached",
+    Reason.NEEDS_INPUT: "waited for an answer",
+}
+"""Words for reasons whose names do not explain themselves."""
 _SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
+
+
+class _Usage(TypedDict):
+    """Fields of a worker's look that are measured."""
+
+    cpus: str
+    memory: str
+    files_now: int | None
 
 
 @dataclass(frozen=True)
@@ -62,6 +94,8 @@ class WorkerLook:
     """The worker's message or last line of output; empty if there is none."""
     alert: str
     """Why a person should look at the worker now; empty otherwise."""
+    waits: bool
+    """Whether the alert is a question to which the worker waits for an answer."""
     since: datetime | None
     """Start of the agent, while it runs."""
     elapsed: str
@@ -74,6 +108,11 @@ class WorkerLook:
     checks: str
     """Passed and all checks, such as `2/3`; empty without checks."""
     is_over: bool
+    cpus: str
+    """CPUs in use; empty if the worker is not measured."""
+    memory: str
+    files_now: int | None
+    """Number of files that a running worker has changed so far; None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,15 +134,25 @@ class RunLook:
     workers: tuple[WorkerLook, ...]
 
 
-def look_at_run(snapshot: Snapshot, *, now: datetime, name: str | None = None) -> RunLook:
+def look_at_run(
+    snapshot: Snapshot,
+    *,
+    now: datetime,
+    name: str | None = None,
+    measured: Mapping[int, WorkerMeasured] = NOTHING,
+) -> RunLook:
     """Return how a run looks.
 
     Args:
         snapshot: The run.
         now: The current time.
         name: Name of the run's workflow, if it has one.
+        measured: The latest measurements of workers.
     """
-    workers = tuple(look_at_worker(one, snapshot, now=now) for one in snapshot.workers)
+    workers = tuple(
+        look_at_worker(one, snapshot, now=now, measured=measured.get(one.spec.worker_id))
+        for one in snapshot.workers
+    )
     ended = now if snapshot.is_live else snapshot.last
     result = snapshot.result
     seconds = result.duration if result else (ended - snapshot.began).total_seconds()
@@ -155,21 +204,12 @@ def cost_of(worker: WorkerRecord) -> float | None:
 
 
 def _counts(workers: Sequence[WorkerLook]) -> tuple[tuple[Tone, int, str], ...]:
-    order: tuple[Tone, ...] = ("danger", "warning", "active", "idle", "neutral", "success")
-    words = {
-        "danger": "failed",
-        "warning": "need attention",
-        "active": "running",
-        "idle": "waiting",
-        "neutral": "skipped",
-        "success": "succeeded",
-    }
     found = []
-    for tone in order:
+    for tone, word in TONES.items():
         number = sum(_counted_as(one) == tone for one in workers)
         if number:
-            word = "needs attention" if (tone, number) == ("warning", 1) else words[tone]
-            found.append((tone, number, word))
+            many = number > 1 and tone == "warning"
+            found.append((tone, number, "need attention" if many else word))
     return tuple(found)
 
 
@@ -177,7 +217,13 @@ def _counted_as(worker: WorkerLook) -> Tone:
     return "warning" if worker.alert else worker.badge.tone
 
 
-def look_at_worker(worker: WorkerRecord, snapshot: Snapshot, *, now: datetime) -> WorkerLook:
+def look_at_worker(
+    worker: WorkerRecord,
+    snapshot: Snapshot,
+    *,
+    now: datetime,
+    measured: WorkerMeasured | None = None,
+) -> WorkerLook:
     """Return how a worker looks."""
     result, spec = worker.result, worker.spec
     runs = snapshot.is_live and result is None and worker.started_at is not None
@@ -192,9 +238,10 @@ def look_at_worker(worker: WorkerRecord, snapshot: Snapshot, *, now: datetime) -
         task=one_line(spec.task, limit=TITLE),
         model=one_line(spec.model_name, limit=60),
         badge=worker_badge(worker, snapshot),
-        reason=result.reason.replace("_", " ") if result and result.reason else "",
+        reason=_reason(result.reason) if result and result.reason else "",
         message=_message(worker, snapshot),
         alert=_alert(worker, snapshot),
+        waits=worker.alert is not None and worker.alert.trigger == "needs_input",
         since=since,
         elapsed="" if seconds is None else short_duration(max(seconds, 0)),
         cost=dollars(cost or 0, known=cost is not None),
@@ -205,7 +252,22 @@ def look_at_worker(worker: WorkerRecord, snapshot: Snapshot, *, now: datetime) -
         attempts=result.attempts if result else (worker.phases[-1].attempt if worker.phases else 1),
         checks=_checks(result),
         is_over=result is not None,
+        **_usage(measured if since else None),
     )
+
+
+def _usage(measured: WorkerMeasured | None) -> _Usage:
+    if measured is None:
+        return {"cpus": "", "memory": "", "files_now": None}
+    return {
+        "cpus": "" if measured.cpus is None else f"{measured.cpus:.1f}",
+        "memory": octets(measured.memory) if measured.memory else "",
+        "files_now": measured.files,
+    }
+
+
+def _reason(reason: Reason) -> str:
+    return _REASONS.get(reason, reason.value.replace("_", " "))
 
 
 def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
@@ -242,7 +304,8 @@ def _message(worker: WorkerRecord, snapshot: Snapshot) -> str:
         key=lambda path: path.stat().st_mtime_ns if path.is_file() else 0,
     )
     printed = last_line(newest).decode("utf-8", "replace").strip()
-    return one_line(printed.rpartition("\r")[2], limit=200)
+    # The line loses its colours as in a log, and then everything else that could be seen wrongly.
+    return one_line(lines(printed.rpartition("\r")[2]), limit=200)
 
 
 def _checks(result: WorkerResult | None) -> str:
@@ -254,8 +317,3 @@ def _checks(result: WorkerResult | None) -> str:
 def now() -> datetime:
     """Return the current time."""
     return datetime.now(UTC)
-
-
-def event_words(event: Event) -> str:
-    """Return the type of an event in words."""
-    return event.type.replace("_", " ")

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +12,7 @@ from orchestrator.events import (
     Intervention,
     Notice,
     RunStarted,
+    WorkerMeasured,
     WorkerProgress,
 )
 from orchestrator.reports.phase import Phase, PhaseKind
@@ -19,6 +21,7 @@ from orchestrator.results import RunResult, WorkerResult
 from orchestrator.state.history import EVENTS, RunHistory, RunState, WorkerState
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline
+from orchestrator.web.gauges import Gauges
 from orchestrator.worker_spec import WorkerSpec
 
 LIVE = "1"
@@ -107,6 +110,10 @@ class RunReader:
             except OSError:
                 marks.append("0")
         return "-".join(marks)
+
+    def measured(self, gauges: Gauges) -> Mapping[int, WorkerMeasured]:
+        """Return the latest measurements of the run's workers."""
+        return gauges.of(self._history)
 
     def snapshot(self) -> Snapshot:
         """Read what is new, and return everything that is recorded."""

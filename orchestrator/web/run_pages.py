@@ -1,185 +1,25 @@
-"""The pages of runs: the list, the overview of a run, its graph, costs, events and details."""
+"""The pages of a run besides its overview: graph, costs, events and details."""
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from orchestrator.results import Status
-from orchestrator.state.history import RunState
-from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.event_rows import event_rows
-from orchestrator.web.formats import UNKNOWN, ago, dollars, moment, octets, plural, short_duration
-from orchestrator.web.library import PAGE, Library, ListedRun
-from orchestrator.web.looks import RunLook, cost_of, look_at_run, now, worker_badge
-from orchestrator.web.reader import LIVE, Snapshot, WorkerRecord
-from orchestrator.web.shell import Page, Shell, render
-from orchestrator.web.timeline import axis_of, legend
+from orchestrator.web.formats import UNKNOWN, dollars, moment, plural
+from orchestrator.web.looks import cost_of, worker_badge
+from orchestrator.web.reader import Snapshot, WorkerRecord
+from orchestrator.web.settings import settings_of_run
+from orchestrator.web.shell import Page
+from orchestrator.web.view import View, run_values
 from orchestrator.workflow.drawing.graph import Node
 from orchestrator.workflow.drawing.svg import svg
 from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.timing import summarise
 
-_TABS = (
-    ("", "Overview"),
-    ("graph", "Graph"),
-    ("judgement", "Judgement"),
-    ("conflicts", "Conflicts"),
-    ("costs", "Costs"),
-    ("events", "Events"),
-    ("details", "Details"),
-)
-TICK = 2
-"""Seconds between two changes of a page whose bars move."""
 _WORST = ("danger", "warning", "active", "idle", "neutral", "success")
-
-
-def runs_page(library: Library, shell: Shell, *, page: int | None = 1) -> Page:
-    """Return the list of runs, newest first.
-
-    Args:
-        library: The runs.
-        shell: What surrounds the page.
-        page: Number of the page of the list, from 1; None: all runs on one page.
-    """
-    every = library.runs()
-    last = max(1, -(-len(every) // PAGE)) if page else 1
-    page = min(max(page or 1, 1), last)
-    at = now()
-    shown = library.listed(every[(page - 1) * PAGE : page * PAGE] if last > 1 else every)
-    rows = []
-    for run in shown:
-        snapshot = library.snapshot(run)
-        look = look_at_run(snapshot, now=at, name=_name(library.plan(run.directory)))
-        rows.append(
-            {
-                "repository": run.repository,
-                "look": look,
-                "ago": ago(look.began, at),
-                "began": moment(look.began),
-            }
-        )
-    values = {"runs": rows, "page": page, "pages": last, "repositories": [*library.repositories]}
-    return render("runs.html", shell, values, version=runs_version(library, page), live=True)
-
-
-def runs_version(library: Library, page: int) -> str:
-    """Return a text that changes whenever the list of runs changes."""
-    every = library.runs()
-    shown = library.listed(every[(page - 1) * PAGE : page * PAGE])
-    marks = "_".join(library.version(run) for run in shown)
-    return hashlib.sha256(f"{len(every)}-{marks}".encode()).hexdigest()
-
-
-def _name(plan: RunRecord | None) -> str | None:
-    return plan.workflow.name if plan and plan.workflow else None
-
-
-@dataclass(frozen=True)
-class View:
-    """A run that is being looked at."""
-
-    library: Library
-    run: ListedRun
-    snapshot: Snapshot
-    shell: Shell
-
-    @property
-    def plan(self) -> RunRecord | None:
-        """The whole plan of the run; None if it has an unknown format."""
-        return self.library.plan(self.run.directory)
-
-    def page(self, template: str, values: Mapping[str, object], *, moves: bool = False) -> Page:
-        """Render a page of the run.
-
-        Args:
-            template: Name of the template.
-            values: Variables of the template.
-            moves: Whether the page changes as time passes while the run is live.
-        """
-        version = self.snapshot.version + (tick(self.snapshot.version) if moves else "")
-        return render(template, self.shell, values, version=version, live=self.snapshot.is_live)
-
-
-def tick(version: str) -> str:
-    """Return the part of a page's version that changes as time passes, while a run is live."""
-    return f"-{int(now().timestamp()) // TICK}" if version.startswith(LIVE) else ""
-
-
-def look_of(view: View) -> RunLook:
-    """Return how the run looks now."""
-    return look_at_run(view.snapshot, now=now(), name=_name(view.plan))
-
-
-def run_values(view: View, *, tab: str) -> dict[str, object]:
-    """Return the variables that all pages of a run have."""
-    at = now()
-    plan, run, snapshot = view.plan, view.run, view.snapshot
-    look = look_at_run(snapshot, now=at, name=_name(plan))
-    absent = _absent_tabs(view)
-    return {
-        "repository": run.repository,
-        "look": look,
-        "base": snapshot.outline.base[:12],
-        "began": moment(look.began),
-        "ago": ago(look.began, at),
-        "current": tab,
-        "tabs": [(name, title) for name, title in _TABS if name not in absent],
-    }
-
-
-def _absent_tabs(view: View) -> set[str]:
-    absent = set()
-    if view.plan is None or view.plan.workflow is None:
-        absent.add("graph")
-    if next(view.snapshot.directory.path.glob("judgement-*.json"), None) is None:
-        absent.add("judgement")
-    return absent
-
-
-def overview_page(view: View) -> Page:
-    """Return the overview of a run: its workers on a timeline."""
-    snapshot, look = view.snapshot, look_of(view)
-    axis = axis_of(snapshot)
-    critical = _critical_path(snapshot, view.plan)
-    results = [worker.result for worker in snapshot.workers if worker.result]
-    tokens = sum(result.tokens or 0 for result in results)
-    at_once = f"{snapshot.slots} at once" if snapshot.slots else ""
-    values = run_values(view, tab="") | {
-        "rows": [
-            {
-                "look": one,
-                "bars": axis.bars(worker, snapshot),
-                "label": f"Timeline of worker {one.number}: {one.badge.word}",
-                "critical": worker.spec.name in critical,
-            }
-            for one, worker in zip(look.workers, snapshot.workers, strict=True)
-        ],
-        "ticks": axis.ticks,
-        "legend": legend(snapshot.workers),
-        "alerts": [one for one in look.workers if one.alert],
-        "died": snapshot.state is RunState.DIED,
-        "slots": at_once,
-        "tokens": f"{tokens:,} tokens" if tokens else "no tokens reported",
-        "files": sum(result.file_count for result in results),
-        "insertions": sum(result.insertions for result in results),
-        "deletions": sum(result.deletions for result in results),
-    }
-    return view.page("overview.html", values, moves=True)
-
-
-def _critical_path(snapshot: Snapshot, plan: RunRecord | None) -> frozenset[str | None]:
-    if snapshot.result is None or plan is None or plan.workflow is None:
-        return frozenset()
-    result = snapshot.result
-    path = summarise(
-        result.results, wall=result.duration, slots=snapshot.slots or 1, workflow=plan.workflow
-    ).critical_path
-    return frozenset(path) if len(path) > 1 else frozenset()
 
 
 def graph_page(view: View) -> Page | None:
@@ -286,27 +126,6 @@ def details_page(view: View) -> Page:
         ("Engine", one_line(snapshot.outline.engine)),
     ]
     if view.plan is not None:
-        facts += _settings(view.plan)
+        facts += settings_of_run(view.plan)
     values["facts"] = facts
     return view.page("details.html", values)
-
-
-def _settings(plan: RunRecord) -> list[tuple[str, str]]:
-    config = plan.config
-    limit = config.timeout_per_worker
-    memory = config.limits.memory
-    found = [
-        ("Agent program", config.agent_cli),
-        ("Image", config.image or "of the agent program"),
-        ("Workers at once", "as many as fit" if config.auto_workers else str(config.workers)),
-        ("Time limit per worker", short_duration(limit) if limit else "none"),
-        ("Memory per worker", octets(memory) if memory else "not limited"),
-        ("Network", config.isolation.network),
-        ("Budget per worker", _budget(config.budget_per_worker)),
-        ("Budget of the run", _budget(config.budget_total)),
-    ]
-    return [(name, one_line(str(value), limit=300)) for name, value in found]
-
-
-def _budget(amount: float | None) -> str:
-    return "none" if amount is None else dollars(amount)

@@ -13,6 +13,7 @@ from orchestrator.web.actions import Actions
 from orchestrator.web.app import Web
 from orchestrator.web.door import Sessions
 from orchestrator.web.library import Library
+from orchestrator.web.peer import OwnSocket
 
 _LOOPBACK = "127.0.0.1"
 _LONGEST_SOCKET = 107
@@ -24,12 +25,12 @@ _MOST_REQUESTS = 64
 
 @contextmanager
 def listening(port: int) -> Iterator[socket.socket]:
-    """Listen at a port of 127.0.0.1; port 0 is a free port.
+    """Listen at a port of 127.0.0.1 for the caller's own programs; port 0 is a free port.
 
     Raises:
         PortTakenError: The port is in use, or reserved for root.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+    with OwnSocket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind((_LOOPBACK, port))
@@ -52,7 +53,7 @@ def listening_at(path: Path) -> Iterator[socket.socket]:
     """
     if len(os.fsencode(path)) > _LONGEST_SOCKET:
         raise ConfigError(f"the path of the socket is longer than {_LONGEST_SOCKET} bytes: {path}")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+    with OwnSocket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         before = os.umask(0o177)
         try:
             server.bind(str(path))

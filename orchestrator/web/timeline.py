@@ -1,8 +1,8 @@
 """The geometry of a timeline: bars and ticks in percent of its width."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 from orchestrator.reports.phase import WAITS, Phase, PhaseKind
@@ -14,6 +14,17 @@ _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400,
 _MOST_TICKS = 5
 _THINNEST = 0.4
 """Narrowest bar in percent, so that short phases can be seen."""
+_SHORTEST_RANGE = 1.0
+"""Seconds of the shortest part of a run that can be shown."""
+_LONG_IDLE = 30.0
+"""Seconds without work that are worth being shortened."""
+_IDLE_SHARE = 0.08
+"""Part of the shown time that a stretch without work must have to be shortened."""
+_IDLE_WIDTH = 3.0
+"""Width of a shortened stretch in percent."""
+_CLOSEST = 8.0
+"""Smallest distance of two labels in percent."""
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 _NAMES = {
     PhaseKind.QUEUE: "queued",
     PhaseKind.PREPARE: "preparing",
@@ -54,47 +65,176 @@ class Tick:
 
 
 @dataclass(frozen=True)
+class Break:
+    """A stretch without work that is drawn shorter than it was."""
+
+    x: str
+    width: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of the time axis with one scale."""
+
+    start: float
+    end: float
+    """Seconds since the start of the run."""
+    x: float
+    width: float
+    is_idle: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """The length of the stretch."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
 class Axis:
-    """The time axis of a run."""
+    """The time axis of a run, or of a part of it."""
 
-    begin: datetime
-    seconds: float
-    ticks: tuple[Tick, ...]
+    snapshot: Snapshot
+    stretches: tuple[Stretch, ...]
 
-    def bars(self, worker: WorkerRecord, snapshot: Snapshot) -> tuple[Bar, ...]:
+    @property
+    def start(self) -> float:
+        """First shown second of the run."""
+        return self.stretches[0].start
+
+    @property
+    def end(self) -> float:
+        """Last shown second of the run."""
+        return self.stretches[-1].end
+
+    @property
+    def numbers(self) -> list[list[float]]:
+        """First and last second, place and width in percent of each stretch, for the script."""
+        return [
+            [round(number, 3) for number in (one.start, one.end, one.x, one.width)]
+            for one in self.stretches
+        ]
+
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """The stretches without work that are drawn shorter."""
+        return tuple(
+            Break(f"{one.x:.3f}%", f"{one.width:.3f}%", f"{short_duration(one.seconds)} of waiting")
+            for one in self.stretches
+            if one.is_idle
+        )
+
+    @property
+    def idle(self) -> str:
+        """How long the shortened stretches were together; empty if there are none."""
+        seconds = sum(one.seconds for one in self.stretches if one.is_idle)
+        return short_duration(seconds) if seconds else ""
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """The marks of the axis."""
+        found: list[tuple[float, int]] = []
+        for stretch in self.stretches:
+            for mark in self._marks(stretch):
+                x = self._place(mark)
+                if not found or x - found[-1][0] >= _CLOSEST:
+                    found.append((x, mark))
+        return tuple(Tick(f"{x:.3f}%", _label(mark), x > 94) for x, mark in found)
+
+    def _marks(self, stretch: Stretch) -> Iterator[int]:
+        if not stretch.is_idle:
+            step = _step(sum(one.seconds for one in self.stretches if not one.is_idle))
+            first = -(-int(stretch.start * 1000) // (1000 * step)) * step
+            yield from range(first, int(stretch.end) + 1, step)
+
+    def _place(self, seconds: float) -> float:
+        """Return the place of a moment in percent."""
+        for stretch in self.stretches:
+            if seconds <= stretch.end:
+                share = max(seconds - stretch.start, 0) / max(stretch.seconds, 0.001)
+                return stretch.x + share * stretch.width
+        return 100.0
+
+    def bars(self, worker: WorkerRecord) -> tuple[Bar, ...]:
         """Return the bars of a worker."""
-        return tuple(self._bar(phase, worker, snapshot) for phase in worker.phases)
+        return tuple(self._bars(worker))
 
-    def _bar(self, phase: Phase, worker: WorkerRecord, snapshot: Snapshot) -> Bar:
-        begin = (phase.start - self.begin).total_seconds()
-        x = min(max(100 * begin / self.seconds, 0), 100 - _THINNEST)
-        width = min(max(100 * phase.seconds / self.seconds, _THINNEST), 100 - x)
+    def _bars(self, worker: WorkerRecord) -> Iterator[Bar]:
+        for phase in worker.phases:
+            start = (phase.start - self.snapshot.began).total_seconds()
+            end = start + phase.seconds
+            if end >= self.start and start <= self.end:
+                yield self._bar(phase, worker, self._place(start), self._place(end))
+
+    def _bar(self, phase: Phase, worker: WorkerRecord, start: float, end: float) -> Bar:
+        x = min(start, 100 - _THINNEST)
+        width = min(max(end - x, _THINNEST), 100 - x)
         attempt = f", attempt {phase.attempt}" if worker.phases[-1].attempt > 1 else ""
         is_agent = phase.kind is PhaseKind.AGENT
         return Bar(
             x=f"{x:.3f}%",
             width=f"{width:.3f}%",
             end=f"{x + width:.3f}%",
-            look=_tone(phase, worker, snapshot) if is_agent else phase.kind.value,
+            look=_tone(phase, worker, self.snapshot) if is_agent else phase.kind.value,
             kind="wait" if phase.kind in WAITS else "bar",
             title=f"{_NAMES[phase.kind]}{attempt}: {short_duration(phase.seconds)}",
         )
 
 
-def axis_of(snapshot: Snapshot) -> Axis:
-    """Return the time axis of a run: from its start to its end, or to now."""
-    seconds = max((snapshot.until - snapshot.began).total_seconds(), 1.0)
-    return Axis(snapshot.began, seconds, _ticks(seconds))
+def axis_of(snapshot: Snapshot, wanted: Mapping[str, str] | None = None) -> Axis:
+    """Return the time axis of a run, from its start to its end or to now.
+
+    Args:
+        snapshot: The run.
+        wanted: `from` and `to`, in seconds since the start of the run, show a part of it; `idle`
+            with the value `show` draws stretches without work to scale.
+    """
+    query = wanted or {}
+    whole = max((snapshot.until - snapshot.began).total_seconds(), _SHORTEST_RANGE)
+    end = min(_seconds(query.get("to", ""), whole), whole)
+    start = min(_seconds(query.get("from", ""), 0.0), end - _SHORTEST_RANGE)
+    start, end = max(start, 0.0), max(end, _SHORTEST_RANGE)
+    gaps = [] if query.get("idle") == "show" else list(_idle(snapshot, start, end))
+    return Axis(snapshot, tuple(_stretches(start, end, gaps)))
 
 
-def _ticks(seconds: float) -> tuple[Tick, ...]:
-    step = next((one for one in _STEPS if seconds / one <= _MOST_TICKS), None)
-    if step is None:
-        step = _STEPS[-1] * round(seconds / _STEPS[-1] / _MOST_TICKS + 0.5)
-    marks = range(0, int(seconds) + 1, step)
-    return tuple(
-        Tick(f"{100 * mark / seconds:.3f}%", _label(mark), mark > 0.94 * seconds) for mark in marks
+def _seconds(text: str, default: float) -> float:
+    return float(text) if _SECONDS.fullmatch(text) else default
+
+
+def _idle(snapshot: Snapshot, start: float, end: float) -> Iterator[tuple[float, float]]:
+    """Yield the long stretches in which no worker did anything."""
+    busy = sorted(
+        ((phase.start - snapshot.began).total_seconds(), phase.seconds)
+        for worker in snapshot.workers
+        for phase in worker.phases
+        if phase.kind not in WAITS
     )
+    least = max(_LONG_IDLE, _IDLE_SHARE * (end - start))
+    reached = start
+    for begin, seconds in [*busy, (end, 0.0)]:
+        if min(begin, end) - reached >= least:
+            yield reached, min(begin, end)
+        reached = max(reached, begin + seconds)
+
+
+def _stretches(start: float, end: float, gaps: Sequence[tuple[float, float]]) -> Iterator[Stretch]:
+    idle = sum(to - since for since, to in gaps)
+    scale = (100 - _IDLE_WIDTH * len(gaps)) / max(end - start - idle, 0.001)
+    x, reached = 0.0, start
+    for since, to in gaps:
+        if since > reached:
+            yield Stretch(reached, since, x, (since - reached) * scale)
+            x += (since - reached) * scale
+        yield Stretch(since, to, x, _IDLE_WIDTH, is_idle=True)
+        x, reached = x + _IDLE_WIDTH, to
+    if end > reached or not gaps:
+        yield Stretch(reached, end, x, (end - reached) * scale)
+
+
+def _step(seconds: float) -> int:
+    found = next((one for one in _STEPS if seconds / one <= _MOST_TICKS), None)
+    return found or _STEPS[-1] * round(seconds / _STEPS[-1] / _MOST_TICKS + 0.5)
 
 
 def _label(seconds: int) -> str:
@@ -121,3 +261,46 @@ def legend(workers: Sequence[WorkerRecord]) -> tuple[tuple[str, str], ...]:
     found = {phase.kind for worker in workers for phase in worker.phases}
     shown = found - {PhaseKind.AGENT}
     return tuple((kind.value, name) for kind, name in _NAMES.items() if kind in shown)
+
+
+Range = Mapping[str, str | None]
+"""The variables `from` and `to` of an address; None: from the start, or up to the end."""
+
+
+@dataclass(frozen=True)
+class Zoom:
+    """The ranges that the buttons of a timeline lead to; None if a button would do nothing."""
+
+    label: str
+    """The shown range; empty if the whole run is shown."""
+    closer: Range | None
+    wider: Range | None
+    whole: Range
+
+
+def zoom_of(axis: Axis) -> Zoom:
+    """Return where the buttons of a timeline lead."""
+    whole = max((axis.snapshot.until - axis.snapshot.began).total_seconds(), _SHORTEST_RANGE)
+    start, end = axis.start, axis.end
+    is_open = end > whole - 0.5
+    is_whole = start < 0.001 and is_open
+    length = end - start
+    closer = None
+    if length > 4 * _SHORTEST_RANGE:
+        # A live run is followed at its end; otherwise, the middle stays where it is.
+        follows = is_open and axis.snapshot.is_live
+        since = start + length / 2 if follows else start + length / 4
+        closer = _range(since, None if follows else since + length / 2)
+    wider = None
+    if not is_whole:
+        since, to = start - length / 2, end + length / 2
+        wider = _range(max(since, 0.0), None if to >= whole else to)
+    label = "" if is_whole else f"{short_duration(start)} to {short_duration(end)}"
+    return Zoom(label, closer, wider, _range(0.0, None))
+
+
+def _range(start: float, end: float | None) -> Range:
+    return {
+        "from": f"{start:.1f}" if start > 0 else None,
+        "to": None if end is None else f"{end:.1f}",
+    }

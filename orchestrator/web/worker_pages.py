@@ -4,38 +4,43 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.text.sanitize import lines, one_line
-from orchestrator.web.diffs import Diff, read_diff
+from orchestrator.web.artifacts import artifacts_of, findings_of
+from orchestrator.web.diffs import Diff, diff_of
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import MINUS, dollars, moment, octets, short_duration
+from orchestrator.web.gauges import NOTHING
 from orchestrator.web.logs import Log, logs_of, read_before, read_end
-from orchestrator.web.looks import look_at_worker, now
 from orchestrator.web.reader import WorkerRecord
-from orchestrator.web.run_pages import View, run_values
+from orchestrator.web.settings import settings_of_worker
 from orchestrator.web.shell import Page
 from orchestrator.web.timeline import axis_of
+from orchestrator.web.view import View, look_of, run_values
 
 _LONGEST_TASK = 20_000
 
 
 def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
-    values, snapshot = run_values(view, tab=tab), view.snapshot
-    number = worker.spec.worker_id
-    mine = look_at_worker(worker, snapshot, now=now())
-    result = worker.result
+    # Measurements are only shown where they are kept current.
+    look = look_of(view, view.measured if tab == "" else NOTHING)
+    values, snapshot = run_values(view, tab=tab, look=look), view.snapshot
+    number, result = worker.spec.worker_id, worker.result
+    mine = next(one for one in look.workers if one.number == number)
     diff = f"+{mine.insertions} {MINUS}{mine.deletions}" if mine.files else ""
     checks = [("checks", "Checks", mine.checks)] if mine.checks else []
+    handed = len(result.artifacts) if result else 0
+    findings = [("findings", "Findings", str(handed or ""))] if has_findings(view, worker) else []
     return values | {
         "worker": mine,
         "branch": one_line(worker.spec.branch),
-        "bars": axis_of(snapshot).bars(worker, snapshot),
+        "bars": axis_of(snapshot).bars(worker),
         "label": f"Timeline of worker {number}: {mine.badge.word}",
         "tabs": [
             ("", "Log", ""),
             ("diff", "Diff", diff),
             *checks,
+            *findings,
             ("events", "Events", ""),
             ("details", "Details", ""),
         ],
@@ -89,16 +94,16 @@ def diff_page(view: View, worker: WorkerRecord) -> Page:
     diff, problem = Diff((), is_whole=True), ""
     if worker.result is not None:
         try:
-            repository = view.library.repositories[view.run.repository]
-            diff = read_diff(repository, _branch(repository, view.snapshot.run_id, worker))
+            diff = diff_of(view.repository, _branch(view, worker))
         except OrchestratorError as error:
             problem = one_line(str(error), limit=500)
     values |= {"files": diff.files, "is_whole": diff.is_whole, "problem": problem}
     return view.page("diff.html", values)
 
 
-def _branch(repository: Repository, run_id: str, worker: WorkerRecord) -> Branch:
-    return read_branches(repository, run_id, (worker.spec.worker_id,)).branches[0]
+def _branch(view: View, worker: WorkerRecord) -> Branch:
+    numbers = (worker.spec.worker_id,)
+    return read_branches(view.repository, view.snapshot.run_id, numbers).branches[0]
 
 
 def checks_page(view: View, worker: WorkerRecord) -> Page:
@@ -120,6 +125,27 @@ def checks_page(view: View, worker: WorkerRecord) -> Page:
     return view.page("checks.html", values)
 
 
+def has_findings(view: View, worker: WorkerRecord) -> bool:
+    """Return whether a worker handed over findings or artifacts."""
+    artifacts = worker.result.artifacts if worker.result else []
+    return bool(artifacts or findings_of(view.snapshot.directory, worker))
+
+
+def findings_page(view: View, worker: WorkerRecord) -> Page | None:
+    """Return what a worker handed over besides its commits; None if nothing."""
+    if not has_findings(view, worker):
+        return None
+    directory = view.snapshot.directory
+    values = _values(view, worker, "findings") | {
+        "findings": lines(findings_of(directory, worker)).strip(),
+        "artifacts": [
+            {"number": one.number, "path": one_line(one.path, limit=300), "amount": one.amount}
+            for one in artifacts_of(directory, worker)
+        ],
+    }
+    return view.page("findings.html", values)
+
+
 def worker_events_page(view: View, worker: WorkerRecord) -> Page:
     """Return the latest events of a worker."""
     values = _values(view, worker, "events")
@@ -134,6 +160,7 @@ def worker_details_page(view: View, worker: WorkerRecord) -> Page:
     task = worker.spec.task
     values["task"] = lines(task if len(task) <= _LONGEST_TASK else task[:_LONGEST_TASK] + "…")
     values["facts"] = _facts(worker)
+    values["settings"] = settings_of_worker(view.plan, worker.spec.name) if view.plan else []
     return view.page("worker_details.html", values)
 
 
@@ -155,7 +182,6 @@ def _facts(worker: WorkerRecord) -> list[tuple[str, str]]:
         "Peak memory": octets(result.peak_memory) if result.peak_memory else None,
         "Limits reached": ", ".join(result.limits_hit) or None,
         "Also kept": ", ".join(result.kept_refs[:5]) or None,
-        "Artifacts": ", ".join(result.artifacts[:20]) or None,
     }
     facts += [(name, str(value)) for name, value in optional.items() if value is not None]
     return [(name, one_line(value, limit=500)) for name, value in facts]

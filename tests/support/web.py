@@ -16,6 +16,7 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.web.actions import Actions
 from orchestrator.web.app import Web
 from orchestrator.web.door import Door, Sessions
+from orchestrator.web.gauges import Gauges
 from orchestrator.web.library import Library
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import BASE, RUN_ID, at
@@ -115,11 +116,13 @@ def no_retry(repository: Repository, run_id: str, number: int) -> str:
     raise AssertionError(f"{repository.top}: {run_id} {number}")
 
 
-def stranger(repo: Path, *, read_only: bool = False, **sessions: Any) -> tuple[Browser, Sessions]:
+def stranger(
+    repo: Path, *, read_only: bool = False, gauges: Gauges | None = None, **sessions: Any
+) -> tuple[Browser, Sessions]:
     """Return a browser without a session, and the sessions of its server."""
     opened = Sessions(**sessions)
     actions = None if read_only else Actions(repeat=no_retry)
-    library = Library([_repository(repo)])
+    library = Library([_repository(repo)], gauges)
     OPENED.append(library)
     web = Web(library, opened, actions)
     return Browser(web.behind_door(PORT)), opened
@@ -130,9 +133,9 @@ def _repository(repo: Path) -> Repository:
     return Repository(repo)
 
 
-def browser(repo: Path, *, read_only: bool = False) -> Browser:
+def browser(repo: Path, *, read_only: bool = False, gauges: Gauges | None = None) -> Browser:
     """Return a browser that used the link."""
-    found, sessions = stranger(repo, read_only=read_only)
+    found, sessions = stranger(repo, read_only=read_only, gauges=gauges)
     assert found.sign_in(sessions.key).status == 204
     return found
 

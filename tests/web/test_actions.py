@@ -51,7 +51,7 @@ def test_read_only_view_has_no_actions(repo, live):
         page = visitor.get(path).text
         assert "Stop" not in page
         assert '<form method="post"' not in page
-    for path in (f"{RUN}/stop", f"{RUN}/1/stop", f"{RUN}/1/retry", f"{RUN}/merge"):
+    for path in (f"{RUN}/stop", f"{RUN}/1/stop", f"{RUN}/1/retry", f"{RUN}/merge", f"{RUN}/pick"):
         assert visitor.get(path).status == 404
         assert visitor.post(path, {"how": "stop"}).status == 405
     assert live.stop_requests() == frozenset()

@@ -16,7 +16,8 @@ PAGES = [
     "/", RUN, f"{RUN}/events", f"{RUN}/costs", f"{RUN}/details", f"{RUN}/conflicts", f"{RUN}/1",
     f"{RUN}/1/diff", f"{RUN}/1/checks", f"{RUN}/1/events", f"{RUN}/1/details", f"{RUN}/merge",
     f"{RUN}/stop", f"{RUN}/1/stop", f"{RUN}/1/retry", f"{RUN}/1/log/stdout", f"{RUN}/1/text/stdout",
-    f"{RUN}/1/raw/stdout", "/nothing", "/static/app.py",
+    f"{RUN}/1/raw/stdout", f"{RUN}/compare", f"{RUN}/pick", f"{RUN}/1/findings",
+    f"{RUN}/1/artifact/1", "/?q=the", "/nothing", "/static/app.py",
 ]  # fmt: skip
 
 
@@ -116,7 +117,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("headers", FORGED.values(), ids=FORGED)
-@pytest.mark.parametrize("path", [f"{RUN}/1/stop", f"{RUN}/merge", f"{RUN}/1/retry", "/open"])
+@pytest.mark.parametrize("path", [f"{RUN}/1/stop", f"{RUN}/merge", f"{RUN}/pick", "/open"])
 def test_forms_of_other_pages_are_refused(guest, run, path, headers):
     before = sorted(run.iterdir())
     fields = {"token": guest.token(f"{RUN}/1/stop"), "how": "stop"}
@@ -128,7 +129,7 @@ def test_forms_of_other_pages_are_refused(guest, run, path, headers):
 def test_a_form_without_the_token_of_the_session_is_refused(guest, run, token):
     before = sorted(run.iterdir())
     fields = {"how": "stop"} if token is None else {"how": "stop", "token": token}
-    for path in (f"{RUN}/1/stop", f"{RUN}/stop", f"{RUN}/1/retry", f"{RUN}/merge"):
+    for path in (f"{RUN}/1/stop", f"{RUN}/stop", f"{RUN}/1/retry", f"{RUN}/merge", f"{RUN}/pick"):
         assert_refused(guest.post(path, fields), 403)
     assert sorted(run.iterdir()) == before
 

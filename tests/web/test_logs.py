@@ -63,6 +63,16 @@ def test_control_sequences_and_broken_bytes_are_made_visible(tmp_path):
     assert read_end(log_of(path)).text == "red \ufffd]0;title\ufffd \ufffd\ufffd bar\nfoo\n\ufffd"
 
 
+def test_colours_are_shown_on_the_page_and_in_what_follows(repo):
+    run = ended_run(repo, result_of(1))
+    (run.worker(1) / "stdout.log").write_bytes(b"\x1b[1;31mFAILED\x1b[0m <b>x</b>\n")
+    visitor = browser(repo)
+    page = visitor.get(f"{RUN}/1").text
+    assert '<span class="f1 bold">FAILED</span> &lt;b&gt;x&lt;/b&gt;\n' in page
+    piece = json.loads(visitor.get(f"{RUN}/1/text/stdout?after=0").text)
+    assert piece["runs"] == [["f1 bold", "FAILED"], ["", " <b>x</b>\n"]]
+
+
 def test_only_logs_are_listed_and_links_are_not_followed(repo, tmp_path):
     run = ended_run(repo, result_of(1))
     secret = tmp_path / "secret"
@@ -123,6 +133,6 @@ def test_the_rest_of_a_log_arrives_at_the_end(repo, is_live):
         run.release()
     visitor = browser(repo)
     piece = json.loads(visitor.get(f"{RUN}/1/text/stdout?after=0").text)
-    assert piece["text"] == ("a\n" if is_live else "a\nb")
+    assert piece["runs"] == [["", "a\n" if is_live else "a\nb"]]
     assert piece["ended"] is not is_live
     run.release()

@@ -1,11 +1,13 @@
 """Tests of the pages: what they show, that hostile text stays text, and that reading is all."""
 
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orchestrator.config.container import Isolation
 from orchestrator.events import (
     Intervention,
     Notice,
@@ -19,10 +21,12 @@ from orchestrator.judging.store import write_judgement
 from orchestrator.reports.reader import read_run
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.web.gauges import Gauges
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.landing import snapshot_of
+from tests.support.live import LiveRun, eventually, newest
 from tests.support.reports import BASE, RUN_ID, at
-from tests.support.repository import make_repository
+from tests.support.repository import git, make_repository
 from tests.support.runs import shell_run
 from tests.support.web import (
     Browser,
@@ -81,7 +85,7 @@ def remove_runs(repo: Path) -> Iterator[None]:
 
 
 PAGES = ("", "/costs", "/events", "/details", "/1", "/1/checks", "/1/events", "/1/details",
-         "/1/log/stderr")  # fmt: skip
+         "/1/log/stderr", "/1/findings", "/compare", "?q=worker")  # fmt: skip
 TOGETHER = 4
 """Hostile texts in one run."""
 
@@ -136,7 +140,14 @@ def test_run_page_shows_workers_states_and_reasons(repo):
         result_of(3, status=Status.FAILED, reason=Reason.CANCELLED),
     )
     text = Shape(browser(repo).get(RUN).text).text
-    for said in ("Succeeded", "Failed · oom", "killed at 2 GB", "Cancelled", "3 of 3 done", "+12"):
+    for said in (
+        "Succeeded",
+        "Failed · out of memory",
+        "killed at 2 GB",
+        "Cancelled",
+        "3 of 3 done",
+        "+12",
+    ):
         assert said in text
     assert "1 failed 1 skipped 1 succeeded" in text
     assert "$0.5000" in text
@@ -214,7 +225,7 @@ def test_retries_are_bars_of_their_own(repo):
     assert ("success", "50.000", "20.000") in agent
 
 
-def test_judgement_names_the_best_worker_and_offers_to_merge_it(repo):
+def test_judgement_names_the_best_worker_and_offers_to_pick_it(repo):
     run = ended_run(repo, result_of(1), result_of(2))
     visitor = browser(repo)
     assert visitor.get(f"{RUN}/judgement").status == 404
@@ -234,17 +245,20 @@ def test_judgement_names_the_best_worker_and_offers_to_merge_it(repo):
     text = Shape(page).text
     for said in ("Worker 2 is the best", "excluded", "skips <b>tests</b>", "check: make test"):
         assert said in text
-    assert f'href="{RUN}/merge?worker=2"' in page
-    form = visitor.get(f"{RUN}/merge?worker=2").text
-    assert 'value="2" checked' in form
-    assert 'value="1" checked' not in form
+    assert f'class="button primary" href="{RUN}/pick?worker=2"' in page
+    form = visitor.get(f"{RUN}/pick").text
+    assert "Pick worker 2" in Shape(form).text
+    assert "skips <b>tests</b>" in Shape(visitor.get(f"{RUN}/pick?worker=1").text).text
+    assert visitor.get(f"{RUN}/pick?worker=3").status == 404
+    assert "Pick" not in browser(repo, read_only=True).get(f"{RUN}/judgement").text
 
 
 def test_browsing_changes_nothing(repo):
     ended_run(repo, result_of(1), result_of(2, status=Status.FAILED, reason=Reason.OOM))
     visitor = browser(repo)
     before = snapshot_of(repo)
-    others = ("/conflicts", "/1/diff", "/2/diff", "/1/stop", "/1/retry", "/merge", "/9")
+    others = ("/conflicts", "/compare", "/1/diff", "/2/diff", "/1/stop", "/1/retry", "/merge",
+              "/pick", "/1/findings", "/1/artifact/1", "/9", "?q=a", "?from=1&to=2")  # fmt: skip
     for path in ("/", "/nothing", *(f"{RUN}{page}" for page in (*PAGES, *others))):
         assert visitor.get(path).status in (200, 404)
     assert snapshot_of(repo) == before
@@ -266,10 +280,99 @@ def test_list_has_pages_and_repositories_are_told_apart(repo):
         assert visitor.get(f"/?page={odd}").status == 200
 
 
+def test_workers_and_runs_are_found_by_words(repo):
+    ended_run(
+        repo,
+        result_of(1, model="gpt-4o"),
+        result_of(2, status=Status.FAILED, reason=Reason.OOM, model="claude"),
+        task="write the <i>docs</i>",
+    )
+    write_run(repo, [WorkerSpec(worker_id=1, task="other", model=None)], [],
+              run_id="20261121-093001-5f0c2a").release()  # fmt: skip
+    visitor = browser(repo)
+
+    def found(path: str) -> list[str]:
+        links = Shape(visitor.get(path).text).links
+        return [link for link in links if re.fullmatch(rf"{path.partition('?')[0]}/[\w-]+", link)]
+
+    rows = [f"{RUN}/1", f"{RUN}/2"]
+    tabs = [one for one in found(RUN) if one not in rows]
+    for words, expected in (
+        ("failed", rows[1:]), ("out+of+memory", rows[1:]), ("gpt", rows[:1]), ("DOCS", rows),
+        ("docs+claude", rows[1:]), ("", rows), ("nothing", []),
+    ):  # fmt: skip
+        assert [one for one in found(f"{RUN}?q={words}") if one not in tabs] == expected, words
+    assert 'href="?q=failed"' in visitor.get(RUN).text
+    nothing = Shape(visitor.get(f"{RUN}?q=<script>x").text)
+    assert "No worker matches <script>x" in nothing.text
+    for words, expected in (("docs", [RUN]), (RUN_ID, [RUN]), ("claude", [RUN]), ("zzz", [])):
+        links = Shape(visitor.get(f"/?q={words}").text).links
+        assert [one for one in links if one.startswith("/repo/")] == expected, words
+
+
+def test_tests_of_commits_are_listed_on_request(repo):
+    ended_run(repo, result_of(1), task="the task")
+    spec = WorkerSpec(worker_id=1, task="make check", model=None)
+    test = write_run(repo, [spec], [], run_id="20261121-093001-5f0c2a")
+    test.mark_as_test()
+    test.release()
+    visitor = browser(repo)
+    shown = visitor.get("/").text
+    assert "the task" in shown
+    assert "make check" not in shown
+    assert "1 run that only tested a commit is not listed" in shown
+    assert "make check" in visitor.get("/?tests=show").text
+
+
+def test_details_show_settings_without_values(repo, local_engine):
+    isolation = Isolation(network="none", env={"TOKEN_X": "swordfish"})
+    result = shell_run(repo, local_engine, "true", isolation=isolation, retries=2)
+    visitor = browser(repo)
+    for page in ("details", f"{result.results[0].worker_id}/details"):
+        answer = visitor.get(f"/repo/{result.run_id}/{page}").text
+        text = Shape(answer).text
+        assert "Agent program shell" in text
+        assert "Retries 2 retries" in text
+        assert "swordfish" not in answer
+    assert "TOKEN_X" in visitor.get(f"/repo/{result.run_id}/details").text
+
+
+def test_running_workers_are_measured_while_a_page_shows_them(
+    repo, tmp_path, local_engine, monkeypatch
+):
+    monkeypatch.setattr("orchestrator.web.gauges.INTERVAL", 0.05)
+    live = LiveRun(repo, tmp_path / "gate")
+    connected = []
+
+    def connect():
+        connected.append(1)
+        return local_engine
+
+    gauges = Gauges(connect)
+    visitor = browser(repo, gauges=gauges)
+    with live.going_on(local_engine, live.wait_for_gate, "true"):
+        with newest(repo) as history:
+            run, number = f"/repo/{history.run_id}", min(history.workers)
+        assert connected == [], "nobody looked"
+        page = eventually(lambda: "of memory" in (text := visitor.get(run).text) and text)
+        assert re.search(r'<td class="num w-memory">[\d.]+ [KM]B</td>', page)
+        assert re.search(
+            r"CPU, [\d.]+ [KM]B|[\d.]+ [KM]B</span>", visitor.get(f"{run}/{number}").text
+        )
+        assert connected == [1], "one connection for all pages"
+        threads = [one for one in threading.enumerate() if one.name == "gauge"]
+        assert len(threads) == 1
+        monkeypatch.setattr("orchestrator.web.gauges.PATIENCE", 0.0)
+        eventually(lambda: not threads[0].is_alive(), "the end of the measurements")
+    assert "of memory" not in visitor.get(run).text
+
+
 def test_diff_and_conflicts_of_a_real_run(tmp_path, local_engine):
     repo = make_repository(tmp_path / "repo")
     made = "printf '<b>one</b>\\n' > a.txt; printf x > '<img src=x>.txt'"
-    result = shell_run(repo, local_engine, made, "printf 'two\\n' > a.txt")
+    result = shell_run(
+        repo, local_engine, made, "printf 'two\\n' > a.txt", "printf 3 > c.txt; echo", workers=3
+    )
     run = f"/repo/{result.run_id}"
     visitor = browser(repo)
     page = Shape(visitor.get(f"{run}/1/diff").text)
@@ -279,7 +382,45 @@ def test_diff_and_conflicts_of_a_real_run(tmp_path, local_engine):
     conflicts = Shape(visitor.get(f"{run}/conflicts").text).text
     assert "1 pair cannot be merged" in conflicts
     assert "a.txt" in conflicts
+    compare_in_browser(visitor, run)
     merge_in_browser(repo, visitor, run)
+    pick_in_browser(repo, visitor, run, result.run_id)
+
+
+def compare_in_browser(visitor: Browser, run: str) -> None:
+    page = Shape(visitor.get(f"{run}/compare?a=2&b=1").text)
+    assert "From worker 2 to worker 1" in page.text
+    assert "a.txt different" in page.text
+    assert "<img src=x>.txt" in page.text
+    assert "<b>one</b>" in page.text
+    assert not [tag for tag, _ in page.elements if tag in ("b", "img")]
+    for odd in ("", "?a=1&b=1", "?a=99&b=x", "?a=<b>"):
+        assert visitor.get(f"{run}/compare{odd}").status == 200
+
+
+def pick_in_browser(repo: Path, visitor: Browser, run: str, run_id: str) -> None:
+    judged = git(repo, "rev-parse", "architect/parallel-3")
+    candidate = Candidate(run_id=run_id, worker_id=3, commit=judged, protected=judged, place=1,
+                          passes=True, out=False, lines=1, files=1)  # fmt: skip
+    write_judgement(repo / ".git/orchestrator/runs" / run_id, Judgement(
+        run_id=run_id, number=1, base=BASE, tests="frozen", checks=(), decision="clear", pick=3,
+        candidates=(candidate,),
+    ))  # fmt: skip
+    token = visitor.token(f"{run}/pick")
+    form = {"token": token, "worker": "3", "form": "merge"}
+    before = git(repo, "rev-parse", "main")
+    git(repo, "update-ref", "refs/heads/architect/parallel-3", "main")
+    for how in ("preview", "merge"):
+        said = Shape(visitor.post(f"{run}/pick", {**form, "how": how, "before": before}).text).text
+        assert "has moved since it was judged" in said
+    assert git(repo, "rev-parse", "main") == before
+    git(repo, "update-ref", "refs/heads/architect/parallel-3", judged)
+    assert "would be merged" in visitor.post(f"{run}/pick", {**form, "how": "preview"}).text
+    assert git(repo, "rev-parse", "main") == before
+    done = visitor.post(f"{run}/pick", {**form, "how": "merge", "before": before}).text
+    assert "was merged into" in Shape(done).text
+    assert git(repo, "show", "main:c.txt") == "3"
+    assert "web view: picked worker 3 into main" in visitor.get(f"{run}/events").text
 
 
 def merge_in_browser(repo: Path, visitor: Browser, run: str) -> None:

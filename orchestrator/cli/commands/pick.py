@@ -13,10 +13,10 @@ from orchestrator.cli.output.messages import show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Candidate, Judgement
+from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.merge import Wish
 from orchestrator.landing.merged import Form
-from orchestrator.runs import picking
 from orchestrator.text.sanitize import one_line
 
 As = Annotated[
@@ -63,7 +63,7 @@ def pick(
     judgement = latest_judgement(repository.state_dir, run)
     chosen = _chosen(judgement, numbers[0] if numbers else None)
     wish = Wish(form=form, into=into, named=True, dry_run=dry_run)  # type: ignore[arg-type]
-    merged = picking.merge_candidate(repository, judgement, chosen, wish, tell)
+    merged = merge_candidate(repository, judgement, chosen, wish, tell)
     if json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
@@ -73,7 +73,7 @@ def pick(
 
 
 def _chosen(judgement: Judgement, number: int | None) -> Candidate:
-    found = picking.candidate_of(judgement, number)
+    found = candidate_of(judgement, number)
     if found is not None:
         return found
     none = judgement.decision == "none"

@@ -15,6 +15,7 @@ import typer
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.messages import show, tell
+from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
@@ -86,7 +87,10 @@ def ui(options: UiOptions) -> None:
     """
     _check(options)
     repositories = [Repository(path) for path in options.root or [Path.cwd()]]
-    with closing(_web("library").Library(repositories)) as library:
+    gauges = None
+    if options.export is None:
+        gauges = _web("gauges").Gauges(lambda: load_engine("docker"))
+    with closing(_web("library").Library(repositories, gauges)) as library:
         _show(library, options)
 
 

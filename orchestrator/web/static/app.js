@@ -86,7 +86,11 @@ let timer = 0;
 
 async function refresh() {
   clearTimeout(timer);
-  if (document.hidden || !("live" in document.body.dataset)) return;
+  if (!document.hidden && "live" in document.body.dataset) await load();
+}
+
+async function load() {
+  clearTimeout(timer);
   const began = performance.now();
   try {
     const headers = { "X-Version": document.body.dataset.version ?? "" };
@@ -101,6 +105,12 @@ async function refresh() {
     wait = Math.min(wait * 1.5, SLOWEST);
   }
   timer = setTimeout(refresh, wait);
+}
+
+function go(query) {
+  history.replaceState(null, "", query);
+  document.body.dataset.version = "";
+  return load();
 }
 
 function take(html) {
@@ -181,7 +191,7 @@ class LogView {
     const piece = await this.piece(`after=${this.end}`);
     if (piece.begin < this.end) this.lines.replaceChildren();
     if (piece.skipped) this.note(`… ${bytes(piece.skipped)} not shown: the log grows too fast …`);
-    if (piece.text) this.lines.append(this.span(piece));
+    if (piece.runs.length) this.lines.append(this.span(piece));
     this.end = piece.end;
     this.trim();
     if (this.follows) this.toEnd();
@@ -209,7 +219,7 @@ class LogView {
 
   span(piece) {
     const el = document.createElement("span");
-    el.textContent = piece.text;
+    for (const [look, text] of piece.runs) el.append(look ? coloured(look, text) : text);
     Object.assign(el.dataset, { begin: piece.begin, end: piece.end });
     return el;
   }
@@ -229,6 +239,87 @@ class LogView {
       byId("earlier").hidden = false;
     }
   }
+}
+
+function coloured(look, text) {
+  const el = document.createElement("span");
+  el.className = look;
+  el.textContent = text;
+  return el;
+}
+
+// --- Search boxes, and parts of a timeline.
+
+let typed = 0;
+
+function withQuery(changes) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === "") query.delete(name);
+    else query.set(name, value);
+  }
+  return `?${query}`;
+}
+
+addEventListener("input", ({ target }) => {
+  if (target.id !== "search") return;
+  clearTimeout(typed);
+  typed = setTimeout(() => go(withQuery({ q: target.value.trim(), page: "" })), 150);
+});
+
+addEventListener("submit", (event) => {
+  if (!event.target.matches(".search")) return;
+  event.preventDefault();
+  go(withQuery({ q: byId("search").value.trim(), page: "" }));
+});
+
+addEventListener("change", ({ target }) => {
+  if (target.matches(".versus select")) target.form.submit();
+});
+
+let drag = null;
+
+addEventListener("pointerdown", (event) => {
+  const cell = event.target.closest?.(".w-track");
+  if (!cell || event.button !== 0 || event.pointerType === "touch" || !byId("zoom-in")) return;
+  const track = cell.querySelector("svg").getBoundingClientRect();
+  const mark = document.createElement("div");
+  mark.className = "range";
+  drag = { track, mark, start: event.clientX, end: event.clientX };
+  event.preventDefault();
+});
+
+addEventListener("pointermove", (event) => {
+  if (!drag) return;
+  drag.end = Math.min(Math.max(event.clientX, drag.track.left), drag.track.right);
+  if (!drag.mark.isConnected) document.body.append(drag.mark);
+  const box = document.querySelector(".workers").getBoundingClientRect();
+  Object.assign(drag.mark.style, {
+    left: `${Math.min(drag.start, drag.end) + scrollX}px`,
+    width: `${Math.abs(drag.end - drag.start)}px`,
+    top: `${box.top + scrollY}px`,
+    height: `${box.height}px`,
+  });
+});
+
+addEventListener("pointerup", () => {
+  if (!drag) return;
+  const { track, mark, start, end } = drag;
+  drag = null;
+  mark.remove();
+  if (Math.abs(end - start) < 8) return;
+  const place = (x) => moment((100 * (x - track.left)) / track.width);
+  location.search = withQuery({
+    from: place(Math.min(start, end)).toFixed(1),
+    to: place(Math.max(start, end)).toFixed(1),
+  });
+});
+
+// The second of the run at a place of the timeline, in percent: its scale changes where it waits.
+function moment(place) {
+  const stretches = JSON.parse(byId("axis").dataset.stretches);
+  const [from, to, x, width] = stretches.find((one) => place <= one[2] + one[3]) ?? stretches.at(-1);
+  return from + ((place - x) / width) * (to - from);
 }
 
 function bytes(number) {
@@ -271,6 +362,10 @@ const KEYS = {
   "]": () => neighbour(1),
   u: () => [...document.querySelectorAll(".crumbs a")].at(-1)?.click(),
   f: () => log?.follow(true),
+  "/": () => byId("search")?.focus(),
+  "+": () => byId("zoom-in")?.click(),
+  "-": () => byId("zoom-out")?.click(),
+  0: () => byId("zoom-all")?.click(),
   t: changeTheme,
   "?": () => byId("keys").showModal(),
 };

@@ -51,7 +51,7 @@ def judging() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "judging/junit.py judging/coverage_file.py judging/hidden_files.py judging/tournament.py "
-        "runs/picking.py runs/merging.py judging/judge.py",
+        "judging/pick.py runs/merging.py judging/judge.py",
         (f"{_PARTS} {_TOURNAMENT}", f"{_DOCKER} tests/cli/commands/test_merge_queue.py"),
         ("JUnit file declares no document type",
          "    parser.StartDoctypeDeclHandler = cases.refuse\n"

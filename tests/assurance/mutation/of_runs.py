@@ -422,8 +422,6 @@ def secrets() -> Iterator[Protection]:
         ("secret files are private to the worker", "flags, 0o400)", "flags, 0o444)"),
         ("secret files are newly created", "os.O_CREAT | os.O_EXCL | ", "os.O_CREAT | ", made),
         ("secret files do not follow links", "os.O_EXCL | os.O_NOFOLLOW", "os.O_EXCL", made),
-        ("private values do not follow links", "os.O_TRUNC | os.O_NOFOLLOW", "os.O_TRUNC", made),
-        ("private values are private to the caller", "flags, 0o600)", "flags, 0o644)", made),
         ("secret files belong to the worker", "            os.fchown(descriptor, *owner)\n", ""),
         ("secret directory belongs to the worker", "    os.chown(directory, *owner)\n", ""),
         ("secrets are removed after any error", "                _withdraw(directory)\n",

@@ -9,13 +9,17 @@ _PAGES = "tests/web/test_pages.py"
 _LOGS = "tests/web/test_logs.py"
 _ACTIONS = "tests/web/test_actions.py"
 _SERVER = "tests/web/test_server.py"
+_PEER = "tests/web/test_peer.py"
+_ARTIFACTS = "tests/web/test_artifacts.py"
+_ANSI = "tests/web/test_ansi.py"
+_ATOMIC = "tests/files/test_atomic.py"
 
 
 def web() -> Iterator[Protection]:
     """Return the protections of the web view."""
     yield from patches(
-        "web/door.py web/app.py",
-        (_DOOR, f"{_ACTIONS} {_SERVER}"),
+        "web/door.py web/app.py web/peer.py files/atomic.py",
+        (_DOOR, f"{_ACTIONS} {_SERVER} {_PEER} {_ATOMIC}"),
         ("link works once", "if not is_right or not self._unused:", "if not is_right:"),
         ("link's key is compared", "if not is_right or not self._unused:",
          "if not self._unused:"),
@@ -48,15 +52,21 @@ def web() -> Iterator[Protection]:
         ("large body refused while it arrives", "if len(data) > MOST_SENT:", "if False:"),
         ("headers are on every answer", "headers[name] = value", "pass"),
         ("stored sessions are digests", '"".join(f"{one}\\n" for one in self._digests)', "session"),
-        ("store is for its owner only", "os.O_EXCL, 0o600)", "os.O_EXCL, 0o644)"),
+        ("private files are for their owner only", "os.O_EXCL, mode)", "os.O_EXCL, 0o644)"),
+        ("private files are newly created", "os.O_CREAT | os.O_EXCL", "os.O_CREAT"),
+        ("private files belong to the named user", "os.fchown(descriptor, *owner)", "pass"),
+        ("other users of the machine are refused",
+         "peer_uid(connection) in (os.getuid(), _ROOT)", "True"),
+        ("connections that their program closed are refused",
+         "return None if row[9] == _ORPHAN else int(row[7])", "return int(row[7])"),
         ("read-only view has no actions",
          "        if self._actions is None:\n            return []\n",
          "        if self._actions is None:\n            self._actions = Actions(repr)\n"),
     )  # fmt: skip
     yield from patches(
-        "web/shell.py web/logs.py web/looks.py web/run_pages.py web/landing_pages.py "
+        "web/shell.py web/logs.py web/ansi.py web/artifacts.py web/merge_pages.py "
         "web/actions.py web/server.py web/export.py",
-        (f"{_PAGES} {_LOGS}", f"{_ACTIONS} {_SERVER}"),
+        (f"{_PAGES} {_LOGS} {_ANSI} {_ARTIFACTS}", f"{_ACTIONS} {_SERVER}"),
         ("templates escape text", "autoescape=True", "autoescape=False"),
         ("only files with names of logs are served", "or not _NAME.fullmatch(stem):", ":"),
         ("links instead of logs are not followed",
@@ -64,8 +74,20 @@ def web() -> Iterator[Protection]:
          "            with (directory / name).open('rb') as file:"),
         ("pieces of logs have a limit", "begin = max(0, end - CHUNK)", "begin = 0"),
         ("new output has a limit", "if log.size - begin > CHUNK:", "if False:"),
-        ("control characters in logs are visible",
-         'return lines(data.decode("utf-8", "replace"))', 'return data.decode("utf-8", "replace")'),
+        ("control characters in logs are visible", 'return (Run("", lines(text)),) if text',
+         'return (Run("", text),) if text'),
+        ("control characters in coloured logs are visible",
+         "yield Run(style.look, lines(text[place : found.start()]))",
+         "yield Run(style.look, text[place : found.start()])"),
+        ("number of coloured parts has a limit", "if count == MOST_RUNS:", "if False:"),
+        ("artifacts are below their directory", ' or ".." in parts:', ":"),
+        ("links in the path of an artifact are not followed",
+         "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW", "os.O_RDONLY | os.O_DIRECTORY"),
+        ("links instead of artifacts are not followed",
+         "return open_regular(parts[-1], folder=folder)",
+         "return os.fdopen(os.open(parts[-1], os.O_RDONLY, dir_fd=folder), 'rb')"),
+        ("names of downloads are harmless",
+         'plain = _UNUSUAL.sub("_", Path(self.path).name).strip("._")', "plain = self.path"),
         ("merge only from where the preview was",
          'if _one(fields, "before", "") != preview.before:', "if False:"),
         ("preview changes nothing", "named=True, dry_run=True)", "named=True)"),

@@ -1,0 +1,64 @@
+"""Choose a candidate of a judgement, and merge it."""
+
+from collections.abc import Callable
+
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.judging.judgement import Candidate, Judgement
+from orchestrator.landing.branches import read_branches
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merged import Merged
+
+Note = Callable[[str], None]
+"""Function that is told about the progress, in one line."""
+
+
+def silent(_: str) -> None:
+    """Ignore a note."""
+
+
+def candidate_of(judgement: Judgement, number: int | None = None) -> Candidate | None:
+    """Return a candidate by its number, or else the one that is clearly the best, if any.
+
+    Raises:
+        ConfigError: The worker with this number was not judged.
+    """
+    wanted = judgement.pick if number is None else number
+    found = next((one for one in judgement.candidates if one.worker_id == wanted), None)
+    if found is None and number is not None:
+        raise ConfigError(f"worker {number} of run {judgement.run_id} was not judged")
+    return found
+
+
+def merge_candidate(
+    repository: Repository,
+    judgement: Judgement,
+    chosen: Candidate,
+    wish: Wish,
+    note: Note = silent,
+) -> Merged:
+    """Merge a candidate, if its branch is still where it was when it was judged.
+
+    Args:
+        repository: The user's repository.
+        judgement: The judgement of the candidate.
+        chosen: The candidate.
+        wish: How the branch is merged.
+        note: Is told if the merge changes tests.
+
+    Raises:
+        ConfigError: The branch has moved since.
+        OrchestratorError: The branch cannot be merged.
+    """
+    branches = read_branches(repository, chosen.run_id, [chosen.worker_id])
+    if branches.branches[0].commit != chosen.commit:
+        raise ConfigError(
+            f"the branch of worker {chosen.worker_id} has moved since it was judged",
+            hint=f"judge the run again: `orchestrator judge {judgement.run_id}`",
+        )
+    if chosen.protected != chosen.commit and judgement.tests != "free":
+        note(
+            f"worker {chosen.worker_id} changed tests, and was judged with those of the base; "
+            "the changes are merged: review them"
+        )
+    return merge_branches(repository, branches, wish)

@@ -1,0 +1,168 @@
+"""Split output into runs of text with the colours and styles that its control sequences ask for.
+
+Only a fixed set of class names leaves this module, and text without any control character. Colours
+are those of the page's palette, so that no output can be unreadable or hidden.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from orchestrator.text.sanitize import lines
+
+MOST_RUNS = 4000
+"""Maximum number of runs of one text; the rest of the text has no colours."""
+_SEQUENCE = re.compile(r"\x1b\[([0-9;:]{0,60})m")
+_LINE_END = re.compile(r"\r((?:\x1b\[[0-9;:]*m)+)\n")
+_BLACK, _WHITE, _GREY, _BRIGHT_WHITE = 0, 7, 8, 15
+_EXTENDED = {38: "front", 48: "back"}
+
+
+class Run(NamedTuple):
+    """Text of one appearance."""
+
+    look: str
+    """Names of classes, separated by blanks; empty for plain text."""
+    text: str
+
+
+@dataclass(frozen=True)
+class _Style:
+    front: int | None = None
+    """One of 16 colours; None for the default."""
+    back: int | None = None
+    bold: bool = False
+    dim: bool = False
+    italic: bool = False
+    underlined: bool = False
+
+    @property
+    def look(self) -> str:
+        # On a coloured background, only the default colour of text can be read for certain.
+        colour = f"f{self.front}" if self.front is not None and self.back is None else ""
+        names = (
+            colour,
+            f"k{self.back % 8}" if self.back is not None else "",
+            "bold" if self.bold else "",
+            "dim" if self.dim and not colour and self.back is None else "",
+            "italic" if self.italic else "",
+            "underlined" if self.underlined else "",
+        )
+        return " ".join(name for name in names if name)
+
+
+_PLAIN = _Style()
+_SWITCHES: dict[int, dict[str, bool]] = {
+    1: {"bold": True},
+    2: {"dim": True},
+    3: {"italic": True},
+    4: {"underlined": True},
+    21: {"underlined": True},
+    22: {"bold": False, "dim": False},
+    23: {"italic": False},
+    24: {"underlined": False},
+}
+
+
+def runs_of(text: str) -> tuple[Run, ...]:
+    """Return a text as runs that are safe to show.
+
+    Lines, control characters and invisible characters are treated as by `lines`.
+    """
+    if "\x1b[" not in text:
+        return (Run("", lines(text)),) if text else ()
+    return tuple(_merged(_pieces(_LINE_END.sub(r"\1\n", text))))
+
+
+def _pieces(text: str) -> Iterator[Run]:
+    style, place = _PLAIN, 0
+    for count, found in enumerate(_SEQUENCE.finditer(text)):
+        if count == MOST_RUNS:
+            style = _PLAIN
+            break
+        yield Run(style.look, lines(text[place : found.start()]))
+        style, place = _changed(style, found[1]), found.end()
+    yield Run(style.look, lines(text[place:]))
+
+
+def _merged(pieces: Iterator[Run]) -> Iterator[Run]:
+    look, texts = "", list[str]()
+    for piece in pieces:
+        if not piece.text:
+            continue
+        if piece.look != look and texts:
+            yield Run(look, "".join(texts))
+            texts = []
+        look = piece.look
+        texts.append(piece.text)
+    if texts:
+        yield Run(look, "".join(texts))
+
+
+def _changed(style: _Style, sequence: str) -> _Style:
+    """Return the style after a control sequence such as `1;31`."""
+    codes = sequence.split(";")
+    while codes:
+        first = codes.pop(0)
+        if ":" in first:
+            style = _extended(style, first.split(":"))
+        elif _number(first) in _EXTENDED:
+            size = {"5": 2, "2": 4}.get(codes[0] if codes else "", 1)
+            style = _extended(style, [first, *codes[:size]])
+            del codes[:size]
+        else:
+            style = _simple(style, _number(first))
+    return style
+
+
+def _simple(style: _Style, code: int) -> _Style:
+    if code == 0:
+        return _PLAIN
+    if code in _SWITCHES:
+        return replace(style, **_SWITCHES[code])
+    tens, colour = divmod(code, 10)
+    field = {3: "front", 9: "front", 4: "back", 10: "back"}.get(tens)
+    if field is None or colour == 8:
+        return style
+    bright = 8 if tens in (9, 10) else 0
+    chosen = None if colour == 9 else colour + bright
+    return replace(style, **{field: chosen})  # type: ignore[arg-type]
+
+
+def _extended(style: _Style, parts: Sequence[str]) -> _Style:
+    field, kind = _EXTENDED.get(_number(parts[0])), parts[1:2]
+    if field is None:
+        return style
+    if kind == ["5"] and len(parts) > 2:
+        colour = _of_table(_number(parts[2]))
+    elif kind == ["2"] and len(parts) > 4:
+        colour = _nearest(*(_number(part) for part in parts[-3:]))
+    else:
+        return style
+    return replace(style, **{field: colour})  # type: ignore[arg-type]
+
+
+def _number(text: str) -> int:
+    return int(text[:9] or 0)
+
+
+def _of_table(number: int) -> int:
+    """Return the colour nearest to one of a terminal's table of 256 colours."""
+    if number < 16:
+        return number
+    if number > 231:
+        return _nearest(*[8 + 10 * (number - 232)] * 3)
+    red, rest = divmod(number - 16, 36)
+    green, blue = divmod(rest, 6)
+    return _nearest(*(55 + 40 * level if level else 0 for level in (red, green, blue)))
+
+
+def _nearest(red: int, green: int, blue: int) -> int:
+    """Return the colour of the palette that is nearest to an RGB colour."""
+    low, high = min(red, green, blue), max(red, green, blue)
+    if high - low < 48:
+        greys = ((40, _BLACK), (140, _GREY), (215, _WHITE))
+        return next((colour for limit, colour in greys if high < limit), _BRIGHT_WHITE)
+    middle = (low + high) / 2
+    return sum(bit for bit, value in ((1, red), (2, green), (4, blue)) if value > middle)

@@ -1,0 +1,88 @@
+"""The files that a worker handed over: list them, and read one as a download."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from orchestrator.files.safe_open import open_regular
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.web.formats import octets
+from orchestrator.web.reader import WorkerRecord
+from orchestrator.workspace.artifacts import ARTIFACTS, findings
+
+_CHUNK = 256 * 1024
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that a worker handed over."""
+
+    number: int
+    """Place in the worker's list; the address of the download."""
+    path: str
+    """Path that the worker chose; hostile."""
+    size: int
+
+    @property
+    def amount(self) -> str:
+        """The size of the file, for people."""
+        return octets(self.size)
+
+    @property
+    def name(self) -> str:
+        """A harmless name for the downloaded file."""
+        plain = _UNUSUAL.sub("_", Path(self.path).name).strip("._")
+        return plain[-_LONGEST_NAME:] or f"artifact-{self.number}"
+
+
+def artifacts_of(directory: RunDirectory, worker: WorkerRecord) -> list[Artifact]:
+    """Return the files of a worker that still exist."""
+    found = []
+    for number, path in enumerate(worker.result.artifacts if worker.result else (), start=1):
+        try:
+            with _opened(directory, worker, path) as file:
+                size = os.fstat(file.fileno()).st_size
+        except OSError:
+            continue
+        found.append(Artifact(number, path, size))
+    return found
+
+
+def findings_of(directory: RunDirectory, worker: WorkerRecord) -> str:
+    """Return the findings of a worker; empty if there are none."""
+    return findings(directory.worker(worker.spec.worker_id))
+
+
+def content(directory: RunDirectory, worker: WorkerRecord, artifact: Artifact) -> Iterator[bytes]:
+    """Yield the bytes of a file, at most as many as it had when it was listed.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with _opened(directory, worker, artifact.path) as file:
+        left = artifact.size
+        while left > 0 and (piece := file.read(min(left, _CHUNK))):
+            left -= len(piece)
+            yield piece
+
+
+def _opened(directory: RunDirectory, worker: WorkerRecord, path: str) -> BinaryIO:
+    """Open a file below the directory of artifacts; links are followed nowhere in its path."""
+    parts = Path(path).parts
+    if not parts or Path(path).is_absolute() or ".." in parts:
+        raise FileNotFoundError(path)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    folder = os.open(directory.worker(worker.spec.worker_id) / ARTIFACTS, flags)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, flags, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return open_regular(parts[-1], folder=folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,160 @@
+"""The page that shows two workers of a run side by side."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.judging.judgement import Candidate
+from orchestrator.judging.store import latest_judgement
+from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.text.sanitize import one_line
+from orchestrator.web.diffs import Diff, FileDiff, diff_of, read_diff
+from orchestrator.web.formats import UNKNOWN, plural
+from orchestrator.web.judgement_page import word_of
+from orchestrator.web.looks import WorkerLook
+from orchestrator.web.reader import WorkerRecord
+from orchestrator.web.shell import Page
+from orchestrator.web.view import View, look_of, run_values
+
+_MOST_FILES = 500
+"""Maximum number of files that are listed."""
+_NOTHING = Diff((), is_whole=True)
+
+
+def compare_page(view: View) -> Page | None:
+    """Return what two workers did; None if the run has only one worker.
+
+    The variables `a` and `b` of the address are the workers' numbers. Default: the first two that
+    have ended, else the first two.
+    """
+    if len(view.snapshot.workers) < 2 or view.shell.is_static:
+        return None
+    look = look_of(view)
+    values = run_values(view, tab="compare", look=look)
+    looks = {one.number: one for one in look.workers}
+    pair = tuple(looks[number] for number in _chosen(view))
+    diffs, between, problem = _diffs(view, pair)
+    values |= {
+        "a": pair[0],
+        "b": pair[1],
+        "rows": [one.row for one in _facts(view, pair)],
+        "paths": _paths(diffs)[:_MOST_FILES],
+        "files": between.files,
+        "is_whole": between.is_whole,
+        "problem": problem,
+    }
+    return view.page("compare.html", values)
+
+
+def _chosen(view: View) -> tuple[int, int]:
+    known = [one.spec.worker_id for one in view.snapshot.workers]
+    ended = [one.spec.worker_id for one in view.snapshot.workers if one.result]
+    order = list(dict.fromkeys([*ended, *known]))
+    asked = [_number(view.query.get(name, ""), known) for name in ("a", "b")]
+    first = asked[0] or next(one for one in order if one != asked[1])
+    second = asked[1] or next(one for one in order if one != first)
+    return first, second
+
+
+def _number(text: str, known: list[int]) -> int | None:
+    return next((one for one in known if str(one) == text), None)
+
+
+def _diffs(view: View, pair: tuple[WorkerLook, ...]) -> tuple[tuple[Diff, ...], Diff, str]:
+    """Return the changes of both workers, the changes between them, and why these are missing."""
+    numbers = [one.number for one in pair if one.is_over]
+    try:
+        found = {
+            one.worker_id: one
+            for one in read_branches(view.repository, view.snapshot.run_id).branches
+            if one.worker_id in numbers
+        }
+        diffs = tuple(_changes(view, found.get(one.number)) for one in pair)
+        if len(found) < len({one.number for one in pair}):
+            return (
+                diffs,
+                _NOTHING,
+                "both workers must have committed something",
+            )
+        tips = [found[one.number].commit for one in pair]
+        return diffs, read_diff(view.repository, *tips), ""
+    except OrchestratorError as error:
+        return (_NOTHING, _NOTHING), _NOTHING, one_line(str(error), limit=500)
+
+
+def _changes(view: View, branch: Branch | None) -> Diff:
+    return _NOTHING if branch is None else diff_of(view.repository, branch)
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """A property of both workers."""
+
+    name: str
+    a: str
+    b: str
+
+    @property
+    def row(self) -> dict[str, object]:
+        return {"name": self.name, "a": self.a, "b": self.b, "differs": self.a != self.b}
+
+
+def _facts(view: View, pair: tuple[WorkerLook, ...]) -> list[_Fact]:
+    a, b = pair
+    judged = _judged(view)
+    records = [view.snapshot.worker(one.number) for one in pair]
+    facts = [
+        _Fact("State", a.badge.word, b.badge.word),
+        _Fact("Reason", a.reason, b.reason),
+        _Fact("Task", a.task, b.task),
+        _Fact("Model", a.model, b.model),
+        _Fact("Judgement", judged.get(a.number, ""), judged.get(b.number, "")),
+        _Fact("Checks", a.checks, b.checks),
+        _Fact("Time", a.elapsed, b.elapsed),
+        _Fact("Cost", a.cost, b.cost),
+        _Fact("Tokens", *(_tokens(one) for one in records)),
+        _Fact("Changes", _sizes(a), _sizes(b)),
+    ]
+    return [_Fact(one.name, one.a or UNKNOWN, one.b or UNKNOWN) for one in facts if one.a or one.b]
+
+
+def _tokens(worker: WorkerRecord | None) -> str:
+    tokens = worker.result.tokens if worker and worker.result else None
+    return "" if tokens is None else f"{tokens:,}"
+
+
+def _sizes(look: WorkerLook) -> str:
+    if look.files is None:
+        return ""
+    files = plural(look.files, "file")
+    return f"{files}, +{look.insertions} \N{MINUS SIGN}{look.deletions}" if look.files else "none"
+
+
+def _judged(view: View) -> Mapping[int, str]:
+    try:
+        judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
+    except ConfigError:
+        return {}
+    own = [one for one in judgement.candidates if one.run_id == view.snapshot.run_id]
+    return {one.worker_id: _place(one) for one in own}
+
+
+def _place(candidate: Candidate) -> str:
+    return f"place {candidate.place}, {word_of(candidate)}"
+
+
+def _paths(diffs: tuple[Diff, ...]) -> list[dict[str, object]]:
+    """Return the files that the workers changed: those of both first."""
+    a, b = ({file.path: file for file in diff.files} for diff in diffs)
+    rows = [_path(path, a.get(path), b.get(path)) for path in sorted({*a, *b})]
+    return sorted(rows, key=lambda row: not row["word"])
+
+
+def _path(path: str, a: FileDiff | None, b: FileDiff | None) -> dict[str, object]:
+    if a is None or b is None:
+        tone, word = "none", ""
+    elif (a.change, a.lines) == (b.change, b.lines):
+        tone, word = "both", "same"
+    else:
+        tone, word = "differs", "different"
+    return {"path": path, "a": a, "b": b, "tone": tone, "word": word}

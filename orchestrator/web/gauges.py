@@ -1,0 +1,63 @@
+"""Measure the workers of live runs while a page shows them."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.events import Event, WorkerMeasured
+from orchestrator.state.history import RunHistory
+from orchestrator.state.monitor import UsageMonitor
+
+INTERVAL = 2.0
+"""Minimum number of seconds between two measurements of a run."""
+PATIENCE = 10.0
+"""Seconds after which a run is not measured any more, if no page has asked for it."""
+NOTHING: Mapping[int, WorkerMeasured] = {}
+
+
+class Gauges:
+    """Measures the runs that pages show: one thread for each run, not one per page. Thread-safe."""
+
+    def __init__(self, connect: Callable[[], ContainerEngine]) -> None:
+        """Store the argument.
+
+        Args:
+            connect: Connects to the engine; may raise an error, and is then called again later.
+        """
+        self._connect = connect
+        self._gauges: dict[str, _Gauge] = {}
+        self._lock = threading.Lock()
+
+    def of(self, history: RunHistory) -> Mapping[int, WorkerMeasured]:
+        """Return the latest measurements of a run's workers; the first call returns none."""
+        with self._lock:
+            gauge = self._gauges.get(history.run_id)
+            if gauge is None or not gauge.is_wanted():
+                gauge = self._gauges[history.run_id] = _Gauge()
+                gauge.start(history, self._connect)
+            gauge.asked_at = time.monotonic()
+            self._gauges = {run: one for run, one in self._gauges.items() if one.is_wanted()}
+        return dict(gauge.latest)
+
+
+class _Gauge:
+    """The latest measurements of one run."""
+
+    def __init__(self) -> None:
+        self.latest: dict[int, WorkerMeasured] = {}
+        self.asked_at = time.monotonic()
+
+    def start(self, history: RunHistory, connect: Callable[[], ContainerEngine]) -> None:
+        # The thread of the monitor ends when no page asks any more.
+        monitor = UsageMonitor(
+            history, self._note, connect=connect, interval=INTERVAL, wanted=self.is_wanted
+        )
+        monitor.__enter__()
+
+    def is_wanted(self) -> bool:
+        return time.monotonic() - self.asked_at < PATIENCE
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, WorkerMeasured):
+            self.latest[event.worker_id] = event

@@ -1,0 +1,162 @@
+"""The pages that merge: any workers of a run, or the candidate that a person picks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.judging.pick import candidate_of, merge_candidate
+from orchestrator.judging.store import latest_judgement
+from orchestrator.landing.branches import read_branches
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merged import Form, Merged
+from orchestrator.landing.target import find_target
+from orchestrator.results import Status
+from orchestrator.text.sanitize import one_line
+from orchestrator.web.judgement_page import candidate_row
+from orchestrator.web.reader import record_notice
+from orchestrator.web.shell import Page, render
+from orchestrator.web.view import View, look_of
+
+_FORMS: Mapping[str, str] = {
+    "merge": "Merge commits",
+    "squash": "One commit per worker",
+    "rebase": "Rebased commits",
+    "apply": "Uncommitted changes",
+}
+_CONFLICTS = ("stop", "skip")
+Fields = Mapping[str, Sequence[str]]
+"""The fields of a sent form."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """What a form asks to merge."""
+
+    tab: str
+    """Last part of the form's address."""
+    chosen: Sequence[int]
+    merge: Callable[[Wish], Merged]
+    said: str
+    """What is recorded after the merge: `merged` or `picked`."""
+    candidate: Mapping[str, object] | None = None
+    notes: list[str] = field(default_factory=list)
+    """What was told about the merge while it was tried."""
+
+
+def merge_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page:
+    """Return the form of a merge, its preview, or its outcome.
+
+    Args:
+        view: The run.
+        given: The form's fields; None before the form was sent.
+        named: The worker that is chosen at first. Default: all that succeeded.
+    """
+    workers = view.snapshot.workers
+    known = {one.spec.worker_id for one in workers}
+    asked = (given or {}).get("worker", ())
+    chosen = [int(one) for one in asked if one.isdecimal() and int(one) in known]
+    if given is None:
+        good = [one.spec.worker_id for one in workers
+                if one.result and one.result.status is Status.SUCCESS]  # fmt: skip
+        chosen = [named] if named in known else good
+
+    def merge(wish: Wish) -> Merged:
+        if not chosen:
+            raise ConfigError("no worker was chosen")
+        repository = view.repository
+        return merge_branches(
+            repository, read_branches(repository, view.snapshot.run_id, chosen), wish
+        )
+
+    return _page(view, given, _Question(tab="merge", chosen=chosen, merge=merge, said="merged"))
+
+
+def pick_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page | None:
+    """Return the form that merges a candidate of a judgement, its preview, or its outcome.
+
+    Args:
+        view: The run.
+        given: The form's fields; None before the form was sent.
+        named: Number of the candidate. Default: the one that the judgement picked.
+
+    Returns:
+        The page; None if the run was not judged, or has no such candidate.
+    """
+    sent = _one(given or {}, "worker", "")
+    number = int(sent) if sent.isdecimal() else named
+    try:
+        judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
+        found = candidate_of(judgement, number)
+    except ConfigError:
+        return None
+    if found is None:
+        return None
+    candidate, notes = found, list[str]()
+    return _page(view, given, _Question(
+        tab="pick",
+        chosen=[candidate.worker_id],
+        merge=lambda wish: merge_candidate(
+            view.repository, judgement, candidate, wish, notes.append
+        ),
+        said="picked",
+        candidate=candidate_row(candidate, view),
+        notes=notes,
+    ))  # fmt: skip
+
+
+def _page(view: View, given: Fields | None, question: _Question) -> Page:
+    fields = given or {}
+    form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
+    values: dict[str, object] = {
+        "repository": view.run.repository, "look": look_of(view), "target": "", "problem": "",
+        "preview": None, "done": False, "form": form, "conflict": conflict,
+        "forms": [*_FORMS.items()], "tab": question.tab, "chosen": question.chosen,
+        "candidate": question.candidate,
+    }  # fmt: skip
+    try:
+        values["target"] = find_target(view.repository, None).branch
+        if given is not None:
+            values |= _outcome(view, fields, question)
+    except OrchestratorError as error:
+        values["problem"] = one_line(str(error), limit=500)
+    notes = dict.fromkeys(one_line(note, limit=500) for note in question.notes)
+    return render("merge.html", view.shell, values | {"notes": [*notes]})
+
+
+def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, object]:
+    form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
+    if form not in get_args(Form) or conflict not in _CONFLICTS:
+        raise ConfigError("the form has an unknown value")
+    wish = Wish(form=form, on_conflict=conflict, named=True, dry_run=True)  # type: ignore[arg-type]
+    preview = question.merge(wish)
+    if _one(fields, "how", "preview") != "merge":
+        return {"preview": _clean(preview)}
+    if _one(fields, "before", "") != preview.before:
+        raise ConfigError(f"`{preview.target}` moved since the preview: look at the merge again")
+    wish = Wish(form=form, on_conflict=conflict, named=True)  # type: ignore[arg-type]
+    merged = question.merge(wish)
+    if merged.landed:
+        workers = ", ".join(map(str, merged.landed))
+        record_notice(
+            view.snapshot.directory,
+            f"web view: {question.said} worker {workers} into {merged.target}",
+        )
+    return {"preview": _clean(merged), "done": True}
+
+
+def _clean(merged: Merged) -> dict[str, object]:
+    return merged.model_dump() | {
+        "left": [
+            {
+                "worker_id": left.worker_id,
+                "message": one_line(left.message, limit=500),
+                "files": [one_line(path, limit=200) for path in left.files],
+            }
+            for left in merged.left
+        ]
+    }
+
+
+def _one(fields: Fields, name: str, default: str) -> str:
+    return next(iter(fields.get(name, ())), default)

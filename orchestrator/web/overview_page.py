@@ -1,0 +1,86 @@
+"""The overview of a run: its workers on a timeline."""
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.events import WorkerMeasured
+from orchestrator.state.history import RunState
+from orchestrator.state.run_record import RunRecord
+from orchestrator.web.formats import octets
+from orchestrator.web.looks import TONES, RunLook, WorkerLook
+from orchestrator.web.reader import Snapshot
+from orchestrator.web.shell import Page
+from orchestrator.web.timeline import Axis, axis_of, legend, zoom_of
+from orchestrator.web.view import View, contains, look_of, run_values, search_of
+from orchestrator.workflow.timing import summarise
+
+
+def overview_page(view: View) -> Page:
+    """Return the overview of a run."""
+    snapshot, look = view.snapshot, look_of(view, view.measured)
+    search = search_of(view.query)
+    axis = axis_of(snapshot, view.query)
+    values = run_values(view, tab="", look=look)
+    values |= _sums(snapshot) | {
+        "rows": _rows(view, look, axis, search),
+        "axis": axis,
+        "zoom": zoom_of(axis),
+        "legend": legend(snapshot.workers),
+        "alerts": [one for one in look.workers if one.alert],
+        "died": snapshot.state is RunState.DIED,
+        "slots": f"{snapshot.slots} at once" if snapshot.slots else "",
+        "search": search,
+        "shows_idle": view.query.get("idle") == "show",
+        "in_use": _in_use(look, view.measured),
+    }
+    return view.page("overview.html", values, moves=True)
+
+
+def _rows(view: View, look: RunLook, axis: Axis, search: str) -> list[dict[str, object]]:
+    critical = _critical_path(view.snapshot, view.plan)
+    pairs = zip(look.workers, view.snapshot.workers, strict=True)
+    return [
+        {
+            "look": one,
+            "bars": axis.bars(worker),
+            "label": f"Timeline of worker {one.number}: {one.badge.word}",
+            "critical": worker.spec.name in critical,
+        }
+        for one, worker in pairs
+        if not search or contains(search, *_texts(one))
+    ]
+
+
+def _texts(look: WorkerLook) -> Sequence[str]:
+    state = TONES["warning" if look.alert else look.badge.tone]
+    return (str(look.number), look.title, look.task, look.model, look.badge.word, state,
+            look.reason, look.alert)  # fmt: skip
+
+
+def _sums(snapshot: Snapshot) -> dict[str, object]:
+    results = [worker.result for worker in snapshot.workers if worker.result]
+    tokens = sum(result.tokens or 0 for result in results)
+    return {
+        "tokens": f"{tokens:,} tokens" if tokens else "no tokens reported",
+        "files": sum(result.file_count for result in results),
+        "insertions": sum(result.insertions for result in results),
+        "deletions": sum(result.deletions for result in results),
+    }
+
+
+def _in_use(look: RunLook, measured: Mapping[int, WorkerMeasured]) -> tuple[str, str] | None:
+    """Return the CPUs and the memory that running workers use; None before a measurement."""
+    running = [measured[one.number] for one in look.workers if one.memory]
+    if not running:
+        return None
+    cpus = sum(one.cpus or 0 for one in running)
+    return f"{cpus:.1f} CPU", octets(sum(one.memory or 0 for one in running))
+
+
+def _critical_path(snapshot: Snapshot, plan: RunRecord | None) -> frozenset[str | None]:
+    if snapshot.result is None or plan is None or plan.workflow is None:
+        return frozenset()
+    result = snapshot.result
+    path = summarise(
+        result.results, wall=result.duration, slots=snapshot.slots or 1, workflow=plan.workflow
+    ).critical_path
+    return frozenset(path) if len(path) > 1 else frozenset()

@@ -1,0 +1,135 @@
+"""A run that a browser looks at, and what all pages of the run have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import urlencode
+
+from orchestrator.events import WorkerMeasured
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_record import RunRecord
+from orchestrator.text.sanitize import one_line
+from orchestrator.web.formats import ago, moment
+from orchestrator.web.gauges import NOTHING
+from orchestrator.web.library import Library, ListedRun
+from orchestrator.web.looks import RunLook, look_at_run, now
+from orchestrator.web.reader import LIVE, Snapshot
+from orchestrator.web.shell import Page, Shell, render
+
+_TABS = (
+    ("", "Overview"),
+    ("graph", "Graph"),
+    ("judgement", "Judgement"),
+    ("compare", "Compare"),
+    ("conflicts", "Conflicts"),
+    ("costs", "Costs"),
+    ("events", "Events"),
+    ("details", "Details"),
+)
+TICK = 2
+"""Seconds between two changes of a page whose bars move."""
+_LONGEST_SEARCH = 200
+
+
+@dataclass(frozen=True)
+class View:
+    """A run that is being looked at."""
+
+    library: Library
+    run: ListedRun
+    snapshot: Snapshot
+    shell: Shell
+    query: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the page's address."""
+
+    @property
+    def repository(self) -> Repository:
+        """The repository of the run."""
+        return self.library.repositories[self.run.repository]
+
+    @property
+    def plan(self) -> RunRecord | None:
+        """The whole plan of the run; None if it has an unknown format."""
+        return self.library.plan(self.run.directory)
+
+    @cached_property
+    def measured(self) -> Mapping[int, WorkerMeasured]:
+        """The latest measurements of the workers, if the run is live."""
+        return self.library.measured(self.run) if self.snapshot.is_live else NOTHING
+
+    def same_page(self, **changes: str | None) -> str:
+        """Return the address of this page with other variables; None removes a variable."""
+        known = {name: self.query[name] for name in ("q", "from", "to", "idle", "a", "b")
+                 if name in self.query}  # fmt: skip
+        kept = {name: value for name, value in (known | changes).items() if value}
+        return f"?{urlencode(kept)}"
+
+    def page(self, template: str, values: Mapping[str, object], *, moves: bool = False) -> Page:
+        """Render a page of the run.
+
+        Args:
+            template: Name of the template.
+            values: Variables of the template.
+            moves: Whether the page changes as time passes while the run is live.
+        """
+        version = self.snapshot.version + (tick(self.snapshot.version) if moves else "")
+        return render(template, self.shell, values, version=version, live=self.snapshot.is_live)
+
+
+def tick(version: str) -> str:
+    """Return the part of a page's version that changes as time passes, while a run is live."""
+    return f"-{int(now().timestamp()) // TICK}" if version.startswith(LIVE) else ""
+
+
+def name_of(plan: RunRecord | None) -> str | None:
+    """Return the name of a run's workflow; None if it has none."""
+    return plan.workflow.name if plan and plan.workflow else None
+
+
+def look_of(view: View, measured: Mapping[int, WorkerMeasured] = NOTHING) -> RunLook:
+    """Return how the run looks now."""
+    return look_at_run(view.snapshot, now=now(), name=name_of(view.plan), measured=measured)
+
+
+def run_values(view: View, *, tab: str, look: RunLook | None = None) -> dict[str, object]:
+    """Return the variables that all pages of a run have.
+
+    Args:
+        view: The run.
+        tab: Name of the page.
+        look: How the run looks. Default: without measurements, for pages that do not move.
+    """
+    look = look or look_of(view)
+    absent = _absent_tabs(view)
+    return {
+        "repository": view.run.repository,
+        "look": look,
+        "base": view.snapshot.outline.base[:12],
+        "began": moment(look.began),
+        "ago": ago(look.began, now()),
+        "current": tab,
+        "tabs": [(name, title) for name, title in _TABS if name not in absent],
+        "same_page": view.same_page,
+    }
+
+
+def _absent_tabs(view: View) -> set[str]:
+    absent = set()
+    if view.plan is None or view.plan.workflow is None:
+        absent.add("graph")
+    if next(view.snapshot.directory.path.glob("judgement-*.json"), None) is None:
+        absent.add("judgement")
+    if view.shell.is_static or len(view.snapshot.workers) < 2:
+        absent.add("compare")
+    return absent
+
+
+def search_of(query: Mapping[str, str]) -> str:
+    """Return the text that a list is searched for; empty if for nothing."""
+    return one_line(query.get("q", ""), limit=_LONGEST_SEARCH).strip()
+
+
+def contains(search: str, *texts: str) -> bool:
+    """Return whether some texts contain all words that are searched for."""
+    everything = " ".join(texts).casefold()
+    return all(word in everything for word in search.casefold().split())
