@@ -16,46 +16,17 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.actions import Action, Actions
 from orchestrator.web.artifacts import artifacts_of, content
-from orchestrator.web.compare_page import compare_page
-from orchestrator.web.conflicts_page import conflicts_page
 from orchestrator.web.door import MOST_SENT, OPEN, Door, Sessions
-from orchestrator.web.judgement_page import judgement_page
 from orchestrator.web.library import Library
 from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
 from orchestrator.web.merge_pages import merge_page, pick_page
-from orchestrator.web.overview_page import overview_page
+from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
 from orchestrator.web.reader import WorkerRecord
-from orchestrator.web.run_pages import costs_page, details_page, events_page, graph_page
 from orchestrator.web.runs_page import runs_page, runs_version
 from orchestrator.web.shell import Page, Shell, message_page, template_text
 from orchestrator.web.view import View, tick
-from orchestrator.web.worker_pages import (
-    checks_page,
-    diff_page,
-    findings_page,
-    log_page,
-    worker_details_page,
-    worker_events_page,
-)
+from orchestrator.web.worker_pages import log_page
 
-RUN_PAGES: Mapping[str, Callable[[View], Page | None]] = {
-    "": overview_page,
-    "graph": graph_page,
-    "judgement": judgement_page,
-    "compare": compare_page,
-    "conflicts": conflicts_page,
-    "costs": costs_page,
-    "events": events_page,
-    "details": details_page,
-}
-WORKER_PAGES: Mapping[str, Callable[[View, WorkerRecord], Page | None]] = {
-    "": log_page,
-    "diff": diff_page,
-    "checks": checks_page,
-    "findings": findings_page,
-    "events": worker_events_page,
-    "details": worker_details_page,
-}
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MOVING = frozenset({"", "log"})
 """Tabs that change as time passes."""

@@ -5,9 +5,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
-from orchestrator.web.app import RUN_PAGES, WORKER_PAGES
 from orchestrator.web.library import Library, ListedRun
 from orchestrator.web.logs import logs_of
+from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
 from orchestrator.web.runs_page import runs_page
 from orchestrator.web.shell import Page, Shell
 from orchestrator.web.view import View

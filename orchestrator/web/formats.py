@@ -1,11 +1,16 @@
 """Format numbers and times for pages."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _UNITS = "KMGT"
 MINUS = "\N{MINUS SIGN}"
 UNKNOWN = "\N{EN DASH}"
+
+
+def now() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
 
 
 def short_duration(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, TypedDict
 
 from orchestrator.events import WorkerMeasured
@@ -312,8 +312,3 @@ def _checks(result: WorkerResult | None) -> str:
     if result is None or not result.checks:
         return ""
     return f"{sum(one.passed for one in result.checks)}/{len(result.checks)}"
-
-
-def now() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)

@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Mapping
 
-from orchestrator.web.formats import ago, moment
+from orchestrator.web.formats import ago, moment, now
 from orchestrator.web.library import PAGE, Library, ListedRun
-from orchestrator.web.looks import look_at_run, now
+from orchestrator.web.looks import look_at_run
 from orchestrator.web.shell import Page, Shell, render
 from orchestrator.web.view import contains, name_of, search_of
 

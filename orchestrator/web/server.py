@@ -2,17 +2,14 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from orchestrator.errors import ConfigError, PortTakenError
-from orchestrator.web.actions import Actions
-from orchestrator.web.app import Web
-from orchestrator.web.door import Sessions
-from orchestrator.web.library import Library
 from orchestrator.web.peer import OwnSocket
 
 _LOOPBACK = "127.0.0.1"
@@ -71,20 +68,16 @@ def listening_at(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def serve(
-    library: Library, sessions: Sessions, actions: Actions | None, server: socket.socket
-) -> None:
+def serve(application: Callable[[int | None], ASGIApp], server: socket.socket) -> None:
     """Answer requests until the process is interrupted.
 
     Args:
-        library: The runs.
-        sessions: The open sessions.
-        actions: What pages can change; None if they can only read.
+        application: Returns what answers requests at a port, or at a Unix socket if None.
         server: The bound socket.
     """
     port = server.getsockname()[1] if server.family == socket.AF_INET else None
     config = uvicorn.Config(
-        Web(library, sessions, actions).behind_door(port),
+        application(port),
         # Other parsers accept a whole URL as a request's target, and then ignore its host.
         http="h11",
         ws="none",

@@ -6,8 +6,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from orchestrator.web.formats import moment
-from orchestrator.web.looks import now
+from orchestrator.web.formats import moment, now
 from orchestrator.web.places import file_of, path_of, static_path
 
 

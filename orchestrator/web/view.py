@@ -9,10 +9,10 @@ from orchestrator.events import WorkerMeasured
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import ago, moment
+from orchestrator.web.formats import ago, moment, now
 from orchestrator.web.gauges import NOTHING
 from orchestrator.web.library import Library, ListedRun
-from orchestrator.web.looks import RunLook, look_at_run, now
+from orchestrator.web.looks import RunLook, look_at_run
 from orchestrator.web.reader import LIVE, Snapshot
 from orchestrator.web.shell import Page, Shell, render
 

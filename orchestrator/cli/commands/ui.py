@@ -103,8 +103,9 @@ def _show(library: Any, options: UiOptions) -> None:  # noqa: ANN401
     server = _web("server")
     with _listening(server, options) as listener:
         sessions = _web("door").Sessions(_store(options.port))
+        web = _web("app").Web(library, sessions, actions)
         _tell_link(listener, sessions.key, opens=options.open)
-        server.serve(library, sessions, actions, listener)
+        server.serve(web.behind_door, listener)
 
 
 def _check(options: UiOptions) -> None:
