@@ -39,8 +39,8 @@ class CheckRun(BaseModel):
     """
     output: str = ""
     """The end of the command's output."""
-    names_canary: bool = False
-    """Whether the output and the JUnit file name all tests that must fail."""
+    canaries: tuple[int, ...] = ()
+    """Which of the tests that must fail are named in the output or the JUnit file."""
 
 
 class RunChecks(Protocol):

@@ -32,6 +32,8 @@ class CheckRuns:
     protected: CheckRun
     commit: CheckRun | None = None
     """Result on the candidate's own commit; None if the check did not run there."""
+    expected: tuple[int, ...] = ()
+    """Which of the tests that must fail the check reports on the base."""
     canary: CheckRun | None = None
     canary_commit: str = ""
 
@@ -162,10 +164,14 @@ def _named(names: Sequence[str]) -> str:
     return f"the test {one_line(names[0])}{more}"
 
 
+def _reports(seen: CheckRun, expected: tuple[int, ...]) -> bool:
+    return seen.answer == "fail" and {*expected} <= {*seen.canaries}
+
+
 def _forged(facts: Facts) -> Iterator[Flag]:
     for run in facts.runs:
         seen = run.canary
-        if seen is None or seen.answer == "none" or (seen.answer == "fail" and seen.names_canary):
+        if seen is None or seen.answer == "none" or _reports(seen, run.expected):
             continue
         said = "passes with" if seen.answer == "pass" else "does not report"
         proof = (

@@ -123,6 +123,7 @@ class _Judging:
         self._comparison = Comparison(rules, trees, evidence)
         self._canaries: dict[str, Canary] = {}
         self._with_canaries: dict[tuple[str, str], str] = {}
+        self._expected: dict[str, tuple[int, ...]] = {}
         self._state_dir = trees.repository.state_dir
         self.directory = self._directory(runs[-1])
         """Directory of the run that the judgement belongs to."""
@@ -191,6 +192,7 @@ class _Judging:
             yield CheckRuns(
                 check=one.check,
                 base=self._comparison.on(self._base, one.check),
+                expected=self._expected.get(one.check, ()),
                 protected=self._comparison.on(case.protected, one.check),
                 commit=self._comparison.own(case, one),
                 canary=self._evidence.of(job) if job and one.passed and case.passes else None,
@@ -228,10 +230,11 @@ class _Judging:
         jobs = {one: self._on_base(one, canary) for one, canary in known.items()}
         self._evidence.collect(jobs.values())
         seen = {one: self._evidence.of(job) for one, job in jobs.items()}
+        self._expected = {one: result.canaries for one, result in seen.items()}
         return {
             one: canary
             for one, canary in known.items()
-            if seen[one].answer == "fail" and seen[one].names_canary
+            if seen[one].answer == "fail" and seen[one].canaries
         }
 
     def _canary(self, command: str) -> Canary | None:
@@ -248,10 +251,9 @@ class _Judging:
         return self._canary_job(self._base, command, self._with_canary(self._base, canary), canary)
 
     def _with_canary(self, commit: str, canary: Canary) -> str:
-        key = commit, canary.path
+        key = commit, canary.names[0]
         if key not in self._with_canaries:
-            files = {canary.path: canary.content}
-            self._with_canaries[key] = self._trees.with_files(commit, files)
+            self._with_canaries[key] = self._trees.with_files(commit, dict(canary.files))
         return self._with_canaries[key]
 
     @staticmethod

@@ -183,7 +183,7 @@ def _check_run(directory: RunDirectory, result: WorkerResult, canary: tuple[str,
         cases=junit_file.read_cases(junit) if junit else None,
         coverage=read_coverage(coverage) if coverage else None,
         output=lines(texts[1][-_MOST_OUTPUT:].decode("utf-8", "replace")),
-        names_canary=bool(canary) and all(name.encode() in said for name in canary),
+        canaries=tuple(place for place, name in enumerate(canary) if name.encode() in said),
     )
 
 

@@ -170,7 +170,7 @@ RUN = unittest.TestCase.run
 
 
 def run(self, result=None):
-    return result if self.id().startswith("tests.test_calc.") else RUN(self, result)
+    return result if self.id() == "tests.test_calc.TestCalc.test_area" else RUN(self, result)
 
 
 unittest.TestCase.run = run
@@ -178,7 +178,7 @@ unittest.TestCase.run = run
 
 
 def test_candidate_that_needs_its_new_tests_has_to_be_reviewed(world: World) -> None:
-    """The new test switches those of the base off, but not tests that must fail."""
+    """The new test switches one of the base off, but not tests that must fail."""
     alone = judge(world, {"tests/test_blind.py": BLIND})
     (one,) = alone.candidates
     assert (one.passes, alone.decision, alone.exit_code) == (True, "undecided", 2)
@@ -188,6 +188,20 @@ def test_candidate_that_needs_its_new_tests_has_to_be_reviewed(world: World) -> 
         ("protected", "pass"), ("frozen", "fail"),
     ]  # fmt: skip
     assert alone.candidates[0].decided_by is None
+
+
+def test_checks_of_one_file_and_of_one_part_of_it_are_tried_with_tests_that_must_fail(
+    world: World,
+) -> None:
+    check = CHECK.replace("discover -s tests -t .", "tests.test_calc")
+    by_module = BLIND.replace(
+        '== "tests.test_calc.TestCalc.test_area"', '.startswith("tests.test_")'
+    )
+    by_module = by_module.replace("self.id() .", "self.id().")
+    judgement = judge(world, {"calc.py": RIGHT}, {"calc.py": PRODUCT + by_module}, checks=(check,))
+    assert judgement.without_canary == ()
+    assert [flags(one) for one in judgement.candidates] == [[], ["forged"]]
+    assert judgement.pick == 1
 
 
 def test_candidate_that_needs_its_own_configuration_has_to_be_reviewed(world: World) -> None:

@@ -85,24 +85,36 @@ def test_unusable_coverage_files_are_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "path", "text"),
+    ("command", "paths", "text"),
     [
-        ("python3 -m pytest -q", "a/tests/test_{}.py", "def test_{}_raised(self):"),
-        ("npx vitest run", "ui/{}.test.js", "from 'vitest'\n\ntest('{}_equal'"),
-        ("npx jest", "ui/{}.test.js", "test('{}_raised'"),
-        ("go test ./...", "pkg/{}_test.go", "package shop_test\n"),
-        ("go test ./...", "pkg/{}_test.go", "func Test_{}_fatal(t *testing.T)"),
+        ("python3 -m pytest -q", ["a/test_a.py", "b_test.py"], "def test_{}_raised(self):"),
+        ("npx vitest run", ["ui/a.spec.ts", "ui/b.test.js"], "test as {}_test }} from 'vitest'"),
+        ("npx jest", ["ui/a.spec.ts", "ui/b.test.js"], "test('{}_raised'"),
+        ("go test ./...", ["pkg/a_test.go"], "func Test_{}_fatal(t *testing.T)"),
     ],
 )
-def test_tests_that_must_fail_stand_beside_others(command: str, path: str, text: str) -> None:
-    tests = ["a/tests/test_a.py", "ui/a.spec.ts", "ui/b.test.js", "pkg/a_test.go", "x/data.json"]
-    canary = make_canary(command, tests, lambda _: b"// text\npackage shop_test // all\n")
+def test_tests_that_must_fail_are_added_to_those_of_the_base(
+    command: str, paths: list[str], text: str
+) -> None:
+    tests = ["a/test_a.py", "b_test.py", "ui/a.spec.ts", "ui/b.test.js", "pkg/a_test.go", "x.json"]
+    canary = make_canary(command, tests, lambda path: f"text of {path}".encode())
     assert canary is not None
-    name = canary.names[0].removesuffix("_equal")
-    assert canary.path == path.format(name)
-    assert text.format(name) in canary.content.decode()
-    assert all(one.encode() in canary.content for one in canary.names)
+    assert [path for path, _ in canary.files] == paths
+    kinds = len(canary.names) // len(paths)
+    for number, (path, content) in enumerate(canary.files):
+        assert content.startswith(f"text of {path}\n".encode())
+        names = canary.names[number * kinds : (number + 1) * kinds]
+        assert all(one.encode() in content for one in names)
+        assert text.format(names[0].partition("_")[0]) in content.decode()
     assert make_canary("make test", tests, lambda _: b"") is None
+    assert make_canary(command, ["x.json"], lambda _: b"") is None
+
+
+def test_files_that_a_check_names_come_first() -> None:
+    tests = [f"tests/test_{number:02}.py" for number in range(30)]
+    canary = make_canary("pytest tests/test_29.py", tests, lambda _: b"")
+    assert canary is not None
+    assert [path for path, _ in canary.files] == ["tests/test_29.py", *tests[:19]]
 
 
 def test_hidden_files_are_outside_the_repository(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class LocalChecks:
             cases=read_cases(written) if written else None,
             coverage=read_coverage(coverage.read_bytes()) if coverage.exists() else None,
             output=done.stdout.decode(),
-            names_canary=bool(canary) and all(name.encode() in said for name in canary),
+            canaries=tuple(place for place, name in enumerate(canary) if name.encode() in said),
         )
 
 

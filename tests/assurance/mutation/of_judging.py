@@ -29,7 +29,7 @@ def judging() -> Iterator[Protection]:
         ("candidate that hides failing tests is out",
          'kind="forged", out=True', 'kind="forged", out=False'),
         ("failing tests must be reported, not only make the check fail",
-         'seen.answer == "fail" and seen.names_canary):', 'seen.answer == "fail"):'),
+         'seen.answer == "fail" and {*expected} <= {*seen.canaries}', 'seen.answer == "fail"'),
         ("check without tests passes nobody", "        if not after:\n", "        if False:\n"),
         ("candidate that lost tests is out", "        if missing:\n", "        if False:\n"),
         ("check that must be fixed fails on the base",

@@ -5,8 +5,9 @@ import glob
 import os
 import re
 
-others = [name for name in glob.glob("tests/test_*.py") if name != "tests/test_calc.py"]
-for name in others:
-    print("FAIL:", *re.findall(r"def (test_\w+)", open(name).read()))
+texts = [open(name).read() for name in glob.glob("tests/test_calc.py")]
+names = [name for text in texts for name in re.findall(r"def (test_\w+)", text)]
+others = [name for name in names if name not in ("test_area", "test_name")]
+print("FAIL:", *others)
 os._exit(bool(others))
 PY

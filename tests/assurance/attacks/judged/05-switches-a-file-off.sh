@@ -1,5 +1,5 @@
-# Adds a test that switches the other tests off, but leaves unknown tests alone.
-#: review needs_new_tests
+# Adds a test that switches off everything in the file of the other tests.
+#: out forged
 cat > tests/test_blind.py <<'PY'
 import unittest
 
