@@ -54,6 +54,21 @@ def read_judgement(run: Path) -> Judgement | None:
     return None
 
 
+def excluded_commits(state_dir: Path, run_id: str) -> dict[str, str]:
+    """Return the commits that the latest judgement of a run excludes, and the findings.
+
+    Args:
+        state_dir: The repository's state directory.
+        run_id: The run.
+    """
+    judgement = read_judgement(RunDirectory(state_dir / "runs" / run_id).path)
+    return {
+        one.commit: ", ".join(dict.fromkeys(flag.kind for flag in one.flags if flag.out))
+        for one in (judgement.candidates if judgement else ())
+        if one.out
+    }
+
+
 def _read(path: Path) -> Judgement | None:
     try:
         return Judgement.model_validate_json(read_limited(path, most=_LARGEST))

@@ -6,8 +6,8 @@ is checked out anywhere, its files are updated. A process that dies in between l
 which the next process completes the change.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from os import fsencode
 from typing import Literal
@@ -52,6 +52,8 @@ class Wish:
     """The branch to merge into. Default: the branch that is checked out."""
     named: bool = False
     """Whether the user named the workers; otherwise only workers that succeeded are merged."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Commits of workers that cheated, and how: they are merged only if the user named them."""
     dry_run: bool = False
     test: CommitTest | None = None
     """Runs checks on a commit before it is accepted. Default: nothing is checked."""
@@ -276,19 +278,27 @@ class _Plan:
         for branch in self._run.branches:
             if branch.is_empty:
                 self._contained.append(branch.worker_id)
-            elif branch.status is Status.SUCCESS or self._wish.named:
-                wanted.append(branch)
+            elif (left := self._unasked(branch)) is not None:
+                self._left.append(left)
             else:
-                said = f"the worker's status is {branch.status}; its number must be named"
-                self._left.append(
-                    LeftWorker(worker_id=branch.worker_id, reason="failed", message=said)
-                )
+                wanted.append(branch)
         if self._wish.order == "given" or len(wanted) < 2:
             return wanted
         self._given_conflicts = self._conflicts_in(wanted)
         if not self._given_conflicts:
             return wanted
         return best_order(self._target.commit, wanted, self._try, self._weights(wanted).__getitem__)
+
+    def _unasked(self, branch: Branch) -> LeftWorker | None:
+        """Return why a branch is not merged unless the user named its worker."""
+        how = self._wish.excluded.get(branch.commit)
+        if self._wish.named or (branch.status is Status.SUCCESS and how is None):
+            return None
+        if branch.status is Status.SUCCESS:
+            said = f"the judgement found: {how}; its number must be named"
+            return LeftWorker(worker_id=branch.worker_id, reason="excluded", message=said)
+        said = f"the worker's status is {branch.status}; its number must be named"
+        return LeftWorker(worker_id=branch.worker_id, reason="failed", message=said)
 
     def _conflicts_in(self, branches: Sequence[Branch]) -> int:
         onto, conflicts = self._target.commit, 0

@@ -13,6 +13,7 @@ from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import Tests
 from orchestrator.judging.protected import Protection
+from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.conflict import Conflict
 from orchestrator.landing.land import undo as undo_merge
@@ -114,7 +115,8 @@ class Merger:
             OrchestratorError: A setting is wrong, git or the engine failed, or it was cancelled.
         """
         branches = read_branches(self._repository, run, workers)
-        wish = _wish(options, named=bool(workers))
+        excluded = excluded_commits(self._repository.state_dir, branches.run_id)
+        wish = replace(_wish(options, named=bool(workers)), excluded=excluded)
         if not options.checks and wish.on_conflict != "agent":
             return merge_branches(self._repository, branches, wish)
         with closing(load_engine("docker")) as engine, self._stoppable():
@@ -163,7 +165,9 @@ class Merger:
     def _tested(self, wish: Wish, run: RunBranches, options: MergeOptions, engine: Engine) -> Wish:
         """Return the wish with a test of merged commits."""
         target = find_target(self._repository, wish.into).commit
-        protection = Protection(self._repository, target, options.tests, run.began)
+        protection = Protection(
+            self._repository, target, options.tests, run.began, self._config.judge.instruments
+        )
         test, identity = self._test(options.checks, protection, engine)
         return replace(wish, test=test, tested_by=identity)
 

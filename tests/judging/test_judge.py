@@ -9,6 +9,9 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
 from orchestrator.judging.lessons import lessons_of
+from orchestrator.judging.store import excluded_commits
+from orchestrator.landing.branches import RunBranches
+from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.state.judged_results import JUDGED, LOCK
 from tests.support.judging import (
     CHECK,
@@ -21,7 +24,7 @@ from tests.support.judging import (
     judge,
 )
 from tests.support.landing import branch
-from tests.support.merges import World
+from tests.support.merges import WHEN, World
 from tests.support.repository import git
 
 LONG = RIGHT + "".join(
@@ -79,6 +82,23 @@ def test_ten_candidates_of_which_two_are_right(world: World) -> None:
     ]  # fmt: skip
     with_tests = git(world.repo, "show", f"{weakened.proof[1].commit}:tests/test_calc.py")
     assert with_tests == TESTS.rstrip("\n")
+
+
+def test_excluded_candidate_is_merged_only_if_it_is_named(world: World) -> None:
+    cheat = branch(world, 1, {"tests/test_calc.py": "", "calc.py": RIGHT + "SIZE = 3\n"})
+    right = branch(world, 2, {"calc.py": RIGHT})
+    judge(world, branches=(cheat, right), must_fix=(FAST,), checks=("! grep -q area tests/*.py",))
+    repository = Repository(world.repo)
+    excluded = excluded_commits(repository.state_dir, "run")
+    assert excluded == {cheat.commit: "tests_weakened"}
+    run = RunBranches("run", WHEN, False, (cheat, right))
+    merged = merge_branches(repository, run, Wish(excluded=excluded, dry_run=True))
+    assert merged.landed == (2,)
+    (left,) = merged.left
+    assert (left.worker_id, left.reason) == (1, "excluded")
+    assert "tests_weakened" in left.message
+    named = merge_branches(repository, run, Wish(excluded=excluded, dry_run=True, named=True))
+    assert 1 in named.landed
 
 
 def test_removed_test_file_excludes_a_candidate_that_needs_it_gone(world: World) -> None:

@@ -60,7 +60,10 @@ def test_real_project_with_eight_candidates(
     assert run(["merge", "--queue", *queue, "--json"]) == 1
     merged = json.loads(capsys.readouterr().out)
     left = {NAMES[one["worker_id"] - 1]: one["reason"] for one in merged["left"]}
-    assert left == {"hardcodes": "conflict", "conflicts": "conflict", "slow": "checks_failed"}
+    assert left == {
+        "edits": "excluded", "deletes": "excluded", "hardcodes": "conflict",
+        "conflicts": "conflict", "slow": "checks_failed",
+    }  # fmt: skip
     page = PAGE.read_text()
     shown = [line.split("  ") for line in judgement_text(judgement).splitlines()[1:6]]
     assert [line for line in shown if "  ".join(line) not in page] == []

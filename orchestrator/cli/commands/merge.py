@@ -16,6 +16,7 @@ from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import Tests
+from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo as take_back
 from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
@@ -165,15 +166,17 @@ def merge(settings: GivenSettings, options: MergeOptions, words: RunAndWorkers =
         module = import_module("orchestrator.cli.merging_run")
         merged: Merged = module.merge_with_containers(repository, request)
     else:
+        run = read_branches(repository, wanted, numbers)
         wish = Wish(
             form=form,
             order=order,
             on_conflict=on_conflict,
             into=options.into,
             named=bool(numbers),
+            excluded=excluded_commits(repository.state_dir, run.run_id),
             dry_run=options.dry_run,
         )
-        merged = merge_branches(repository, read_branches(repository, wanted, numbers), wish)
+        merged = merge_branches(repository, run, wish)
     if options.json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
