@@ -1,9 +1,10 @@
-"""Show a run on a terminal: its workers, their timeline, and the files that several changed."""
+"""Show a run on a terminal: workers, timeline, files that several changed, and the judgement."""
 
 from collections.abc import Iterator, Mapping
 
 from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import table
+from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.phase import PhaseKind
 from orchestrator.reports.words import cost, heading, outcome, sums
@@ -48,6 +49,7 @@ def overview(report: RunReport, *, width: int | None = None) -> str:
         table(rows, width=width),
         timeline(report, width=width),
         shared_files(results, most=_FILES),
+        judgement_text(report.judgement) if report.judgement else "",
     ]
     return "\n\n".join(part for part in parts if part)
 

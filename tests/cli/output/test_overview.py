@@ -7,7 +7,7 @@ from orchestrator.cli.output.overview import overview
 from orchestrator.cli.output.report import after_run
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.state.history import RunState, WorkerState
-from tests.support.reports import BASE, RUN_ID, ended, ended_run
+from tests.support.reports import BASE, RUN_ID, ended, ended_run, judged
 
 
 def changed(number: int, *files: str) -> WorkerResult:
@@ -73,3 +73,10 @@ def test_overview_of_a_live_run_without_phases(tmp_path: Path) -> None:
     worker = ended(tmp_path, 1, result=None, phases=(), state=WorkerState.QUEUED)
     live = ended_run(tmp_path, [worker], state=RunState.RUNNING, status=None)
     assert "W1      task 1  queued" in overview(live)
+
+
+def test_a_judged_run_is_shown_with_its_judgement(tmp_path: Path) -> None:
+    report = ended_run(tmp_path, [ended(tmp_path, n) for n in (1, 2, 3)], judgement=judged())
+    shown = overview(report)
+    assert "out: tests_weakened, nothing_ran" in shown
+    assert shown.splitlines()[-1].endswith("worker 1 is the best (`orchestrator pick`)")
