@@ -91,6 +91,22 @@ class WorkerOutput(_Event):
     line: str
 
 
+class WorkerConnected(_Event):
+    """The latest connection of a worker through its gateway, or its latest refusal; not each."""
+
+    type: Literal["worker_connected"] = "worker_connected"
+    worker_id: int
+    host: str
+    port: int | None = None
+    """Port of the host; null for a name that the worker only tried to resolve."""
+    refused: str | None = None
+    """Why the connection was refused; null if it was allowed."""
+    connections: int
+    """Number of connections that were allowed so far."""
+    refusals: int
+    """Number of connections and names that were refused so far."""
+
+
 class WorkerProgress(_Event):
     """Cost and steps that the worker's agent has reported so far."""
 
@@ -201,6 +217,7 @@ Event = (
     | WorkerStageDone
     | WorkerStarted
     | WorkerOutput
+    | WorkerConnected
     | WorkerProgress
     | WorkerMeasured
     | Intervention
@@ -212,6 +229,8 @@ Event = (
     | WorkerDone
     | RunDone
 )
+MOMENTARY = (WorkerOutput, WorkerConnected, WorkerMeasured)
+"""Events that are shown but not recorded: they are frequent, and of no use afterwards."""
 Emit = Callable[[Event], None]
 
 

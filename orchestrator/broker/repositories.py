@@ -10,6 +10,8 @@ from orchestrator.broker.grant import Repository
 
 PLACE = "git"
 """First part of the path in git's requests to the broker."""
+GIT_FILE = "git-settings"
+"""File in a worker's state directory with the settings of its git, mounted in its container."""
 READS = "git-upload-pack"
 _WRITES = "git-receive-pack"
 _ALL = "/*"
@@ -39,6 +41,21 @@ def git_settings(
         for spelling in (f"{scheme}://{place}", f"ssh://git@{name}/{path}", f"git@{name}:{path}"):
             yield f"url.{start}{place}.insteadOf", spelling
     yield f"http.{start}.extraHeader", f"Authorization: Bearer {token}"
+
+
+def git_configuration(settings: Iterable[tuple[str, str]]) -> str:
+    """Return a configuration file of git with settings, after those of the image."""
+    lines = ["[include]", "\tpath = /etc/gitconfig"]
+    for name, value in settings:
+        section, _, rest = name.partition(".")
+        where, _, key = rest.rpartition(".")
+        lines += [f"[{section} {_quoted(where)}]", f"\t{key} = {_quoted(value)}"]
+    return "\n".join([*lines, ""])
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 @dataclass(frozen=True)

@@ -53,3 +53,17 @@ def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
     return tuple(
         dict.fromkeys(access for access, is_used in used if is_used and access.network != "none")
     )
+
+
+def reads_in_setup(config: ParallelConfig) -> bool:
+    """Return whether the setup commands read private repositories through the broker.
+
+    With services, a setup whose network access differs from the worker's cannot: only one of its
+    networks may have the worker's address at the broker.
+    """
+    found = stage_access(config)
+    is_given = bool(config.isolation.git_read) and config.isolation.keys == "broker"
+    is_alone = not config.project.services or found.setup == found.task
+    return (
+        is_given and is_alone and bool(config.project.setup) and "setup" not in config.closed_stages
+    )

@@ -44,11 +44,9 @@ _OPTIONS_HINT = "run `orchestrator parallel --help` for the options and their va
 _VARIABLES_HINT = "run `orchestrator config schema` for the settings and their values"
 _FILE_HINT = "fix the file, then check it with `orchestrator config validate{}`"
 _TASK_HINT = 'pass one as `orchestrator parallel "TASK"`, or several with `--task`'
-_HINTS = {
-    "ports cannot": "remove the ports, or use `--network open`",
-    "": "a worker and its services share one network: change the port or name of one of them",
-}
-"""Hints for settings that contradict each other, by the first words of the error message."""
+_CONTRADICTION_HINT = (
+    "a worker and its services share one network: change the port or name of one of them"
+)
 _MOST_MISTAKES = 50
 _TASKS = RUN_FIELDS["tasks"]
 _WORKERS = RUN_FIELDS["workers"]
@@ -293,7 +291,7 @@ def _merged(layers: Layers) -> ParallelConfig:
         return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:
         problems = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
-        raise mistakes(problems, _contradiction_hint(problems[0])) from error
+        raise mistakes(problems, _CONTRADICTION_HINT) from error
 
 
 def check_contradictions(config: ParallelConfig) -> None:
@@ -306,12 +304,7 @@ def check_contradictions(config: ParallelConfig) -> None:
         ParallelConfig.model_validate(dict(config))
     except ValidationError as error:
         problem = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(problem, hint=_contradiction_hint(problem)) from error
-
-
-def _contradiction_hint(problem: str) -> str:
-    """Return a hint on how to resolve a contradiction between settings."""
-    return next(_HINTS[start] for start in _HINTS if problem.startswith(start))
+        raise ConfigError(problem, hint=_CONTRADICTION_HINT) from error
 
 
 def mistakes(problems: Problems, hint: str, what: str = "configuration") -> ConfigError:

@@ -334,12 +334,6 @@ class ParallelConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _ports_need_a_network(self) -> "ParallelConfig":
-        if self.isolation.ports and self.isolation.network != "open":
-            raise ValueError(f"ports cannot be published with network {self.isolation.network}")
-        return self
-
-    @model_validator(mode="after")
     def _ports_are_not_those_of_services(self) -> "ParallelConfig":
         for name, service in self.project.services.items():
             variable = f"{variable_prefix(name)}_PORT"

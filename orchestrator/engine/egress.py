@@ -6,7 +6,12 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from orchestrator.config.access import Access, networked_access, stage_access
+from orchestrator.config.access import (
+    Access,
+    networked_access,
+    reads_in_setup,
+    stage_access,
+)
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import EngineFeatures
@@ -106,16 +111,22 @@ def worker_egress(
         UnsupportedError: The network of the runtime could not be closed to this machine.
         ConfigError: An allowed host is invalid or cannot be resolved.
     """
-    accesses = networked_access(config)
+    accesses, ports = networked_access(config), config.isolation.ports
     sets = sets or HostSets(own=config.isolation.allow_sets)
-    if config.isolation.keys == "broker":
-        # The broker connects to the models' APIs, and the workers only to the broker.
+    uses_broker = config.isolation.keys == "broker"
+    if uses_broker or ports:
+        # Even without a network, the worker is connected to the broker, or to its clients.
         accesses = tuple(dict.fromkeys((*accesses, stage_access(config).task)))
-        check_runtime(config.isolation.runtime, without="`--keys env` with `--network none`")
-        return {access: _egress(access, (), sets, needs_hosts=False) for access in accesses}
+    if reads_in_setup(config):
+        accesses = tuple(dict.fromkeys((*accesses, stage_access(config).setup)))
     if not accesses:
         return {}
-    check_runtime(config.isolation.runtime)
+    others = [*(["`--keys env`"] if uses_broker else ()), *(["no ports"] if ports else ())]
+    instead = f"{' and '.join(others)} with `--network none`" if others else "`--network none`"
+    check_runtime(config.isolation.runtime, without=instead)
+    if uses_broker:
+        # The broker connects to the models' APIs, and the workers only to the broker.
+        return {access: _egress(access, (), sets, needs_hosts=False) for access in accesses}
     urls = list(base_urls(names, {**inherited_env, **config.isolation.env}))
     if config.api_base is not None:
         urls.append(config.api_base)
@@ -125,6 +136,9 @@ def worker_egress(
 def _egress(
     access: Access, urls: Sequence[str], sets: HostSets, *, needs_hosts: bool = True
 ) -> Egress:
+    if access.network == "none":
+        # Entries of the list are for stages that have a network.
+        return Egress(image=BASE_IMAGE, hosts=())
     if access.network == "open":
         return Egress(image=BASE_IMAGE, allowed=allowed_destinations(access.allow, urls))
     found = map(host_of_url, urls)
@@ -154,8 +168,9 @@ def check_gateways(
         )
     if not features.gateways and any(one.hosts is not None for one in egress.values()):
         raise UnsupportedError(
-            "this engine cannot confine a worker to the hosts of an allow-list",
-            hint="use `--network none` or `--network open`",
+            "this engine has no gateways, which allow-lists need, and published ports without "
+            "an open network",
+            hint="use `--network open`, or `--network none` without `--ports`",
         )
 
 

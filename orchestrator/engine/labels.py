@@ -25,5 +25,11 @@ GATEWAY = "orchestrator.gateway"
 """Label of the container that owns a worker's network: the id of the gateway's container."""
 
 
+PORTS = "orchestrator.ports"
+"""Label of the container that owns a worker's network: the ports that its gateway publishes, as
+`3000:20010` (port in the container, port of this machine), separated by spaces.
+"""
+
+
 SHARES = "orchestrator.shares-network"
 """Label of a container that uses the network of another container, which ends later."""

@@ -149,10 +149,20 @@ class Container(Protocol):
             EngineError: The engine does not answer.
         """
 
-    def network_log(self) -> bytes | None:
-        """Return the output of this container's gateway, each line with a timestamp in front.
+    def network_lines(self) -> Iterator[bytes] | None:
+        """Yield the lines that this container's gateway prints, until the gateway ends.
 
-        The call ends the gateway, so the container must have ended. None without a gateway.
+        Each line has a timestamp in front. The caller must read the iterator once and to its end:
+        unread output blocks the gateway. None without a gateway.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def end_network(self) -> None:
+        """End this container's gateway, which then reports its open connections.
+
+        The container must have ended. Without a gateway, the call has no effect.
 
         Raises:
             EngineError: The engine does not answer.

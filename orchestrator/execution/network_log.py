@@ -1,17 +1,25 @@
 """Record the hosts that a worker reached through its gateway, and those that were refused."""
 
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
-from orchestrator.events import Emit, Notice
+from orchestrator.events import Emit, Notice, WorkerConnected
+from orchestrator.files.tail import last_line
 from orchestrator.gateway.hosts import MOST_HOSTS
 from orchestrator.gateway.log import (
+    LogReader,
     NetworkRecord,
     count_records,
     learned_entries,
-    read_log,
     read_records,
     refused_entries,
 )
@@ -20,9 +28,17 @@ from orchestrator.text.redact import Redactor
 
 NETWORK_LOG = "network.ndjson"
 _LARGEST = 16 * 1024**2
-"""Maximum size in bytes of one worker's network log."""
+"""Size in bytes of one worker's network log from which connections are summed up."""
 _SHOWN = 10
 """Maximum number of hosts that a notice names."""
+_MOST_NOTED = 1000
+"""Maximum number of hosts that are counted for a notice."""
+_PAUSE = 0.5
+"""Minimum number of seconds between two events about connections that were allowed."""
+_MOST_REFUSED = 20
+"""Maximum number of hosts about whose refusal an event is emitted at once."""
+_LAST = 10.0
+"""Maximum number of seconds to wait, after a gateway's end, for the rest of its output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,33 +51,15 @@ class NetworkLog:
     emit: Emit
     redactor: Redactor
 
-    def add(self, container: Container) -> None:
-        """Append the log of a container's gateway, and report refused hosts to the user.
+    def follow(self, container: Container, *, again: bool = False) -> "NetworkFollower":
+        """Record the connections of a container in a thread, while it runs.
 
-        The container has ended. A worker does not fail because its log cannot be read or written.
-
-        Raises:
-            EngineUnavailableError: The engine does not answer.
+        Args:
+            container: The container.
+            again: Whether another process started the container, and recorded its connections so
+                far.
         """
-        try:
-            printed = container.network_log()
-        except EngineUnavailableError:
-            raise
-        except OrchestratorError as error:
-            self._report(f"worker {self.worker_id}: there is no network log ({error.message})")
-            return
-        if printed is None:
-            return
-        records = list(read_log(printed))
-        try:
-            self._append(records)
-        except OSError as error:
-            said = f"the network log is incomplete ({error.strerror})"
-            self._report(f"worker {self.worker_id}: {said}")
-        self._list("was refused hosts that are not on its allow-list", refused_entries(records))
-        self._list(
-            "reached hosts that are not on its allow-list", learned_entries(records), MOST_HOSTS
-        )
+        return NetworkFollower(self, container, again=again)
 
     def counts(self) -> NetworkCounts | None:
         """Return the log's sums; None if no container of the worker had a gateway."""
@@ -69,22 +67,184 @@ class NetworkLog:
         try:
             return count_records(read_records(path)) if path.exists() else None
         except OSError as error:
-            said = f"the network log cannot be read ({error.strerror})"
-            self._report(f"worker {self.worker_id}: {said}")
+            self.report(f"the network log cannot be read ({error.strerror})")
             return None
 
-    def _append(self, records: list[NetworkRecord]) -> None:
-        with (self.directory / NETWORK_LOG).open("a", encoding="utf-8") as file:
-            for record in records:
-                if file.tell() > _LARGEST:
-                    return
-                file.write(self.redactor.text(record.model_dump_json()) + "\n")
+    def report(self, message: str) -> None:
+        """Emit a notice about the worker."""
+        self.emit(Notice(message=self.redactor.text(f"worker {self.worker_id}: {message}")))
 
-    def _list(self, what: str, entries: list[str], most: int = _SHOWN) -> None:
-        if entries:
-            options = " ".join(f"--allow {entry}" for entry in entries[:most])
-            more = f" and {len(entries) - most} more" if len(entries) > most else ""
-            self._report(f"worker {self.worker_id} {what}: `{options}`{more}")
 
-    def _report(self, message: str) -> None:
-        self.emit(Notice(message=self.redactor.text(message)))
+class NetworkFollower:
+    """Records the connections of one container in a thread, until `finish` is called.
+
+    A worker does not fail because its log cannot be read or written.
+    """
+
+    def __init__(self, log: NetworkLog, container: Container, *, again: bool) -> None:
+        """Start the thread if the container has a gateway."""
+        self._log = log
+        self._path = log.directory / NETWORK_LOG
+        self._container = container
+        self._reader = LogReader()
+        self._tally = ConnectionTally(log.worker_id)
+        self._refused: dict[str, None] = {}
+        self._learned: dict[str, None] = {}
+        self._recorded = self._latest = ""
+        """Times of the last line that was recorded before this reader, and of the latest line."""
+        self._problem: str | None = None
+        lines = container.network_lines()
+        self._thread = threading.Thread(
+            target=self._follow, args=(lines,), name=f"network-{log.worker_id}", daemon=True
+        )
+        if lines is not None:
+            self._open(again=again)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """End the gateway, complete the log, and report refused hosts to the user.
+
+        The container has ended.
+
+        Raises:
+            EngineUnavailableError: The engine does not answer.
+        """
+        if self._thread.ident is None:
+            return
+        try:
+            self._container.end_network()
+        except EngineUnavailableError:
+            raise
+        except OrchestratorError as error:
+            self._problem = self._problem or error.message
+        self._thread.join(_LAST)
+        for record in self._reader.sums():
+            self._write(record, most=math.inf)
+        if self._problem is not None:
+            self._log.report(f"the network log is incomplete ({self._problem})")
+        self._emit(self._tally.rest())
+        self._list("was refused hosts that are not on its allow-list", self._refused)
+        self._list("reached hosts that are not on its allow-list", self._learned, MOST_HOSTS)
+
+    def _open(self, *, again: bool) -> None:
+        if again:
+            with suppress(ValidationError):
+                self._recorded = NetworkRecord.model_validate_json(last_line(self._path)).time
+        try:
+            self._path.touch()
+        except OSError as error:
+            self._problem = error.strerror
+
+    def _follow(self, lines: Iterable[bytes] | None) -> None:
+        while lines is not None:
+            try:
+                for line in lines:
+                    self._take(line)
+            except EngineUnavailableError:
+                lines = self._again()
+            except OrchestratorError as error:
+                self._problem = self._problem or error.message
+                return
+            else:
+                return
+
+    def _again(self) -> Iterable[bytes] | None:
+        """Return the stored lines, after the engine was unreachable; None if there are none."""
+        self._recorded = self._latest
+        try:
+            again = self._container.again()
+            return None if again is None else again.network_lines()
+        except OrchestratorError as error:
+            self._problem = self._problem or error.message
+            return None
+
+    def _take(self, line: bytes) -> None:
+        moment = line.partition(b" ")[0].decode("ascii", "replace")
+        if moment <= self._recorded:
+            return
+        self._latest = moment
+        record = self._reader.read(line)
+        if record is None:
+            return
+        if not self._write(record, most=_LARGEST):
+            self._reader.sum_up(record)
+        self._note(record)
+
+    def _note(self, record: NetworkRecord) -> None:
+        for found, entries in (
+            (self._refused, refused_entries((record,))),
+            (self._learned, learned_entries((record,))),
+        ):
+            if len(found) < _MOST_NOTED:
+                found.update(dict.fromkeys(entries))
+        self._emit(self._tally.add(record))
+
+    def _write(self, record: NetworkRecord, *, most: float) -> bool:
+        """Append a record to the log; return False if the log has more than `most` bytes."""
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                if file.tell() > most:
+                    return False
+                file.write(self._log.redactor.text(record.model_dump_json()) + "\n")
+        except OSError as error:
+            self._problem = self._problem or error.strerror
+        return True
+
+    def _emit(self, event: WorkerConnected | None) -> None:
+        if event is not None:
+            host = self._log.redactor.text(event.host)
+            self._log.emit(event.model_copy(update={"host": host}))
+
+    def _list(self, what: str, entries: Iterable[str], most: int = _SHOWN) -> None:
+        found = list(entries)
+        if found:
+            options = " ".join(f"--allow {entry}" for entry in found[:most])
+            more = f" and {len(found) - most} more" if len(found) > most else ""
+            message = f"worker {self._log.worker_id} {what}: `{options}`{more}"
+            self._log.emit(Notice(message=self._log.redactor.text(message)))
+
+
+class ConnectionTally:
+    """Counts the connections of a worker, and decides which of them a viewer is told."""
+
+    def __init__(self, worker_id: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start without a connection."""
+        self._worker_id = worker_id
+        self._clock = clock
+        self._allowed = self._refused = 0
+        self._hosts: set[tuple[str, int | None]] = set()
+        self._told_at = -_PAUSE
+        self._latest: NetworkRecord | None = None
+        """The latest connection, if it was not told."""
+
+    def add(self, record: NetworkRecord) -> WorkerConnected | None:
+        """Count a connection; return an event unless an event was returned a moment ago.
+
+        The first refusal of a host is always returned, up to a number of hosts.
+        """
+        if record.decision == "allowed":
+            self._allowed += record.count
+        else:
+            self._refused += record.count
+        self._latest = record
+        place = record.host, record.port
+        is_new = record.decision == "refused" and place not in self._hosts
+        if is_new and len(self._hosts) < _MOST_REFUSED:
+            self._hosts.add(place)
+            return self.rest()
+        return self.rest() if self._clock() - self._told_at >= _PAUSE else None
+
+    def rest(self) -> WorkerConnected | None:
+        """Return an event with the latest connection; None if it was returned before."""
+        record, self._latest = self._latest, None
+        if record is None:
+            return None
+        self._told_at = self._clock()
+        return WorkerConnected(
+            worker_id=self._worker_id,
+            host=record.host,
+            port=record.port,
+            refused=record.reason if record.decision == "refused" else None,
+            connections=self._allowed,
+            refusals=self._refused,
+        )

@@ -8,6 +8,10 @@ from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
 PROGRAM = 13
 """User id with which the name server and the proxy of a gateway run."""
+_QUESTIONS, _QUESTIONS_AT_ONCE = 32, 512
+"""Maximum number of KiB per second that the name server of a gateway receives, in the long run and
+at once.
+"""
 _REFUSE = "reject with icmpx type admin-prohibited"
 
 
@@ -68,9 +72,14 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
     here = f"ip saddr {plan.worker} ip daddr {plan.address}"
     came_in = [
         'iifname "lo" accept',
+        # The answers and their log are outside of the worker's limits. Retries make up for drops.
+        f"ip saddr {plan.worker} meta l4proto {{ tcp, udp }} th dport {NAME_SERVER} "
+        f"limit rate over {_QUESTIONS} kbytes/second burst {_QUESTIONS_AT_ONCE} kbytes drop",
         "ct state established,related accept",
         # An address that does not belong to the network it came from.
         "fib saddr . iif oif missing drop",
+        # Before the limits, which are for connections that the worker opens.
+        *_published(plan),
         *rates.rules(),
         f"{here} udp dport {NAME_SERVER} accept",
         f"{here} tcp dport {_ports(plan)} accept",
@@ -94,7 +103,16 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
     )
 
 
+def _published(plan: GatewayPlan) -> Iterator[str]:
+    """Yield the rule that accepts clients of published ports: the engine alone connects to them."""
+    if plan.published:
+        ports = _set(plan.published.values())
+        yield f"ip saddr {plan.publisher} tcp dport {ports} accept"
+
+
 def _opened(plan: GatewayPlan) -> Iterator[str]:
+    if plan.published:
+        yield f"ip daddr {plan.worker} tcp dport {_set(plan.published)} accept"
     if plan.broker is not None:
         yield f"ip daddr {plan.broker} tcp dport {BROKER_PORT} accept"
     for server in plan.resolvers:

@@ -15,25 +15,30 @@ from orchestrator.results import NetworkCounts
 from orchestrator.text.sanitize import one_line
 
 MOST_RECORDS = 20_000
-"""Maximum number of records that are read from one gateway's output."""
+"""Number of connections of one container after which further ones are summed up."""
+MOST_SUMS = 1000
+"""Maximum number of hosts for which further connections are summed up separately."""
 _LONGEST_HOST = 253
-_NOT_A_NAME = re.compile(r" config (\S+) is NXDOMAIN$")
+_NOT_A_NAME = re.compile(r" config (.+) is NXDOMAIN$")
 _REVERSE = ".arpa"
 Decision = Literal["allowed", "refused"]
 LEARNED = "learned"
 """Reason in the record of a connection that only the network `learn` allows."""
-_REASONS = ("name", "address", "unresolved", "not-tls")
+_REASONS = ("name", "address", "unresolved", "not-tls", "not-http")
 
 
 class NetworkRecord(BaseModel):
-    """A connection of a worker, or a host name that it tried to resolve without success."""
+    """A connection of a worker, or a host name that it tried to resolve without success.
+
+    After the first `MOST_RECORDS` of a container, one record stands for all connections to a host.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     time: str
-    """End of the connection, by the engine's clock."""
+    """End of the connection, or of the last of them."""
     host: str
-    """Name of the host; empty if the worker gave no name."""
+    """Name of the host; empty if the worker gave no name, and for a sum over many hosts."""
     port: int | None = None
     """Port of the connection; null for a name that the worker only tried to resolve."""
     scheme: Literal["https", "http"] | None = None
@@ -41,51 +46,97 @@ class NetworkRecord(BaseModel):
     decision: Decision
     reason: str | None = None
     """For a refusal: `name` is not on the list, `address` is not reachable by the list,
-    `unresolved` by the gateway's name servers, `not-tls` without a host's name. For an allowed
-    connection: `learned`, if only the network `learn` opened the host.
+    `unresolved` by the gateway's name servers, `not-tls` or `not-http` without a host's name. For
+    an allowed connection: `learned`, if only the network `learn` opened the host.
     """
     sent: int = Field(default=0, ge=0)
     """Number of bytes that the worker sent."""
     received: int = Field(default=0, ge=0)
     """Number of bytes that the worker received."""
+    count: int = Field(default=1, ge=1)
+    """Number of connections, or of names, that the record stands for."""
 
 
-def read_log(raw: bytes) -> Iterator[NetworkRecord]:
-    """Yield the records in a gateway's output: each unknown name once, at most `MOST_RECORDS`.
+class LogReader:
+    """Reads the lines of one gateway's output, and sums up what is too much to be listed."""
 
-    Args:
-        raw: Lines, each with a timestamp in front. They may contain any text of a worker.
-    """
-    unknown: set[str] = set()
-    count = 0
-    for line in raw.splitlines():
+    def __init__(self) -> None:
+        """Start before the first line."""
+        self._unknown: set[str] = set()
+        self._listed = 0
+        self._sums: dict[tuple[object, ...], NetworkRecord] = {}
+
+    def read(self, line: bytes) -> NetworkRecord | None:
+        """Return the record in a line; None if there is none, or if the record is summed up.
+
+        Args:
+            line: Line with a timestamp in front. It may contain any text of a worker. Names that
+                do not exist are read once each.
+        """
         time, _, text = line.decode("utf-8", "replace").partition(" ")
-        record = _connection(time, text) if text.startswith("{") else _name(time, text, unknown)
-        if record is None:
-            continue
-        yield record
-        count += 1
-        if count == MOST_RECORDS:
-            return
+        is_connection = text.startswith("{")
+        record = _connection(time, text) if is_connection else self._name(time, text)
+        if record is None or self._listed < MOST_RECORDS:
+            self._listed += record is not None
+            return record
+        self.sum_up(record)
+        return None
+
+    def sum_up(self, record: NetworkRecord) -> None:
+        """Add a record to the sums."""
+        key = _key(record)
+        if key not in self._sums and len(self._sums) >= MOST_SUMS:
+            record = record.model_copy(update={"host": "", "port": None, "scheme": None})
+            key = _key(record)
+        so_far = self._sums.get(key)
+        if so_far is not None:
+            both = {name: getattr(so_far, name) + getattr(record, name)
+                    for name in ("sent", "received", "count")}  # fmt: skip
+            record = record.model_copy(update=both)
+        self._sums[key] = record
+
+    def sums(self) -> list[NetworkRecord]:
+        """Return the sums so far, one record for each host, port, decision and reason."""
+        return list(self._sums.values())
+
+    def _name(self, time: str, text: str) -> NetworkRecord | None:
+        found = _NOT_A_NAME.search(text)
+        host = one_line(found[1].lower(), limit=_LONGEST_HOST) if found else ""
+        if not host or host in self._unknown or host.endswith(_REVERSE):
+            return None
+        if len(self._unknown) < MOST_RECORDS:
+            self._unknown.add(host)
+        return NetworkRecord(
+            time=one_line(time, limit=40), host=host, decision="refused", reason="name"
+        )
+
+
+def _key(record: NetworkRecord) -> tuple[object, ...]:
+    return record.host, record.port, record.scheme, record.decision, record.reason
 
 
 def read_records(path: Path) -> Iterator[NetworkRecord]:
     """Yield the records of a network log on disk; none if there is no such file."""
     try:
         with path.open("rb") as file:
-            for line in file:
-                with suppress(ValidationError):
-                    yield NetworkRecord.model_validate_json(line)
+            yield from parse_records(file)
     except FileNotFoundError:
         return
+
+
+def parse_records(lines: Iterable[bytes]) -> Iterator[NetworkRecord]:
+    """Yield the records in lines of a network log; other lines are ignored."""
+    for line in lines:
+        with suppress(ValidationError):
+            yield NetworkRecord.model_validate_json(line)
 
 
 def count_records(records: Iterable[NetworkRecord]) -> NetworkCounts:
     """Return how many connections were allowed and refused, and their bytes."""
     allowed = refused = sent = received = 0
     for record in records:
-        allowed += record.decision == "allowed"
-        refused += record.decision == "refused"
+        allowed += record.count if record.decision == "allowed" else 0
+        refused += record.count if record.decision == "refused" else 0
         sent += record.sent
         received += record.received
     return NetworkCounts(allowed=allowed, refused=refused, sent=sent, received=received)
@@ -101,7 +152,7 @@ class HostUse(BaseModel):
     decision: Decision
     reason: str | None
     count: int
-    """Number of connections; 1 for a name that the worker only tried to resolve."""
+    """Number of connections, or of names that the worker only tried to resolve."""
     sent: int
     received: int
     last: str
@@ -117,7 +168,7 @@ def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
     return [
         HostUse(
             **group[0].model_dump(include={"host", "port", "decision", "reason"}),
-            count=len(group),
+            count=sum(record.count for record in group),
             sent=sum(record.sent for record in group),
             received=sum(record.received for record in group),
             last=group[-1].time,
@@ -156,6 +207,9 @@ def _connection(time: str, text: str) -> NetworkRecord | None:
         refused, scheme = str(fields["refused"]), fields.get("scheme")
         if refused and refused not in _REASONS:
             return None
+        if not refused and not fields["host"]:
+            # The proxy ended the connection before it could decide about a host.
+            refused = "not-http" if scheme == "http" else "not-tls"
         learned = LEARNED if fields.get("learned") == LEARNED else None
         return NetworkRecord(
             time=one_line(time, limit=40),
@@ -169,14 +223,3 @@ def _connection(time: str, text: str) -> NetworkRecord | None:
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-
-
-def _name(time: str, text: str, unknown: set[str]) -> NetworkRecord | None:
-    found = _NOT_A_NAME.search(text)
-    host = one_line(found[1].lower(), limit=_LONGEST_HOST) if found else ""
-    if not host or host in unknown or host.endswith(_REVERSE):
-        return None
-    unknown.add(host)
-    return NetworkRecord(
-        time=one_line(time, limit=40), host=host, decision="refused", reason="name"
-    )

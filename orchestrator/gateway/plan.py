@@ -1,8 +1,8 @@
 """The plan of one gateway: the allowed hosts, and the addresses of its networks."""
 
 import ipaddress
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from orchestrator.gateway.allowed_host import BROKER_PORT, DOCKER_HOST, AllowedHost
@@ -36,6 +36,12 @@ class GatewayPlan:
     """Port of the gateway at which workers reach the broker."""
     own: tuple[str, ...]
     """IP addresses of this machine itself, which no entry of the allow-list opens."""
+    published: Mapping[int, int] = field(default_factory=dict)
+    """Ports of the worker that clients of this machine reach through the gateway: the port in the
+    worker's container, and the gateway's port.
+    """
+    publisher: str | None = None
+    """IP address from which the engine forwards clients to published ports; None without ports."""
 
     @cached_property
     def ports(self) -> tuple[int, ...]:

@@ -73,6 +73,7 @@ def proxy_configuration(plan: GatewayPlan) -> str:
             ),
             *(_frontend(plan, port) for port in plan.host_ports),
             *([] if plan.broker is None else [_broker(plan, plan.broker)]),
+            *(_published(plan, inside, port) for inside, port in plan.published.items()),
             _BACKENDS,
         ]
     )
@@ -85,6 +86,16 @@ def _broker(plan: GatewayPlan, address: str) -> str:
         f"  bind {plan.address}:{plan.broker_port}\n  default_backend broker\n"
         f"backend broker\n  mode http\n  option http-no-delay\n"
         f"  server broker {address}:{BROKER_PORT}\n"
+    )
+
+
+def _published(plan: GatewayPlan, inside: int, port: int) -> str:
+    """Return the part of the configuration that forwards clients to a published port."""
+    return (
+        f"frontend published-{inside}\n  mode tcp\n  no log\n"
+        f"  bind 0.0.0.0:{port}\n  default_backend published-{inside}\n"
+        f"backend published-{inside}\n  mode tcp\n  retries 0\n"
+        f"  server worker {plan.worker}:{inside}\n"
     )
 
 

@@ -28,7 +28,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from orchestrator.events import Event, WorkerMeasured, WorkerOutput
+from orchestrator.events import MOMENTARY, Event
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
@@ -275,8 +275,8 @@ class RunDirectory:
             return None
 
     def log_event(self, event: Event) -> None:
-        """Append an event to the run's file of events, except for output and measurements."""
-        if isinstance(event, (WorkerOutput, WorkerMeasured)):
+        """Append an event to the run's file of events, unless it is of use only at the moment."""
+        if isinstance(event, MOMENTARY):
             return
         line = json.dumps(event.model_dump(mode="json")) + "\n"
         # On a full disk, or if the run was removed, only a line of the log is lost; the workers

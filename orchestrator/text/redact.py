@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -27,6 +27,8 @@ _WORD = 8
 _FEW = 64
 _LONG = 2 * _WORD - 1
 _START = 3
+_ALIKE = 16
+"""Number of bytes with which spellings begin alike if they are searched together."""
 _BASE64_LINES = (64, 76)
 """Lengths of the lines that `openssl base64` and `base64` print."""
 _HEX_LINE = 60
@@ -83,7 +85,7 @@ class Redactor:
             for spelling in by_word
             for shift in range(_WORD)
         )
-        self._one_by_one = tuple(names.keys() - set(by_word))
+        self._one_by_one = _probes(names.keys() - set(by_word))
         longest_first = sorted(names, key=len, reverse=True)
         self._expression = re.compile(b"|".join(map(re.escape, longest_first)))
 
@@ -200,6 +202,26 @@ class RedactedStream:
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _probes(spellings: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return texts of which every spelling contains one; spellings that begin alike share a text.
+
+    Each text is searched in all data, so that fewer texts cost less.
+    """
+    found: list[bytes] = []
+    for spelling in sorted(spellings):
+        if found and _alike(found[-1], spelling) >= _ALIKE:
+            found[-1] = spelling[: _alike(found[-1], spelling)]
+        else:
+            found.append(spelling)
+    return tuple(found)
+
+
+def _alike(one: bytes, other: bytes) -> int:
+    """Return the number of bytes with which both values begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _spellings(value: bytes) -> set[bytes]:

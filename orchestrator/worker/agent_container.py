@@ -5,11 +5,9 @@ from dataclasses import replace
 from functools import partial
 
 from orchestrator.agents.output.limit_hints import limits_named
-from orchestrator.broker.grant import Grant, hashed
 from orchestrator.engine.labels import DEADLINE
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
-from orchestrator.execution.broker import new_token
 from orchestrator.execution.launch import (
     ContainerLimits,
     RunningContainer,
@@ -27,6 +25,7 @@ from orchestrator.state.endings import Ending, Stop
 from orchestrator.worker.container_specs import worker_container
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
+from orchestrator.worker.grants import admit_task, dismiss
 from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
 
@@ -70,6 +69,10 @@ def run_task(
             return Ending(started_at=None, duration=0.0, exit_status=None, stopped=stopped)
         except (OrchestratorError, OSError) as error:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))
+        # Services share the gateway, which runs until they are removed.
+        own = not worker.config.project.services
+        follow = partial(worker.network_log.follow, again=worker.run.resumed)
+        follower = follow(running.container) if own else None
         worker.times.begin("agent")
         try:
             ending = attend(
@@ -84,17 +87,16 @@ def run_task(
             raise
         except BaseException:
             _removed(running.container)
-            _dismiss(worker)
+            dismiss(worker)
             raise
         worker.times.begin("stop")
         worker.times.count_as_stop(ending.stopping)
         services.look()
         ending = _noted(ending, log, checkpoints)
-        if not worker.config.project.services:
-            # Services share the gateway, which runs until they are removed.
-            worker.network_log.add(running.container)
+        if follower is not None:
+            follower.finish()
         problem = _removed(running.container)
-        _dismiss(worker)
+        dismiss(worker)
     return replace(ending, error=ending.error or problem)
 
 
@@ -117,7 +119,7 @@ def _start(
     )
     if found is None:
         with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
-            token = _admit(worker)
+            token = admit_task(worker)
             described = worker_container(worker, workspace, secrets, token=token)
             described = services.network_of(described)
             # Written again, because setup may have overwritten the file, or other ports may have
@@ -132,34 +134,6 @@ def _start(
     except BaseException:
         found.remove()
         raise
-
-
-def _admit(worker: WorkerContext) -> str | None:
-    """Allow the worker to call models through the broker; return its token, or None without broker.
-
-    Raises:
-        OrchestratorError: The broker does not start.
-    """
-    keys, broker, isolation = worker.keys, worker.run.broker, worker.config.isolation
-    if keys is None or broker is None:
-        return None
-    token = new_token()
-    grant = Grant(
-        ledger=worker.ledger,
-        token=hashed(token),
-        upstreams=dict(keys.upstreams),
-        repositories=keys.repositories,
-        models=isolation.key_models,
-        calls_per_minute=isolation.calls_per_minute,
-        **vars(worker.budget),
-    )
-    broker.admit(worker.number, grant)
-    return token
-
-
-def _dismiss(worker: WorkerContext) -> None:
-    if worker.run.broker is not None:
-        worker.run.broker.dismiss(worker.number)
 
 
 def _is_cancelled(worker: WorkerContext) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.broker.repositories import git_settings
+from orchestrator.broker.repositories import GIT_FILE
 from orchestrator.config.access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, TmpfsMount
@@ -20,7 +20,7 @@ from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.shared_files import variables
 
 _TMP = "/tmp"  # noqa: S108  # the container's own
-_GIT_COUNT = "GIT_CONFIG_COUNT"
+_GIT_SETTINGS = "/run/git-settings"
 _IN_TURN = """\
 exec 2>&1
 number=0
@@ -49,15 +49,16 @@ def worker_container(
         workspace: Its files.
         secrets: The directory with its secrets; None without secrets.
         access: Network access of the container. Default: that of the agent.
-        token: The worker's token for the credential broker; None without a broker.
+        token: The container's token for the credential broker; None without a broker. Without a
+            token, only the agent's container is connected to the broker.
     """
     config, limits, settings = worker.config, worker.config.limits, worker.settings
-    link = worker.broker_link if access is None else None
+    chosen = access or settings.access.task
+    link = worker.broker_link(chosen) if access is None or token else None
     given = Given.of(worker, link, token)
     command = _agent_command(worker, given.config)
-    chosen = access or settings.access.task
     # Commands around the agent share the network of the services, even if that is a broker's alone.
-    shares = bool(link or config.project.services)
+    shares = bool(link or config.project.services or (access is None and config.isolation.ports))
     egress = settings.egress.get(chosen) if shares or chosen.network != "none" else None
     return ContainerSpec(
         name=worker.name,
@@ -66,22 +67,21 @@ def worker_container(
         user=workspace.user_text,
         workdir=WORKSPACE,
         labels=worker.labels(role="worker"),
-        env=_with_git_settings(
-            {
-                **_common_env(worker, workspace, secrets, offline=chosen.network == "none"),
-                **command.default_env,
-                **given.inherited_env,
-                **command.env,
-                **given.config.isolation.env,
-                **given.tokens,
-            },
-            given.git,
-        ),
+        env={
+            **_common_env(worker, workspace, secrets, offline=chosen.network == "none"),
+            **command.default_env,
+            **given.inherited_env,
+            **command.env,
+            **given.config.isolation.env,
+            **given.tokens,
+            **given.git,
+        },
         mounts=(
             *workspace.mounts(),
             *workspace.caches,
             *workspace.shared,
             *_secret_mounts(secrets),
+            *_git_mounts(worker, given.git),
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
@@ -106,8 +106,8 @@ class Given:
     tokens: Mapping[str, str] = field(default_factory=dict)
     """Values of the variables for keys and base URLs: the worker's token, and URLs of the broker.
     """
-    git: tuple[tuple[str, str], ...] = ()
-    """Settings of git with which it reads private repositories through the broker."""
+    git: Mapping[str, str] = field(default_factory=dict)
+    """Variable by which git reads private repositories through the broker."""
 
     @classmethod
     def of(cls, worker: WorkerContext, link: BrokerLink | None, token: str | None) -> "Given":
@@ -132,9 +132,8 @@ class Given:
             config=config.model_copy(update={"isolation": isolation, "api_base": api_base}),
             inherited_env=shown(inherited_env),
             tokens={} if url is None or token is None else keys.environment(url, token),
-            git=()
-            if url is None or token is None or not keys.repositories
-            else tuple(git_settings(keys.repositories, url, token)),
+            # git for submodules keeps this variable; it drops settings that are variables.
+            git={"GIT_CONFIG_SYSTEM": _GIT_SETTINGS} if token and keys.repositories else {},
         )
 
 
@@ -161,10 +160,17 @@ class Job:
     """Name of the check in messages, if the job is a check."""
     closed: bool = False
     """Whether the commands are untrusted, so that they get none of the user's variables."""
+    reads: bool = False
+    """Whether the commands read private repositories through the broker."""
 
 
 def job_container(
-    worker: WorkerContext, workspace: Workspace, secrets: Path | None, job: Job
+    worker: WorkerContext,
+    workspace: Workspace,
+    secrets: Path | None,
+    job: Job,
+    *,
+    token: str | None = None,
 ) -> ContainerSpec:
     """Return the specification of a container that runs before or after the agent.
 
@@ -176,10 +182,11 @@ def job_container(
         workspace: The files that the job works on.
         secrets: The directory with the worker's secrets; None without secrets.
         job: The job.
+        token: Token with which the job reads repositories through the broker; None: it does not.
     """
     workspace = replace(workspace, read_only=False)
     config = Given.of(worker, None, None).config
-    agents = worker_container(worker, workspace, secrets, access=job.access)
+    agents = worker_container(worker, workspace, secrets, access=job.access, token=token)
     # The base URL may contain a key too.
     shown = config.model_copy(update={"api_base": None}) if job.closed else config
     command = _agent_command(worker, shown)
@@ -191,6 +198,7 @@ def job_container(
             **command.default_env,
             **command.env,
             **({} if job.closed else config.isolation.env),
+            **Given.of(worker, agents.link, token).git,
         },
         command=("sh", "-c", _IN_TURN, job.name, *job.commands),
         labels=worker.labels(role=job.stage),
@@ -230,21 +238,17 @@ def _common_env(
     }
 
 
-def _with_git_settings(
-    env: Mapping[str, str], settings: tuple[tuple[str, str], ...]
-) -> dict[str, str]:
-    """Return variables with more settings for git, after those that the variables contain."""
-    count = env.get(_GIT_COUNT, "0")
-    found, first = dict(env), int(count) if count.isdecimal() else 0
-    for number, (name, value) in enumerate(settings, start=first):
-        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-    return found | {_GIT_COUNT: str(first + len(settings))}
-
-
 def _secret_mounts(secrets: Path | None) -> tuple[BindMount, ...]:
     if secrets is None:
         return ()
     return (BindMount(source=secrets, target=secret_files.TARGET, read_only=True),)
+
+
+def _git_mounts(worker: WorkerContext, given: Mapping[str, str]) -> tuple[BindMount, ...]:
+    if not given:
+        return ()
+    source = worker.directory / GIT_FILE
+    return (BindMount(source=source, target=_GIT_SETTINGS, read_only=True),)
 
 
 def _environment() -> dict[str, str]:
@@ -254,7 +258,7 @@ def _environment() -> dict[str, str]:
         "USER": "worker",
         "LOGNAME": "worker",
         # The work tree belongs to the worker; trusting any other directory harms only the worker.
-        _GIT_COUNT: "1",
+        "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": "*",
     }

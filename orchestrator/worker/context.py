@@ -13,6 +13,7 @@ from threading import BoundedSemaphore
 
 from orchestrator.agents.base import Agent
 from orchestrator.broker.keys import Keys
+from orchestrator.config.access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import cpus_of
 from orchestrator.engine import labels as label
@@ -193,13 +194,16 @@ class WorkerContext:
         """
         return self.settings.keys(self.spec.model)
 
-    @property
-    def broker_link(self) -> BrokerLink | None:
-        """Return the worker's connection to the credential broker; None without a broker."""
-        broker, task = self.run.broker, self.settings.access.task
+    def broker_link(self, access: Access) -> BrokerLink | None:
+        """Return the connection of a container to the credential broker; None without a broker.
+
+        Args:
+            access: Network access of the container.
+        """
+        broker = self.run.broker
         if broker is None or self.config.isolation.keys == "env":
             return None
-        taken = {host.port for host in self.settings.egress[task].hosts or ()}
+        taken = {host.port for host in self.settings.egress[access].hosts or ()}
         port = next(port for port in count(BROKER_PORT) if port not in taken)
         return broker.link(self.number, port=port)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.agents.output.fields import describe_exit
-from orchestrator.config.access import Access
+from orchestrator.config.access import Access, reads_in_setup
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone
@@ -23,6 +23,7 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.worker.checked_run import CheckedSettings
 from orchestrator.worker.container_specs import Job, job_container, job_limits
 from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.grants import admit_setup, dismiss
 from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
 
@@ -56,6 +57,7 @@ def _stage_job(
         timeout=settings.config.project.setup_timeout or None,
         access=access,
         closed=stage in settings.config.closed_stages,
+        reads=stage == "setup" and reads_in_setup(settings.config),
     )
 
 
@@ -116,26 +118,33 @@ class Work:
         terms = job_limits(worker, workspace, self.job)
         handed = Secrets(values={}, root=None) if self.job.closed else run.request.secrets
         given = handed.laid_out(run.directory.run_id, worker.number, workspace.user)
+        token = None
         try:
             with given as secrets:
-                described = job_container(worker, workspace, secrets, self.job)
+                token = admit_setup(worker) if self.job.reads else None
+                described = job_container(worker, workspace, secrets, self.job, token=token)
                 if self.services is not None:
                     described = self.services.network_of(described)
                 described = _without_empty_network(described)
                 running = start_again(run.engine, described, terms)
+                own = described.network_of is None
+                follower = worker.network_log.follow(running.container) if own else None
                 try:
                     ending = attend(running, log=log, cancel=self.cancel, emit=run.emit)
                     if note is not None:
                         with suppress(OSError):  # full disk: repeating the job does no harm
                             note(ending)
-                    if described.network_of is None:
-                        worker.network_log.add(running.container)
+                    if follower is not None:
+                        follower.finish()
                 finally:
                     running.container.remove()
         except EngineUnavailableError:
             raise
         except OrchestratorError as error:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=error.message)
+        finally:
+            if token is not None:
+                dismiss(worker)
         return ending
 
     def problem(self, ending: Ending) -> str | None:
@@ -183,6 +192,6 @@ def _without_empty_network(spec: ContainerSpec) -> ContainerSpec:
     """Return a specification without a network if its own gateway would lead nowhere."""
     egress = spec.egress
     leads_nowhere = egress is not None and egress.hosts == () and not egress.learn
-    if spec.network_of is not None or not leads_nowhere:
+    if spec.network_of is not None or spec.link is not None or not leads_nowhere:
         return spec
     return replace(spec, network="none", egress=None)

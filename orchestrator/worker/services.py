@@ -18,6 +18,7 @@ from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
 from orchestrator.execution.launch import create
+from orchestrator.execution.network_log import NetworkFollower
 from orchestrator.execution.sidecar import Check, Sidecar
 from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.verdict import Verdict
@@ -55,6 +56,7 @@ class Services:
         self._cancel = worker.cancel
         self._wanted = worker.config.project.services
         self._holder: Container | None = None
+        self._follower: NetworkFollower | None = None
         self._sidecars: list[Sidecar] = []
         self._egress = worker.settings.egress.get(worker.settings.access.task)
         self._network = "none" if self._egress is None else worker.run.network
@@ -101,6 +103,8 @@ class Services:
         if noted is None:
             return False
         self._holder = self._engine.adopt(noted)
+        if self._holder is not None:
+            self._follower = self._worker.network_log.follow(self._holder, again=True)
         for leftover in self._leftovers(SERVICE_ROLE):
             container = self._engine.adopt(leftover.id)
             if container is not None:
@@ -122,6 +126,7 @@ class Services:
         self._worker.run.switch.idle(self._worker.number)
         self._holder = create(self._engine, self._describe_holder(), self._worker.ports)
         self._holder.start()
+        self._follower = self._worker.network_log.follow(self._holder)
         for name, service in self._wanted.items():
             spec = self._describe(name, service, self._holder.id)
             self._join(name, self._engine.create(spec))
@@ -157,7 +162,8 @@ class Services:
         self._sidecars.clear()
         if self._holder is not None:
             with suppress(OrchestratorError):
-                self._worker.network_log.add(self._holder)
+                if self._follower is not None:
+                    self._follower.finish()
             with suppress(OrchestratorError):
                 self._holder.remove()
         self._holder = None
@@ -214,7 +220,7 @@ class Services:
             labels=self._worker.labels(role=HOLDER_ROLE),
             network=self._network,
             egress=self._egress,
-            link=self._worker.broker_link,
+            link=self._worker.broker_link(self._worker.settings.access.task),
             extra_hosts=dict.fromkeys(self._wanted, "127.0.0.1"),
             memory=_HOLDER_MEMORY,
             pids=32,

@@ -24,6 +24,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "logs": ("bench_logs.py",),
     "peers": ("bench_peers.py",),
     "conflicts": ("bench_conflicts.py",),
+    "gateway": ("bench_gateway.py",),
+    "broker": ("bench_broker.py",),
 }
 _HEADING = re.compile(r"^### (.*)$", re.MULTILINE)
 

@@ -1,18 +1,18 @@
 """Cost of the credential broker: a call, an event of a stream, and the throughput.
 
-Run it with `python tests/bench/bench_broker.py [--calls 500] [--streams 30] [--megabytes 1000]`. A
-worker measures a model's API on this machine: directly with `--keys env`, and with `--keys broker`
-on an open network and, through a gateway as well, on none. It needs the images of the base and of
-the broker: `orchestrator image build --agent broker`.
+Run it with `python tests/bench/bench_broker.py [--rounds 3] [--calls 500] [--streams 30]
+[--megabytes 1000]`. A worker measures a model's API on this machine: directly with `--keys env`,
+and with `--keys broker` on an open network and, through a gateway as well, on none. It needs the
+images of the base and of the broker: `orchestrator image build --agent broker`.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,11 +22,11 @@ import measure
 from tests.support.bridge import bridge_gateway
 
 MOST_CALL = 1.0
-"""Most milliseconds that the broker may add to a call, in the median."""
+"""Goal: milliseconds that the broker may add to a call, in the median."""
 MOST_LAG = 20.0
-"""Most milliseconds between an event's sending and its arrival, at the 95th percentile."""
+"""Goal: milliseconds between an event's sending and its arrival, at the 95th percentile."""
 LEAST_THROUGHPUT = 300.0
-"""Megabytes per second."""
+"""Goal: megabytes per second through the broker, and through gateway and broker."""
 KEY = "sk-of-the-benchmark"
 EVENTS = 200
 """Events of each stream."""
@@ -139,8 +139,9 @@ def measured(repo: Path, url: str, options: tuple[str, ...], client: str) -> dic
 
 
 def main() -> None:
-    """Measure, print a table, and fail if the broker costs too much."""
+    """Measure, and print a table with the goals."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--streams", type=int, default=30)
     parser.add_argument("--megabytes", type=int, default=1000)
@@ -161,11 +162,15 @@ def main() -> None:
             "broker": ("--keys", "broker", "--network", "open"),
             "gateway and broker": ("--keys", "broker", "--network", "none"),
         }
-        found = {}
-        for name, options in ways.items():
-            found[name] = measured(repo, url, options, client)
-            measure.note(f"{name}: {found[name]}")
-            time.sleep(1)
+        rounds: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+        for number in range(given.rounds):
+            for name, options in ways.items():
+                rounds[name].append(measured(repo, url, options, client))
+                measure.note(f"round {number + 1}/{given.rounds}  {name}: {rounds[name][-1]}")
+    found = {
+        name: {key: statistics.median(one[key] for one in several) for key in several[0]}
+        for name, several in rounds.items()
+    }
     measure.table(
         f"Calls of a worker; {given.streams} streams at once",
         ("way", "call, median ms", "event lag, 95th ms", "MB/s"),
@@ -176,10 +181,17 @@ def main() -> None:
     )
     added = found["broker"]["call"] - found["direct"]["call"]
     slowest = found["gateway and broker"]
-    measure.note(f"the broker adds {added:.2f} ms to a call")
-    good = added <= MOST_CALL and slowest["lag"] <= MOST_LAG
-    if not good or slowest["throughput"] < LEAST_THROUGHPUT:
-        sys.exit("the broker costs more than its limits")
+    rows = [
+        ("added to a call by the broker, ms", f"{added:.2f}", f"{MOST_CALL:g}", added <= MOST_CALL),
+        ("event lag with gateway and broker, 95th ms", f"{slowest['lag']:.1f}", f"{MOST_LAG:g}",
+         slowest["lag"] <= MOST_LAG),
+        ("through gateway and broker, MB/s", f"{slowest['throughput']:.0f}",
+         f"{LEAST_THROUGHPUT:g}", slowest["throughput"] >= LEAST_THROUGHPUT),
+    ]  # fmt: skip
+    measure.table(
+        "Goals of the broker", ("measured", "found", "goal"),
+        [(name, one, goal if met else f"{goal} (missed)") for name, one, goal, met in rows],
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

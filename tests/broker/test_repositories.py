@@ -3,16 +3,18 @@
 import base64
 import gzip
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.broker.grant import Repository
 from orchestrator.broker.keys import readable_repositories
-from orchestrator.broker.repositories import find_git_call, git_settings
+from orchestrator.broker.repositories import find_git_call, git_configuration, git_settings
 from orchestrator.config.git_hosts import PrivateRepository
 from orchestrator.errors import ConfigError
 from tests.broker.upstream import TOKEN, Answer, Api, Reply, RunningBroker, api
+from tests.support.repository import git
 
 SECRET = "ghp-canary-41b9d07ce2"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -176,6 +178,19 @@ def test_settings_of_git_lead_to_the_broker() -> None:
             "git@own.example:team/",
         )
     ] + [("http.http://broker.internal:8080/git/.extraHeader", "Authorization: Bearer t")]
+
+
+def test_git_reads_the_settings_from_a_file(tmp_path: Path) -> None:
+    listed = (Repository(url="https://git.example/acme/lib", key="a:b"),)
+    settings = list(git_settings(listed, "http://broker.internal:8080", 't"\\'))
+    (tmp_path / "settings").write_text(git_configuration(settings))
+    found = git(tmp_path, "config", "--file", "settings", "--null", "--list").split("\0")
+    pairs = [tuple(entry.split("\n", 1)) for entry in found if entry]
+    # git shows sections and names in lower case.
+    assert pairs == [("include.path", "/etc/gitconfig")] + [
+        (name.replace(".insteadOf", ".insteadof").replace(".extraHeader", ".extraheader"), value)
+        for name, value in settings
+    ]
 
 
 @pytest.mark.parametrize(

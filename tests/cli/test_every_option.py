@@ -286,10 +286,6 @@ def test_option_without_effect_is_refused(
             "`*.com`: the name is not the full name of a host",
         ),
         (
-            ["--network", "allowlist", "--allow", "a.example", "--ports", "80"],
-            "cannot be published",
-        ),
-        (
             ["--setup", "s", "--setup-network", "none", "--setup-allow", "a.example"],
             "`--setup-allow` names a host, but `setup_network` is `none`",
         ),

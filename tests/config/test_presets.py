@@ -70,10 +70,9 @@ def test_explicit_default_value_overrides_the_preset():
     assert explicit.limits.memory == 1024**3
 
 
-def test_ports_contradict_a_preset_without_network():
-    with pytest.raises(ConfigError, match="ports cannot be published with network none"):
-        load({"preset": "untrusted", "ports": "3000"})
-    assert load({"preset": "untrusted", "ports": "3000", "network": "open"}).isolation.ports
+def test_ports_do_not_open_the_network_of_a_preset():
+    isolation = load({"preset": "untrusted", "ports": "3000"}).isolation
+    assert (isolation.network, isolation.ports) == ("none", {"PORT": 3000})
 
 
 def test_unknown_preset_is_refused():

@@ -246,8 +246,9 @@ agents: {shell: {timeout_per_worker: 9}, architect: {}}
         assert check.named_only == [f"{file}:1: `parallel_runs.max_worktrees` {TestGuest.WIDER}"]
 
     def test_contradictions_are_reported(self, tmp_path):
-        file = write(tmp_path, "container: {ports: [80], network: none}")
-        assert check_file(file).problems == [f"{file}: ports cannot be published with network none"]
+        service = "services: {db: {image: i, port: 80}}"
+        file = write(tmp_path, f"container: {{ports: [80]}}\n{service}")
+        assert check_file(file).problems == [f"{file}: port 80 is already used by service `db`"]
 
     def test_unknown_agent_program_is_reported(self, tmp_path):
         file = write(tmp_path, "parallel_runs: {agent_cli: shel}")

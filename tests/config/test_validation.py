@@ -99,9 +99,10 @@ def test_invalid_value_is_reported_even_if_overridden(tmp_path):
     ]
 
 
-def test_contradictions_across_sources_are_found():
-    found = mistakes({"ports": "3000"}, environ={"ORCHESTRATOR_NETWORK": "none"})
-    assert found == ["ports cannot be published with network none"]
+def test_contradictions_across_sources_are_found(tmp_path):
+    file = write(tmp_path, "services: {db: {image: i, port: 80}}")
+    found = mistakes({}, file=file, environ={"ORCHESTRATOR_PORTS": "80"})
+    assert found == ["port 80 is already used by service `db`"]
 
 
 def test_a_missing_task_has_a_hint():

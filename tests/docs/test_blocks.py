@@ -64,6 +64,8 @@ COVERED: Mapping[str, tuple[str, str]] = {
             "bench_start.py",
             "bench_growth.py --worktrees none",
             "bench_conflicts.py --rounds 3",
+            "bench_gateway.py --rounds 9",
+            "bench_broker.py --rounds 3",
         )
     },
     'ACME_API_KEY=... orchestrator parallel "fix the tests" --agent-cli acme --workers 1 --quiet': (

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from orchestrator.config.access import Access
+from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import worker_egress
 from orchestrator.errors import ConfigError, UnsupportedError
@@ -63,6 +64,30 @@ def test_empty_list_is_refused() -> None:
 def test_runtime_with_a_network_stack_of_its_own_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="runsc"):
         worker_egress(config("a.example", runtime="runsc"), (), {})
+
+
+def test_ports_without_a_network_need_a_gateway_without_hosts() -> None:
+    asked = config(network="none", ports={"PORT": 3000}, api_base="https://api.example.com")
+    ((access, egress),) = worker_egress(
+        asked, ("X_API_BASE",), {"X_API_BASE": "http://b.c"}
+    ).items()
+    assert (access.network, egress.hosts, egress.allowed) == ("none", (), ())
+    runtime = config(network="none", ports={"PORT": 3000}, runtime="runsc")
+    with pytest.raises(UnsupportedError) as caught:
+        worker_egress(runtime, (), {})
+    assert str(caught.value.hint).startswith("use no ports with `--network none`; ")
+
+
+@pytest.mark.parametrize("of_worker", [{"keys": "broker"}, {"ports": {"PORT": 3000}}])
+def test_list_of_the_setup_does_not_open_a_worker_without_a_network(
+    of_worker: dict[str, Any],
+) -> None:
+    stages = {"network": "none", "setup_network": "allowlist", **of_worker}
+    asked = config("a.example", **stages).model_copy(update={"project": Project(setup=("true",))})
+    found = {
+        access.network: egress.hosts for access, egress in worker_egress(asked, (), {}).items()
+    }
+    assert found == {"none": (), "allowlist": (AllowedHost(name="a.example"),)}
 
 
 def test_sets_are_expanded() -> None:

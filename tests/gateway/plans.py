@@ -1,12 +1,18 @@
 """Plans of gateways for tests."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from orchestrator.engine.docker.rules import CLOSED
 from orchestrator.gateway.hosts import parse_host
 from orchestrator.gateway.plan import GatewayPlan
 
 
 def make_plan(
-    *entries: str, own: tuple[str, ...] = ("192.0.2.2", "172.17.0.1"), learn: bool = False
+    *entries: str,
+    own: tuple[str, ...] = ("192.0.2.2", "172.17.0.1"),
+    learn: bool = False,
+    published: Mapping[int, int] = MappingProxyType({}),
 ) -> GatewayPlan:
     """Return a plan with these entries of an allow-list."""
     return GatewayPlan(
@@ -18,4 +24,6 @@ def make_plan(
         machine="172.17.0.1",
         closed=CLOSED,
         own=own,
+        published=published,
+        publisher="172.18.0.1" if published else None,
     )

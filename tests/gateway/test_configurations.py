@@ -48,6 +48,15 @@ def test_gateway_forwards_nothing_and_serves_its_worker_alone() -> None:
     assert "fib saddr . iif oif missing drop" in verdicts(rules, "input")
 
 
+def test_queries_of_a_worker_are_limited_before_any_packet_is_accepted() -> None:
+    came_in = verdicts(gateway_rules(make_plan("a.example"), RATES), "input")
+    assert came_in[:2] == [
+        'iifname "lo" accept',
+        "ip saddr 198.18.0.2 meta l4proto { tcp, udp } th dport 53 "
+        "limit rate over 32 kbytes/second burst 512 kbytes drop",
+    ]
+
+
 @pytest.mark.parametrize("network", CLOSED)
 def test_rules_and_proxy_close_every_special_network(network: str) -> None:
     plan = make_plan("a.example")
@@ -71,6 +80,26 @@ def test_nothing_but_the_programs_of_the_gateway_connects() -> None:
     out = verdicts(gateway_rules(make_plan("a.example"), RATES), "output")
     first = next(at for at, rule in enumerate(out) if "dport" in rule)
     assert any("meta skuid != 13" in rule for rule in out[:first])
+
+
+def test_published_ports_are_for_clients_that_the_engine_forwards() -> None:
+    rules = gateway_rules(make_plan(published={3000: 20010, 443: 20011}), RATES)
+    assert [rule for rule in verdicts(rules, "input") if rule.endswith("accept")] == [
+        'iifname "lo" accept',
+        "ct state established,related accept",
+        "ip saddr 172.18.0.1 tcp dport { 20010, 20011 } accept",
+        "ip saddr 198.18.0.2 ip daddr 198.18.0.3 udp dport 53 accept",
+        "ip saddr 198.18.0.2 ip daddr 198.18.0.3 tcp dport { 53 } accept",
+    ]
+    assert [rule for rule in verdicts(rules, "output") if rule.endswith("accept")] == [
+        'oifname "lo" accept',
+        "ct state established,related accept",
+        "ip daddr 198.18.0.2 tcp dport { 3000, 443 } accept",
+        "ip daddr 203.0.113.53 udp dport 53 accept",
+        "ip daddr 203.0.113.53 tcp dport 53 accept",
+    ]
+    without = worker_rules(make_plan(published={3000: 20010}), RATES)
+    assert without == worker_rules(make_plan(), RATES)
 
 
 def test_names_that_are_not_listed_do_not_exist() -> None:

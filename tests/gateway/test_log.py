@@ -5,10 +5,9 @@ import json
 import pytest
 
 from orchestrator.gateway.log import (
-    MOST_RECORDS,
+    LogReader,
     NetworkRecord,
     learned_entries,
-    read_log,
     refused_entries,
 )
 
@@ -25,7 +24,8 @@ def unknown(name: str) -> str:
 
 
 def records(*lines: str) -> list[NetworkRecord]:
-    return list(read_log("\n".join(lines).encode()))
+    reader = LogReader()
+    return [record for line in lines if (record := reader.read(line.encode())) is not None]
 
 
 def test_connections_and_unknown_names_are_records() -> None:
@@ -56,16 +56,25 @@ def test_other_lines_are_no_records(line: str) -> None:
     assert records(line) == []
 
 
+@pytest.mark.parametrize("name", ["a b.example", '"{config x is nxdomain', "<name unprintable>"])
+def test_hostile_names_are_records_too(name: str) -> None:
+    (found,) = records(unknown(name), unknown(name))
+    assert (found.host, found.reason) == (name, "name")
+
+
+def test_connection_without_a_host_is_refused() -> None:
+    found = records(connection(host="", scheme="http"), connection(host="", scheme="https"))
+    assert [(one.decision, one.reason) for one in found] == [
+        ("refused", "not-http"), ("refused", "not-tls"),
+    ]  # fmt: skip
+
+
 def test_names_are_cleaned_and_shortened() -> None:
     hostile = "\x1b[31m\u202e\n" + "x" * 10_000
     (found,) = records(connection(host=hostile))
     assert len(found.host) <= 253
     assert "\x1b" not in found.host
     assert "\n" not in found.model_dump_json()
-
-
-def test_number_of_records_is_limited() -> None:
-    assert len(records(*(connection() for _ in range(MOST_RECORDS + 5)))) == MOST_RECORDS
 
 
 def test_refused_names_become_entries() -> None:

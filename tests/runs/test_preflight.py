@@ -325,10 +325,17 @@ def test_missing_runtime_is_reported(repo: Path, local_engine: LocalEngine) -> N
         check_run(RunRequest(config=config, root=repo), local_engine)
 
 
-def test_engine_without_gateways_is_refused_for_an_allow_list(
-    repo: Path, local_engine: LocalEngine
+@pytest.mark.parametrize(
+    "isolation",
+    [
+        Isolation(network="allowlist", allow=("a.example",)),
+        Isolation(network="none", ports={"PORT": 3000}),
+    ],
+    ids=["allow-list", "ports"],
+)
+def test_engine_without_gateways_is_refused(
+    repo: Path, local_engine: LocalEngine, isolation: Isolation
 ) -> None:
-    isolation = Isolation(network="allowlist", allow=("a.example",))
     request = RunRequest(config=config(agent_cli="shell", isolation=isolation), root=repo)
-    with pytest.raises(UnsupportedError, match="cannot confine a worker to the hosts"):
+    with pytest.raises(UnsupportedError, match="this engine has no gateways"):
         check_run(request, local_engine)

@@ -354,9 +354,11 @@ class LocalContainer:
     def lost_network(self) -> None:
         """Return None: processes use the network of the machine."""
 
-    def network_log(self) -> bytes | None:
+    def network_lines(self) -> None:
         """Return None: processes have no gateway."""
-        return None
+
+    def end_network(self) -> None:
+        """Do nothing: processes have no gateway."""
 
     def usage(self) -> Usage | None:
         """Return the sums over the processes of the group."""

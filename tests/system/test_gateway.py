@@ -17,7 +17,7 @@ import yaml
 
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
-from tests.support.cli import orchestrator, printed
+from tests.support.cli import orchestrator, printed, start
 from tests.support.daemon import ours
 from tests.support.live import eventually
 from tests.support.outside import PUBLIC, Outside, outside
@@ -183,6 +183,9 @@ def test_resumed_run_uses_its_gateway_and_leaves_nothing(
     done = world.orchestrator("resume", "--json", cwd=repo)
     assert lines_of(done) == [served("10.99.112.10", path=path) for path in ("/", "/next", "/")]
     assert ours(client, repo) == []
+    # No connection is missing in the log, and none was recorded twice.
+    lines = (Path(done.results[1]["log"]) / "network.ndjson").read_text().splitlines()
+    assert [json.loads(line)["decision"] for line in lines] == ["allowed"] * len(world.seen("tls"))
 
 
 def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
@@ -253,6 +256,70 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
     listed = orchestrator("network", "log", "--json", cwd=repo).json
     assert [one["host"] for one in listed["connections"]] == [one["host"] for one in records]
     assert listed["refused"] == ["other.example", "xxxxxxxxx.example"]
+
+
+FLOOD = """
+import socket, struct, sys
+server = open("/etc/resolv.conf").read().split()[1]
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(10_000):
+    label = b'"%d {"host": \\\\n"\'`$(id)<b>' % number + bytes([number % 10 and 45])
+    name = bytes([len(label)]) + label + b"\\7example\\0"
+    client.sendto(struct.pack(">HHHHHH", 7, 256, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1", (server, 53))
+for number in range(200):
+    with socket.create_connection((server, 80)) as web:
+        web.sendall(b"GET / HTTP/1.1\\r\\nHost: \\x1b[31m\\"%d{\\xff.example\\r\\n\\r\\n" % number)
+        web.recv(100)
+"""
+
+
+@pytest.mark.extra
+def test_flood_of_hostile_names_hides_no_connection(world: Outside, repo: Path) -> None:
+    size = 3_000_000
+    (repo / "flood.py").write_text(FLOOD)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "flood")
+    load = "curl -kfsS https://files.example/big http://files.example/big | wc -c"
+    with world.site() as site:
+        (site / "big").write_bytes(b"x" * size)
+        done = world.orchestrator(
+            *ALLOWLIST, "--allow", FILES, "--allow", f"http://{FILES}",
+            f"{load}; python3 flood.py; {load}", cwd=repo,
+        )  # fmt: skip
+    assert lines_of(done) == [str(2 * size)] * 2
+    log = Path(done.results[1]["log"]) / "network.ndjson"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    allowed = [one for one in records if one["decision"] == "allowed"]
+    assert [one["host"] for one in allowed] == ["files.example"] * 4
+    counts = done.results[1]["network"]
+    assert counts["allowed"] == 4
+    assert counts["refused"] > 2000
+    # TLS adds a little to two of the four files.
+    assert 4 * size < counts["received"] < 4 * size * 1.01 + 200 * 400
+    assert log.stat().st_size < 17 << 20
+    assert all(value.isprintable() for one in records for value in map(str, one.values()))
+
+
+def test_connections_of_a_running_worker_are_shown(world: Outside, repo: Path) -> None:
+    urls = ("https://files.example/", "https://other.example/")
+    process = _started(world, repo, f"{fetch(*urls)}; sleep 600")
+    (state,) = (repo / ".git/orchestrator/runs").glob("*/worker-1")
+    watching = start("watch", cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert watching.stderr is not None
+    said = next(line for line in watching.stderr if b"was refused" in line)
+    assert said == b"worker 1 was refused other.example (name)\n"
+    # The proxy and the name server print independently of each other.
+    eventually(lambda: (state / "network.ndjson").read_text().count("\n") == 2, "both lines")
+    listed = orchestrator("network", "log", "--json", cwd=repo).json["connections"]
+    assert sorted((one["host"], one["decision"]) for one in listed) == [
+        ("files.example", "allowed"), ("other.example", "refused"),
+    ]  # fmt: skip
+    assert not (state / "result.json").exists()
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    watching.stderr.read()
+    watching.wait()
+    watching.stderr.close()
 
 
 def test_learned_list_is_enough_for_the_same_task(world: Outside, repo: Path) -> None:

@@ -36,21 +36,27 @@ def host(tmp_path: Path) -> Iterator[GitHost]:
 def test_listed_repository_is_cloned_and_never_pushed(host: GitHost, repo: Path) -> None:
     lib, other = (f"http://{host.place}/acme/{name}" for name in ("lib.git", "other.git"))
     ssh = f"git@{host.place.partition(':')[0]}:acme/lib.git"
+    setup = f"git clone -q {lib} lib && cat lib/a.txt; {PUSH} 2>&1; rm -rf lib"
     task = (
         f"git clone -q {lib} && cat lib/a.txt; git clone -q {ssh} again && git -C again log -1 "
-        f"--format=%s; {PUSH} 2>&1; git clone -q {other} 2>&1; "
+        f"--format=%s; git -C again submodule --quiet add {lib} sub && cat again/sub/a.txt; "
+        f"{PUSH} 2>&1; git clone -q {other} 2>&1; "
         "(env; cat /proc/*/environ lib/.git/config | tr '\\0' '\\n') > seen; mv lib again /tmp"
     )
     done = orchestrator(
         *SHELL, "--keys", "broker", "--network", "none", "--env", "HOST_TOKEN",
-        "--git-read", f"http://{host.place}/acme/lib=HOST_TOKEN", task,
+        "--git-read", f"http://{host.place}/acme/lib=HOST_TOKEN", "--setup", setup, task,
         cwd=repo, env={"HOST_TOKEN": TOKEN},
     )  # fmt: skip
     assert 1 in done.results, done.stderr
     result = done.results[1]
     said = printed(result)
     assert said.startswith("a\n"), said
-    assert "gateway: workers may read this repository, not push" in said
+    assert said.splitlines()[2] == "a", said
+    of_setup = (Path(result["log"]) / "setup.log").read_text()
+    assert of_setup.splitlines()[1] == "a", of_setup
+    for text in (said, of_setup):
+        assert "gateway: workers may read this repository, not push" in text
     # The name of the address is followed only because its repository is listed.
     assert said.count("fatal: unable to access") >= 1
     seen = git(repo, "show", f"{result['branch']}:seen")

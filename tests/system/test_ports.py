@@ -1,7 +1,9 @@
 """Tests of workers' ports published on this machine."""
 
+import json
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -10,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import orchestrator, start
+from orchestrator.engine.images.names import BASE_IMAGE
+from tests.support.cli import orchestrator, printed, start
+from tests.support.live import eventually
+from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell")
@@ -62,3 +67,78 @@ def test_result_lists_the_ports(repo: Path) -> None:
     published = [port for r in done.results.values() for port in r["ports"].values()]
     assert [sorted(r["ports"]) for r in done.results.values()] == [["3000", "3010"]] * 2
     assert len(set(published)) == 4
+
+
+SERVE_ONE = """
+import http.server, re, socket, sys
+from pathlib import Path
+place = ("0.0.0.0", int(sys.argv[1]))
+http.server.HTTPServer(place, http.server.SimpleHTTPRequestHandler).handle_request()
+gateway = re.search("nameserver (.+)", Path("/etc/resolv.conf").read_text())[1]
+for host in (gateway, "172.17.0.1", "10.99.112.10"):
+    for port in (80, int(sys.argv[2])):
+        try:
+            socket.create_connection((host, port), 3).close()
+            print("reached", host, port)
+        except OSError:
+            print("held")
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--network", "none"),
+        pytest.param(
+            ("--network", "allowlist", "--allow", "a.example"), marks=pytest.mark.extra
+        ),
+        pytest.param(("--network", "learn"), marks=pytest.mark.extra),
+        pytest.param(("--network", "none", "--config", "web.yaml"), marks=pytest.mark.extra),
+    ],
+    ids=["none", "allowlist", "learn", "services"],
+)  # fmt: skip
+def test_port_of_a_confined_worker_is_published(repo: Path, options: tuple[str, ...]) -> None:
+    (repo / "serve.py").write_text(SERVE_ONE)
+    (repo / "web.yaml").write_text(
+        f"services: {{web: {{image: {BASE_IMAGE}, command: [sleep, '600']}}}}\n"
+    )
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "server")
+    process = start(
+        *SHELL, "python3 serve.py $PORT $HOST_PORT", "--workers", "1", "--ports", "3000", "--json",
+        *options, cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    noted = repo / ".git/orchestrator/runs"
+    port = eventually(lambda: [path.read_text() for path in noted.glob("*/ports-1")])[0]
+    assert fetch(f"http://127.0.0.1:{port}/serve.py") == SERVE_ONE.strip()
+    stdout, _ = process.communicate(timeout=120)
+    (result,) = json.loads(stdout)["results"]
+    assert (result["status"], result["ports"]) == ("success", {"3000": int(port)})
+    said = printed(result).splitlines()
+    assert said[1:] == ["held"] * 5
+    # With the network `learn`, the gateway's own port 80 is open: it passes requests on.
+    assert said[0].startswith("held" if "learn" not in options else "reached")
+
+
+@pytest.mark.extra
+def test_resumed_run_keeps_the_port_of_a_confined_worker(repo: Path) -> None:
+    serve = 'echo up > page; python3 -m http.server "$PORT" & until [ -e stop ]; do sleep 0.1; done'
+    process = start(
+        *SHELL, serve, "--workers", "1", "--ports", "3000", "--network", "none",
+        cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    noted = repo / ".git/orchestrator/runs"
+    port = eventually(lambda: [path.read_text() for path in noted.glob("*/ports-1")])[0]
+    url = f"http://127.0.0.1:{port}"
+    assert fetch(f"{url}/page") == "up"
+    process.kill()
+    process.wait()
+    assert fetch(f"{url}/page") == "up"
+    resumed = start("resume", "--json", cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert fetch(f"{url}/page") == "up"
+    assert orchestrator("exec", "1", "--", "touch", "stop", cwd=repo).returncode == 0
+    stdout, _ = resumed.communicate(timeout=120)
+    (result,) = json.loads(stdout)["results"]
+    assert (result["status"], result["ports"]) == ("success", {"3000": int(port)})
+    with socket.create_server(("127.0.0.1", int(port))):
+        pass  # Nothing listens there any more.

@@ -12,7 +12,9 @@ from orchestrator.cli.output.views import is_redrawn, make_view
 from orchestrator.cli.run_arguments import Run, follow, open_run, show_ending
 from orchestrator.engine import load_engine
 from orchestrator.events import Emit, Stream, WorkerOutput
-from orchestrator.files.tail import last_line
+from orchestrator.execution.network_log import NETWORK_LOG, ConnectionTally
+from orchestrator.files.tail import LineTail, last_line
+from orchestrator.gateway.log import parse_records
 from orchestrator.reports.reader import read_run
 from orchestrator.state.history import RunHistory, WorkerState
 from orchestrator.state.monitor import UsageMonitor
@@ -21,6 +23,9 @@ from orchestrator.text.sanitize import one_line
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 _STAGES = frozenset({WorkerState.SETUP, WorkerState.TEARDOWN})
+_BEFORE = frozenset({WorkerState.QUEUED, WorkerState.PREPARING, WorkerState.RETRYING})
+_LONGEST_RECORD = 4096
+"""Maximum number of bytes of a line of a network log."""
 
 
 def watch(run: Run = None) -> None:
@@ -37,16 +42,18 @@ def watch(run: Run = None) -> None:
 
 def _show(history: RunHistory) -> None:
     view = make_view(quiet=False)
-    lines = _LastLines(history)
+    lines, connections = _LastLines(history), _Connections(history)
 
     def step() -> bool:
         events = history.read()
         for event in events:
             view(event)
         lines.tell(view)
+        connections.tell(view)
         return bool(events)
 
     with ExitStack() as stack:
+        stack.callback(connections.close)
         stack.enter_context(view)
         if is_redrawn(sys.stderr) and history.directory.is_live():
             stack.enter_context(UsageMonitor(history, view, connect=lambda: load_engine("docker")))
@@ -82,3 +89,35 @@ class _LastLines:
         line = one_line(printed.rpartition("\r")[2])
         if line:
             emit(WorkerOutput(worker_id=number, stream=stream, line=line))
+
+
+class _Connections:
+    """Reads the network logs of the workers that run, and emits events about new connections."""
+
+    def __init__(self, history: RunHistory) -> None:
+        self._history = history
+        self._tails: dict[int, tuple[LineTail, ConnectionTally]] = {}
+
+    def tell(self, emit: Emit) -> None:
+        for number, worker in self._history.workers.items():
+            ended = worker.state == WorkerState.DONE
+            if worker.state not in _BEFORE and (not ended or number in self._tails):
+                self._tell(number, emit)
+            if ended and number in self._tails:
+                self._tails.pop(number)[0].close()
+
+    def close(self) -> None:
+        """Close the logs."""
+        for tail, _ in self._tails.values():
+            tail.close()
+
+    def _tell(self, number: int, emit: Emit) -> None:
+        path = self._history.directory.worker(number) / NETWORK_LOG
+        if number not in self._tails:
+            new = LineTail(path, longest=_LONGEST_RECORD), ConnectionTally(number)
+            self._tails[number] = new
+        tail, tally = self._tails[number]
+        for record in parse_records(tail.read().splitlines()):
+            event = tally.add(record)
+            if event is not None:
+                emit(event)

@@ -7,6 +7,7 @@ from orchestrator.events import (
     ProviderPaused,
     RunStarted,
     SlotsChanged,
+    WorkerConnected,
     WorkerRetrying,
     WorkerStage,
     WorkerStageDone,
@@ -57,6 +58,13 @@ def retry_line(event: WorkerRetrying, name: str | None) -> str:
         return f"{who} is rate-limited by its provider; attempt {event.attempt} waits"
     when = f"attempt {event.attempt} in {duration(event.delay)}"
     return f"{who} failed its attempt {failed} ({one_line(event.reason)}), {when}"
+
+
+def refusal_line(event: WorkerConnected, name: str | None) -> str:
+    """Return the line for a connection of a worker that its gateway refused."""
+    port = "" if event.port is None else f":{event.port}"
+    host = one_line(event.host) or "a host without a name"
+    return f"{called(event.worker_id, name)} was refused {host}{port} ({event.refused})"
 
 
 def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | None) -> str:

@@ -24,6 +24,7 @@ from orchestrator.events import (
     ProviderPaused,
     RunStarted,
     SlotsChanged,
+    WorkerConnected,
     WorkerDone,
     WorkerHarvesting,
     WorkerMeasured,
@@ -47,6 +48,8 @@ _COLUMNS = ("worker", "task", "model", "state", "elapsed", "cost")
 _LINE = "last line"
 _MEASURES = ("steps", "files", "cpu", "memory", "disk")
 """Columns of the table that appear once there are measurements."""
+_NETWORK = "network"
+"""Column that appears once a worker has connected to a host through its gateway."""
 _WIDE, _NARROW = 22, 12
 """Maximum width of a column in a table without measurements, and in a table with measurements."""
 _ROOM = 110
@@ -68,6 +71,7 @@ class _Row:
     cpu: str = ""
     memory: str = ""
     disk: str = ""
+    network: str = ""
     line: str = ""
 
 
@@ -101,8 +105,8 @@ class BoardView:
         # The lock is not held while calling rich, which holds its own lock while it calls `render`.
         self._lock = threading.Lock()
         self._rows: dict[int, _Row] = {}
-        self._measured = False
         self._estimate = Estimate()
+        self._measured = self._connected = False
         self._console = Console(file=cast("IO[str]", _ForgivingStream(stream)), highlight=False)
         self._live = Live(
             get_renderable=self.render,
@@ -150,6 +154,7 @@ class BoardView:
                 self._finish(result)
             case _:
                 self._measured = self._measured or isinstance(event, WorkerMeasured)
+                self._connected = self._connected or isinstance(event, WorkerConnected)
                 self._change(getattr(event, "worker_id", 0), **_changes(event))
 
     def _change(self, number: int, **changes: str | float | None) -> None:
@@ -184,9 +189,10 @@ class BoardView:
         return Group(_table(cells, self._columns(narrow=narrow)), *below, Text(_rest(rows, left)))
 
     def _columns(self, *, narrow: bool) -> tuple[str, ...]:
+        more = (*(_MEASURES if self._measured else ()), *((_NETWORK,) if self._connected else ()))
         if narrow:
-            return tuple(name for name in _COLUMNS + _MEASURES if name not in ("task", "model"))
-        return (*_COLUMNS, *(_MEASURES if self._measured else ()), _LINE)
+            return tuple(name for name in _COLUMNS + more if name not in ("task", "model"))
+        return (*_COLUMNS, *more, _LINE)
 
     def _in_sight(self, rows: list[_Row]) -> list[_Row]:
         finished = [row for row in rows if row.took is not None]
@@ -205,7 +211,7 @@ class BoardView:
             "elapsed": "" if seconds is None else duration(seconds),
             "cost": row.cost,
             _LINE: row.line,
-            **{name: getattr(row, name) for name in _MEASURES},
+            **{name: getattr(row, name) for name in (*_MEASURES, _NETWORK)},
         }
 
 
@@ -217,6 +223,9 @@ def _changes(event: Event) -> dict[str, str | float | None]:
             return {**_progress(event)}
         case WorkerMeasured():
             return {**_measures(event)}
+        case WorkerConnected():
+            refused = f", {event.refusals} refused" if event.refusals else ""
+            return {"network": f"{event.connections}{refused}"}
         case WorkerPreparing():
             return {"state": "preparing", "since": None, "took": None}
         case WorkerStage(stage=stage):

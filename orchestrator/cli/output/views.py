@@ -15,6 +15,7 @@ from orchestrator.cli.output.event_lines import (
     done_line,
     notice_line,
     port_lines,
+    refusal_line,
     retry_line,
     run_line,
     stage_line,
@@ -25,15 +26,15 @@ from orchestrator.cli.output.event_lines import (
 from orchestrator.cli.output.formats import titled
 from orchestrator.cli.output.messages import show_json, tell
 from orchestrator.events import (
+    MOMENTARY,
     Event,
     Intervention,
     Notice,
     ProviderPaused,
     RunStarted,
     SlotsChanged,
+    WorkerConnected,
     WorkerDone,
-    WorkerMeasured,
-    WorkerOutput,
     WorkerRetrying,
     WorkerStage,
     WorkerStageDone,
@@ -44,6 +45,8 @@ from orchestrator.worker_spec import WorkerSpec
 
 HEARTBEAT = 30.0
 """Seconds between two lines that list the running workers."""
+MOST_REFUSALS = 20
+"""Maximum number of refused hosts of a worker about which a line is printed."""
 
 
 class View(Protocol):
@@ -115,8 +118,7 @@ class EventView:
     def __call__(self, event: Event) -> None:
         """Print an event."""
         self._view(event)
-        # These are not recorded either: they are frequent, and of no use afterwards.
-        if isinstance(event, WorkerOutput | WorkerMeasured) or self._closed:
+        if isinstance(event, MOMENTARY) or self._closed:
             return
         with self._lock:
             try:
@@ -149,6 +151,7 @@ class PlainView:
         self._tasks: dict[int, WorkerSpec] = {}
         self._running: set[int] = set()
         self._estimate = Estimate()
+        self._refused: set[tuple[int, str, int | None]] = set()
         self._started = clock()
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -157,7 +160,11 @@ class PlainView:
         """Print the lines for an event."""
         with self._lock:
             self._estimate.note(event)
-            for line in self._lines(event):
+            if isinstance(event, WorkerConnected):
+                lines = self._refusal_lines(event)
+            else:
+                lines = self._lines(event)
+            for line in lines:
                 self._write(line)
 
     def __enter__(self) -> Self:
@@ -215,3 +222,13 @@ class PlainView:
                 return [done_line(result)]
             case _:
                 return []
+
+    def _refusal_lines(self, event: WorkerConnected) -> list[str]:
+        """Return a line for the first refusal of a host; after some hosts, no more lines."""
+        number = event.worker_id
+        place = number, event.host, event.port
+        known = sum(worker == number for worker, _, _ in self._refused)
+        if event.refused is None or place in self._refused or known >= MOST_REFUSALS:
+            return []
+        self._refused.add(place)
+        return [refusal_line(event, self._name(number))]

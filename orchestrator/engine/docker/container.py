@@ -19,8 +19,8 @@ from tenacity import (
 
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.replay import replay
-from orchestrator.engine.labels import GATEWAY, SHARES
+from orchestrator.engine.docker.replay import replay, replay_lines, timed_lines
+from orchestrator.engine.labels import GATEWAY, PORTS, SHARES
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineUnavailableError
 
@@ -201,10 +201,21 @@ class DockerContainer:
             return "it needed more memory than its limit"
         return f"exit code {state['ExitCode']}"
 
-    def network_log(self) -> bytes | None:
-        """End this container's gateway, and return the gateway's output with timestamps."""
+    def network_lines(self) -> Iterator[bytes] | None:
+        """Yield the lines of this container's gateway with timestamps, until the gateway ends."""
         gateway = None if self.guard is None else self.guard.gateway
-        return None if gateway is None else gateway.log()
+        return None if gateway is None else gateway.lines()
+
+    def end_network(self) -> None:
+        """End this container's gateway, which then reports its open connections."""
+        if self.guard is not None and self.guard.gateway is not None:
+            self.guard.gateway.end()
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines that this container prints, with timestamps, until it ends."""
+        if self._stream is None:
+            return replay_lines(self._client, self._id)
+        return timed_lines(self.logs())
 
     def close(self) -> None:
         """Close the stream of the container's output."""
@@ -232,16 +243,16 @@ class Gateway:
         self.network = network
         self.container = container
 
-    def log(self) -> bytes:
-        """End the gateway, and return its output with timestamps."""
-        if self.container is None:
-            return b""
-        self.container.kill("SIGTERM")
-        with suppress(TimeoutError):
-            self.container.wait(_LAST_CONNECTIONS)
-        with translated("read the log of the gateway"):
-            found: bytes = self._client.logs(self.container.id, timestamps=True)
-        return found
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines that the gateway prints, with timestamps, until it ends."""
+        return iter(()) if self.container is None else self.container.lines()
+
+    def end(self) -> None:
+        """End the gateway, and wait for its end."""
+        if self.container is not None:
+            self.container.kill("SIGTERM")
+            with suppress(TimeoutError):
+                self.container.wait(_LAST_CONNECTIONS)
 
     def remove(self) -> None:
         """Remove the container, then the network, which must have no other members."""
@@ -270,11 +281,13 @@ def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None
     guard = None
     if mode.startswith(SHARED_NETWORK):
         guard = adopt(client, mode.removeprefix(SHARED_NETWORK))
-    ports = _published(host) if guard is None else guard.ports
+    labels: dict[str, str] = found["Config"]["Labels"]
+    by_gateway = _labelled_ports(labels.get(PORTS, ""))
+    ports = guard.ports if guard is not None else by_gateway or _published(host)
     container = DockerContainer(client, found["Id"], ports=ports, adopted=True)
     container.guard = guard
-    container.shares_guard = SHARES in found["Config"]["Labels"]
-    gateway = found["Config"]["Labels"].get(GATEWAY)
+    container.shares_guard = SHARES in labels
+    gateway = labels.get(GATEWAY)
     if gateway is not None:
         container.gateway = Gateway(client, mode, adopt(client, gateway))
     return container
@@ -287,6 +300,11 @@ def _published(host: Mapping[str, Any]) -> dict[int, int]:
         for inside, places in bindings.items()
         if places
     }
+
+
+def _labelled_ports(text: str) -> dict[int, int]:
+    pairs = (pair.partition(":") for pair in text.split())
+    return {int(inside): int(port) for inside, _, port in pairs}
 
 
 def _moment(text: str) -> datetime | None:

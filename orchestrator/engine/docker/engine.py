@@ -40,7 +40,8 @@ from orchestrator.engine.protocol import (
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
-# Each worker holds two connections (output stream, wait); docker-py's default pool is smaller.
+# Each worker holds three connections (its output, its gateway's, wait); docker-py's default pool is
+# smaller.
 _CONNECTIONS = 64
 _TIMEOUT = 60
 _OWN_ADDRESSES = 4

@@ -169,10 +169,10 @@ def guard_spec(
     )
 
 
-def gateway_of(client: docker.APIClient) -> str:
-    """Return the host's address in Docker's default network."""
-    with translated("inspect the default network"):
-        settings: dict[str, Any] = client.inspect_network("bridge")["IPAM"]["Config"][0]
+def gateway_of(client: docker.APIClient, network: str = "bridge") -> str:
+    """Return the host's address in a network. Default: Docker's default network."""
+    with translated("inspect the network"):
+        settings: dict[str, Any] = client.inspect_network(network)["IPAM"]["Config"][0]
     first = next(ipaddress.ip_network(settings["Subnet"]).hosts())
     return str(settings.get("Gateway", first))
 

@@ -2,10 +2,12 @@
 
 The worker's network is internal and has two members. One is the guard container, whose network
 namespace the worker shares. The other is the gateway: it is a member of the run's network too, and
-runs a name server and a proxy (`orchestrator/gateway`).
+runs a name server and a proxy (`orchestrator/gateway`). Published ports are those of the gateway,
+which forwards clients to the worker.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import docker
 
@@ -33,13 +35,14 @@ from orchestrator.engine.docker.rules import (
     own_addresses,
     resolvers,
 )
-from orchestrator.engine.labels import GATEWAY, ROLE
+from orchestrator.engine.labels import GATEWAY, PORTS, ROLE
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
 from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.gateway.filters import PROGRAM, Rates, gateway_rules, worker_rules
 from orchestrator.gateway.names import names_configuration
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 from orchestrator.gateway.proxy import proxy_configuration
+from orchestrator.threads import meanwhile
 
 _RATES = Rates(open=MOST_FLOWS, per_second=NEW_FLOWS, burst=BURST)
 # Both programs run as an ordinary user without capabilities, and the container ends with the first
@@ -108,7 +111,7 @@ def start_gateway(
     Raises:
         EngineError: The gateway could not be started; nothing is left.
     """
-    # With an empty list, the gateway needs no name server and no access to the run's network.
+    # With an empty list, the gateway needs no name server.
     goes_out = bool(egress.hosts) or egress.learn
     servers = (tuple(resolvers()) or (RESOLVER,)) if goes_out else ()
     link = spec.link
@@ -126,11 +129,15 @@ def start_gateway(
         broker=None if link is None else link.broker,
         broker_port=BROKER_PORT if link is None else link.port,
         own=tuple(own_addresses()),
+        # The gateway's port is that of this machine, which no allowed host is likely to use.
+        published=spec.ports,
+        publisher=gateway_of(client, spec.network) if spec.ports else None,
     )
     try:
         described = _gateway_spec(spec, egress.image, plan)
         place = None
-        if link is not None and not goes_out:
+        # No port is published in the broker's network, which is internal.
+        if link is not None and not goes_out and not spec.ports:
             described = replace(described, network=link.network)
             place = Place(address=link.address, writable=False)
         gateway = create(client, described, seccomp=seccomp, place=place)
@@ -138,7 +145,6 @@ def start_gateway(
         connect(client, gateway, network.id, plan.address)
         if link is not None and place is None:
             connect(client, gateway, link.network, link.address)
-        gateway.start()
         inside = replace(spec, network=network.id, ports={})
         described = _guard_spec(inside, egress.image, plan, gateway.id)
         place = Place(address=plan.worker, writable=True)
@@ -146,38 +152,42 @@ def start_gateway(
     except BaseException:
         behind.remove()
         raise
-    guard.gateway = behind
+    guard.gateway, guard.ports = behind, spec.ports
     _start(guard, gateway)
     return guard
 
 
 def _start(guard: DockerContainer, gateway: DockerContainer) -> None:
-    """Start the guard, and wait until guard and gateway are ready; if this fails, remove both."""
+    """Start guard and gateway, and wait until both are ready; if this fails, remove both."""
+
+    def start(container: DockerContainer) -> None:
+        container.start()
+        await_ready(container)
+
     try:
-        guard.start()
-        await_ready(guard)
-        await_ready(gateway)
-        # The output is not read further, and the daemon must not wait for a reader.
-        gateway.close()
+        with meanwhile(partial(start, gateway)):
+            start(guard)
     except BaseException:
         guard.remove()
         raise
 
 
 def _guard_spec(spec: ContainerSpec, image: str, plan: GatewayPlan, gateway: str) -> ContainerSpec:
+    ports = " ".join(f"{inside}:{port}" for inside, port in plan.published.items())
     return guard_spec(
         spec,
         image=image,
         command=("sh", "-c", _GUARD_SCRIPT),
         env={"RULES": worker_rules(plan, _RATES), "NAME_SERVER": plan.address},
-        labels={GATEWAY: gateway},
+        labels={GATEWAY: gateway, **({PORTS: ports} if ports else {})},
     )
 
 
 def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> ContainerSpec:
-    ports = (f"{port:04X}" for port in (NAME_SERVER, *plan.ports))
+    published = tuple(plan.published.values())
+    ports = (f"{port:04X}" for port in (NAME_SERVER, *plan.ports, *published))
     return guard_spec(
-        replace(spec, extra_hosts={}, ports={}),
+        replace(spec, extra_hosts={}, ports=dict(zip(published, published, strict=True))),
         image=image,
         command=("bash", "-c", _GATEWAY_SCRIPT),
         env={

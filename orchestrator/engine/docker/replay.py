@@ -1,7 +1,8 @@
-"""Read a container's output from the daemon's log, to continue a run of another process."""
+"""Read a container's output: from the daemon's log, to continue a run, and line by line."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from queue import Queue
 
 import docker
@@ -13,6 +14,8 @@ from orchestrator.events import Stream
 _AHEAD = 16
 """Maximum number of output chunks that are read ahead."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+_LONGEST = 64 * 1024
+"""Maximum number of bytes of an unfinished line that are kept."""
 
 
 def replay(client: docker.APIClient, container_id: str) -> Iterator[LogChunk]:
@@ -54,3 +57,26 @@ def replay(client: docker.APIClient, container_id: str) -> Iterator[LogChunk]:
             open_streams -= 1
         else:
             yield found
+
+
+def replay_lines(client: docker.APIClient, container_id: str) -> Iterator[bytes]:
+    """Yield the lines that the daemon stored, with its timestamps, and new ones until the end.
+
+    Raises:
+        EngineError: The output cannot be read.
+    """
+    with translated("read the container's output"):
+        stored = client.logs(container_id, stream=True, follow=True, timestamps=True)
+        # The daemon sends each line as a whole.
+        for data in stored:
+            yield data.removesuffix(b"\n")
+
+
+def timed_lines(chunks: Iterable[LogChunk]) -> Iterator[bytes]:
+    """Yield the lines of a container's output, each with the current time in front."""
+    started = dict.fromkeys(_STREAMS, b"")
+    for chunk in chunks:
+        *lines, rest = (started[chunk.stream] + chunk.data).split(b"\n")
+        started[chunk.stream] = rest[:_LONGEST]
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}Z ".encode()
+        yield from (now + line for line in lines)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from orchestrator.config.container import Network
 from orchestrator.config.document import Node
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
@@ -162,7 +161,7 @@ class Maker:
         private = self.manifest.policy.constraints.privacy == "private"
         if private and asked.network not in (None, "none"):
             return f"`network` is `{asked.network}`, but `policy.constraints.privacy` is `private`"
-        return _unenforceable(asked) or clash(asked, "none" if private else None)
+        return _unenforceable(asked) or clash(asked)
 
 
 def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
@@ -185,9 +184,9 @@ def _unenforceable(asked: ManifestTask) -> str | None:
     return None
 
 
-def clash(asked: WorkerSettings, network: Network | None) -> str | None:
+def clash(asked: WorkerSettings) -> str | None:
     """Return a contradiction in a task's settings, by the rules for runs; None if there is none."""
-    isolation = _given(network=asked.network or network, ports=asked.ports)
+    isolation = _given(network=asked.network, ports=asked.ports)
     project = _given(services=asked.services)
     try:
         ParallelConfig.model_validate(

@@ -12,7 +12,7 @@ from tests.assurance.attacks.attack import SCRIPTS
 from tests.assurance.attacks.caller import Caller
 from tests.assurance.attacks.conftest import CALLERS
 from tests.support.cli import Completed, printed
-from tests.support.outside import OWN, Outside, outside
+from tests.support.outside import NETWORK, OWN, Outside, outside
 from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -28,6 +28,12 @@ REACHED_IF_LISTED = {
     "dns: over tcp",
 }
 """Attempts that fail only because the host is not on the list."""
+REACHED_IF_OPEN = {
+    *(f"address {number}" for number in range(5)),
+    *(f"address {number} with tls" for number in range(5)),
+    "dns: of the outside",
+}
+"""Attempts that fail only because the worker's network leads to its gateway alone."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +44,9 @@ def world(grounds: Path) -> Iterator[Outside]:
         yield made
 
 
-def attacked(world: Outside, caller: Caller, name: str, entries: tuple[str, ...]) -> Completed:
+def attacked(
+    world: Outside, caller: Caller, name: str, entries: tuple[str, ...], network: str = "allowlist"
+) -> Completed:
     """Run the attempts in a worker of a caller."""
     world.forget()
     repo = make_repository(caller.home / name)
@@ -48,7 +56,7 @@ def attacked(world: Outside, caller: Caller, name: str, entries: tuple[str, ...]
     caller.own(repo)
     options = [word for entry in entries for word in ("--allow", entry)]
     return world.orchestrator(
-        "parallel", "--agent-cli", "shell", "--json", "--workers", "1", "--network", "allowlist",
+        "parallel", "--agent-cli", "shell", "--json", "--workers", "1", "--network", network,
         *options, f"python3 attack.py 10.99.112.11 {OWN}",
         cwd=repo, env=caller.environment, timeout=300, caller=caller.prefix, python=caller.python,
     )  # fmt: skip
@@ -83,3 +91,13 @@ def test_controls_see_that_the_list_alone_holds(
     assert {entry["address"] for entry in world.seen("connection")} == {
         "10.99.112.10", "10.99.112.11",
     }  # fmt: skip
+
+
+def test_controls_see_that_the_network_alone_holds(
+    world: Outside, everyone: dict[str, Caller]
+) -> None:
+    """The same attempts on an open network reach what a gateway's topology closes."""
+    caller = everyone[CALLERS[0]]
+    found = outcomes(attacked(world, caller, "open", (NETWORK,), network="open"))
+    reached = {attempt for attempt, outcome in found.items() if outcome == "reached"}
+    assert reached >= REACHED_IF_OPEN

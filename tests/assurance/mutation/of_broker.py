@@ -94,7 +94,7 @@ def broker() -> Iterator[Protection]:
          "    config = Given.of(worker, None, None).config", "    config = worker.config"),
     )  # fmt: skip
     yield from patches(
-        "worker/agent_container.py", (BROKER,),
+        "worker/grants.py", (BROKER,),
         ("token is invalid after the worker's end",
          "worker.run.broker.dismiss(worker.number)", "pass"),
     )  # fmt: skip

@@ -140,7 +140,10 @@ def guard() -> Iterator[Protection]:
          "        return _with_host_closed(run, name, network)", "        return run"),
     )  # fmt: skip
     yield from patches(
-        "engine/egress.py", (RULES, "tests/system/test_oci_runtime.py"),
+        "engine/egress.py", (RULES, "tests/engine/test_egress.py",
+                             "tests/system/test_oci_runtime.py"),
+        ("allow-list of another stage does not open a worker without a network",
+         '    if access.network == "none":\n', "    if False:\n"),
         ("only base URLs of the agent program open an address", "for name in names if",
          "for name in environment if"),
         ("base URL without a port opens the scheme's port", "_PORTS.get(parts.scheme, 0)", "5432"),
@@ -164,6 +167,9 @@ def _gateway() -> Iterator[Protection]:
          'here = f"ip daddr'),
         ("gateway drops packets with foreign source addresses",
          '        "fib saddr . iif oif missing drop",\n', ""),
+        ("queries to the gateway's name server are limited",
+         "limit rate over {_QUESTIONS} kbytes/second burst {_QUESTIONS_AT_ONCE} kbytes drop",
+         "accept"),
         ("gateway cannot reach special networks",
          '        f"ip daddr {_set(plan.not_public)} {_REFUSE}",\n', ""),
         ("allow-list cannot open the host's addresses",
@@ -171,6 +177,11 @@ def _gateway() -> Iterator[Protection]:
         ("gateway connects only to listed ports",
          '*([f"tcp dport {_set(plan.host_ports)} accept"] if plan.host_ports else ()),',
          '"meta l4proto tcp accept",'),
+        ("only the engine reaches published ports", "ip saddr {plan.publisher} tcp dport",
+         "tcp dport"),
+        ("published ports lead to the worker's listed ports alone",
+         "ip daddr {plan.worker} tcp dport {_set(plan.published)} accept",
+         "meta l4proto tcp accept"),
         ("only the gateway's two programs can connect",
          '        f"meta skuid != {PROGRAM} {_REFUSE}",\n', ""),
     )  # fmt: skip

@@ -214,7 +214,7 @@ def limits() -> Iterator[Protection]:
         ("ended container is removed", "        problem = _removed(running.container)\n",
          "        problem = None\n"),
         ("container is removed after any error",
-         "            _removed(running.container)\n            _dismiss(worker)\n", ""),
+         "            _removed(running.container)\n            dismiss(worker)\n", ""),
     )  # fmt: skip
     yield from patches(
         "execution/output.py", ("tests/execution/test_output.py", "tests/runs/test_secrets.py"),

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.commands.watch import _LastLines
+from orchestrator.cli.commands.watch import _Connections, _LastLines
 from orchestrator.cli.output.report import run_table
-from orchestrator.events import WorkerDone, WorkerOutput
+from orchestrator.events import WorkerConnected, WorkerDone, WorkerOutput
 from tests.support.cli import start
 from tests.support.live import LATE, LiveRun, eventually, killed_run, newest
 from tests.support.runs import shell_run
@@ -108,3 +108,25 @@ def test_timeline_of_an_ended_run_is_shown(repo, local_engine, capsys):
     (legend,) = (number for number, line in enumerate(lines) if "# agent" in line)
     assert [line[:2] for line in lines[legend - 2 : legend]] == ["W1", "W2"]
     assert "agent, " not in shown.out
+
+
+def test_connections_are_reported_while_the_worker_runs(repo, tmp_path, local_engine):
+    live = LiveRun(repo, tmp_path / "gate")
+    told: list[WorkerConnected] = []
+    record = '{"time": "t", "host": "%s", "port": 443, "decision": "refused", "reason": "name"}\n'
+    with live.going_on(local_engine, live.wait_for_gate), newest(repo) as history:
+        while history.read():
+            pass
+        connections = _Connections(history)
+        connections.tell(told.append)
+        assert told == []
+        log = history.directory.worker(1) / "network.ndjson"
+        log.write_text(record % "a.example" + "not a record\n" + record[:20])
+        connections.tell(told.append)
+        with log.open("a") as file:
+            file.write(record[20:] % "b.example")
+        connections.tell(told.append)
+        assert [one.host for one in told] == ["a.example", "b.example"]
+        assert [one.refusals for one in told] == [1, 2]
+        connections.close()
+        live.open_gate()

@@ -13,6 +13,7 @@ from orchestrator.events import (
     Intervention,
     Notice,
     RunStarted,
+    WorkerConnected,
     WorkerDone,
     WorkerHarvesting,
     WorkerMeasured,
@@ -321,3 +322,37 @@ class TestChoice:
         assert isinstance(make_view(quiet=False, stream=io.StringIO()), PlainView)
         monkeypatch.setenv("TERM", "dumb")
         assert isinstance(make_view(quiet=False, stream=Terminal()), PlainView)
+
+
+def connected(host: str, refused: str | None = None, **more) -> WorkerConnected:
+    counts = {"connections": 12, "refusals": 3, "port": 443, **more}
+    return WorkerConnected(worker_id=1, host=host, refused=refused, **counts)
+
+
+def test_connections_of_a_running_worker_are_counted_in_the_table():
+    now = WorkerStarted(worker_id=1, container="c")
+    assert "NETWORK" not in board(started(), now)
+    shown = board(started(), now, connected("a.example", refusals=0))
+    assert "NETWORK" in shown
+    assert " 12 " in shown
+    assert "12, 3 refused" in board(started(), now, connected(HOSTILE, "name"), width=160)
+
+
+def test_each_refused_host_has_one_line():
+    lines: list[str] = []
+    view = PlainView(lines.append)
+    for event in (
+        connected("a.example"), connected("b.example", "name", port=None),
+        connected("b.example", "name", port=None), connected("c.example", "address"),
+        connected("", "not-tls"), connected(HOSTILE, "name"),
+    ):  # fmt: skip
+        view(event)
+    assert lines[:3] == [
+        "worker 1 was refused b.example (name)",
+        "worker 1 was refused c.example:443 (address)",
+        "worker 1 was refused a host without a name:443 (not-tls)",
+    ]
+    assert lines[3].isprintable()
+    for number in range(100):
+        view(connected(f"h{number}.example", "name"))
+    assert len(lines) == 20

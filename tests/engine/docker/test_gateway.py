@@ -1,6 +1,7 @@
 """The containers and the network of a gateway. Nothing here sends a packet to the outside."""
 
 import secrets
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from orchestrator.errors import EngineError
 from orchestrator.gateway.allowed_host import AllowedHost
 from orchestrator.gateway.filters import Rates, gateway_rules, worker_rules
 from orchestrator.gateway.hosts import parse_host
+from orchestrator.gateway.log import LogReader
 from orchestrator.gateway.names import names_configuration
 from orchestrator.gateway.plan import GatewayPlan
 from orchestrator.gateway.proxy import proxy_configuration
@@ -27,6 +29,8 @@ from tests.support.containers import Run, Starter, finish
 from tests.support.live import eventually
 
 pytestmark = pytest.mark.docker
+SERVE = ("python3", "-m", "http.server", "8000")
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 RATES = Rates(open=10, per_second=5, burst=20)
 ENTRIES = (
     "a.example", "*.b.example", "http://c.example:8080", "d.example:80", "xn--bcher-kva.example",
@@ -45,10 +49,11 @@ printf %s "$PROXY" > /tmp/proxy && haproxy -c -f /tmp/proxy && echo proxy
     [
         make_plan(*ENTRIES),
         make_plan("a.example", "http://c.example:8080", "e.corp=10.0.0.0/8", learn=True),
+        make_plan("a.example:20010", published={443: 20010, 3000: 20011}),
         make_plan(*(f"h{n}.example=10.{n % 256}.0.0/16" for n in range(200)),
                   own=tuple(f"8.8.{n}.1" for n in range(100))),
     ],
-    ids=["every kind", "learn", "many"],
+    ids=["every kind", "learn", "ports", "many"],
 )  # fmt: skip
 def test_programs_accept_the_configurations(docker_run: Run, plan: GatewayPlan) -> None:
     env = {
@@ -213,13 +218,74 @@ def test_network_outlives_a_container_that_another_process_finds(
     assert holder.lost_network() is None
 
 
-def test_gateway_ends_by_itself_when_its_log_is_read(docker_start: Starter, network: str) -> None:
-    worker = docker_start("true", network=network, egress=confined("a.example"))
+def test_gateway_ends_by_itself_and_its_lines_end_with_it(
+    docker_engine: DockerEngine, docker_start: Starter, network: str
+) -> None:
+    question = "getent hosts other.example; true"
+    worker = docker_start("sh", "-c", question, network=network, egress=confined("a.example"))
     worker.wait(60)
     assert worker.lost_network() is None
-    assert worker.network_log() is not None
+    lines = worker.network_lines()
+    assert lines is not None
+    refused = next(line for line in lines if b"other.example is NXDOMAIN" in line)
+    record = LogReader().read(refused)
+    assert record is not None
+    assert record.host == "other.example"
+    adopted = docker_engine.adopt(worker.id)
+    assert adopted is not None
+    stored = adopted.network_lines()
+    assert stored is not None
+    worker.end_network()
+    assert refused not in list(lines)
     # A gateway that cannot stop its proxy is still running, until it is removed.
     assert worker.lost_network() == "its gateway ended (exit code 0)"
+    again = [line for line in stored if b"other.example is NXDOMAIN" in line]
+    assert again[0].partition(b" ")[2] == refused.partition(b" ")[2]
+
+
+CONNECT = """
+import socket, sys
+for place in sys.argv[1:]:
+    host, port = place.split(":")
+    try:
+        socket.create_connection((host, int(port)), 3).close()
+        print("reached", place)
+    except OSError:
+        print("held", place)
+"""
+
+
+def test_published_port_leads_to_the_worker_and_not_out(
+    client: docker.APIClient,
+    docker_engine: DockerEngine,
+    docker_start: Starter,
+    labels: Mapping[str, str],
+    network: str,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    worker = docker_start(
+        *SERVE, network=network, egress=confined(), ports={8000: port}, env=UNBUFFERED
+    )
+    next(worker.logs())
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert connection.recv(15) == b"HTTP/1.0 200 OK"
+    adopted = docker_engine.adopt(worker.id)
+    assert adopted is not None
+    assert worker.ports == adopted.ports == {8000: port}
+    filters = {"label": [f"{ROLE}=gateway", f"{REPOSITORY}={labels[REPOSITORY]}"]}
+    (gateway,) = client.containers(filters=filters)
+    inspected = client.inspect_container(gateway["Id"])["NetworkSettings"]
+    assert inspected["Ports"] == {f"{port}/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(port)}]}
+    places = [f"{one['IPAddress']}:{port}" for one in inspected["Networks"].values()]
+    places.append(f"{client.inspect_network(network)['IPAM']['Config'][0]['Gateway']}:{port}")
+    assert len(places) == 3
+    tried = docker_engine.enter(worker.id, ("python3", "-c", CONNECT, *places, "127.0.0.1:8000"))
+    said = b"".join(chunk.data for chunk in tried.output()).decode().splitlines()
+    assert said == [*(f"held {place}" for place in places), "reached 127.0.0.1:8000"]
+    neighbour = docker_start("python3", "-c", CONNECT, *places, network=network)
+    assert finish(neighbour)[1].decode().splitlines() == [f"held {place}" for place in places]
 
 
 def test_failed_gateway_leaves_nothing(

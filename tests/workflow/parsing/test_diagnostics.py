@@ -169,9 +169,9 @@ CASES = {
         "policy: {constraints: {privacy: private}}\ntasks:\n- {id: a, network: open}\n",
         "3: `tasks[1]`: `network` is `open`, but `policy.constraints.privacy` is `private`",
     ),
-    "ports without a network": (
-        "defaults: {network: none}\ntasks:\n- {id: a, ports: [80]}\n",
-        "3: `tasks[1]`: ports cannot be published with network none",
+    "a port twice": (
+        "defaults: {services: {db: {image: i, port: 80}}}\ntasks:\n- {id: a, ports: [80]}\n",
+        "3: `tasks[1]`: port 80 is already used by service `db`",
     ),
     "empty for a variable": (
         "vars: {m: ''}\ntasks: [{id: a, model: '{{m}}'}]",
