@@ -15,7 +15,8 @@ def judging() -> Iterator[Protection]:
     """Return the protections of a judgement."""
     yield from patches(
         "judging/trees.py judging/flags.py judging/comparison.py judging/judge.py "
-        "judging/evidence.py judging/cases.py judging/canary.py judging/ranking.py",
+        "judging/evidence.py judging/cases.py judging/canary.py judging/ranking.py "
+        "landing/merge.py",
         (f"{_JUDGE} {_KILLED}",),
         ("tests of the base replace those of a candidate",
          "if self._is_protected(path, entry)},", "if False},"),
@@ -45,6 +46,9 @@ def judging() -> Iterator[Protection]:
          '"frozen": frozen, "configuration"', '"configuration"'),
         ("checks also run with the base's configuration files",
          '"frozen": frozen, "configuration": configured,', '"frozen": frozen,'),
+        ("workers that the judgement excludes are merged only by number",
+         "if self._wish.named or (branch.status is Status.SUCCESS and how is None):",
+         "if self._wish.named or branch.status is Status.SUCCESS:"),
         ("one judgement of a repository at a time", "    if lock is None:\n", "    if False:\n"),
         ("results are kept for a judgement that is repeated",
          "            self._keep(key, result)\n", "            pass\n"),

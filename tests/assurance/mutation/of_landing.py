@@ -77,9 +77,6 @@ def landing() -> Iterator[Protection]:
         ("failed workers are merged only by number",
          "if self._wish.named or (branch.status is Status.SUCCESS and how is None):",
          "if branch.status is not Status.SUCCESS or how is None:"),
-        ("workers that the judgement excludes are merged only by number",
-         "if self._wish.named or (branch.status is Status.SUCCESS and how is None):",
-         "if self._wish.named or branch.status is Status.SUCCESS:"),
     )  # fmt: skip
     yield from patches(
         "landing/queue.py landing/merge.py landing/branches.py runs/commit_test.py "
