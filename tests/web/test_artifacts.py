@@ -20,7 +20,10 @@ def visitor(repo):
     (place / ".bashrc").write_text("evil")
     (place / PATHS[2]).write_text("x")
     (place / "link.txt").symlink_to("/etc/passwd")
-    (place / "folder").symlink_to("/etc")
+    elsewhere = run.worker(1) / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "inner.txt").write_text("root:x")
+    (place / "folder").symlink_to(elsewhere)
     (run.worker(1) / "findings.md").write_text("# Found <b>this</b>\x1b[2J\n")
     return browser(repo)
 
