@@ -26,6 +26,11 @@ OPEN = "/open"
 MOST_SENT = 64 * 1024
 """Maximum number of bytes of a request's body."""
 _PUBLIC = re.compile(r"/static/[a-z]+\.(css|js|svg)")
+_VERSION = re.compile(rb"[0-9a-f]{16}")
+_CACHED = "max-age=31536000, immutable"
+"""For files of the package whose address changes with their content: browsers load them once, so
+that pages keep their looks while the networks of containers come and go.
+"""
 _PATH = re.compile(r"(/[A-Za-z0-9._-]*)+")
 _MOST_PATH = 400
 _ANY_PORT = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
@@ -137,6 +142,8 @@ class Door:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
+                if message["status"] == 200 and _is_versioned(scope):
+                    headers["Cache-Control"] = _CACHED
             await send(message)
 
         answer = self._refusal(scope)
@@ -197,6 +204,11 @@ class Door:
             return None
         cookie = cookies.get(self.cookie)
         return cookie.value if cookie and self._sessions.is_open(cookie.value) else None
+
+
+def _is_versioned(scope: Scope) -> bool:
+    path = scope["raw_path"].decode("latin-1")
+    return _PUBLIC.fullmatch(path) is not None and bool(_VERSION.fullmatch(scope["query_string"]))
 
 
 def _may_read(headers: Headers) -> bool:

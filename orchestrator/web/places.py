@@ -1,7 +1,9 @@
 """Addresses of pages: on a server, and in a directory of files."""
 
-import posixpath
 from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from typing import Literal
 
 Href = Callable[..., str]
@@ -21,6 +23,8 @@ def file_of(*parts: object) -> str:
     return f"{name}.html" if name else "index.html"
 
 
+@cache
 def static_path(name: str) -> str:
-    """Return the path of a file of the package on the server."""
-    return posixpath.join("/static", name)
+    """Return the address of a file of the package on the server, which changes with the file."""
+    content = files("orchestrator.web").joinpath("static", name).read_bytes()
+    return f"/static/{name}?{sha256(content).hexdigest()[:16]}"

@@ -1,5 +1,6 @@
 """Tests of the closed door: attacks on it are refused, and nothing is read or changed."""
 
+import re
 import stat
 from pathlib import Path
 
@@ -188,6 +189,16 @@ def test_every_answer_has_the_headers(guest, path):
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert "access-control-allow-origin" not in answer.headers
+
+
+def test_only_files_of_the_package_are_cached_and_only_by_their_version(guest):
+    page = guest.get("/").text
+    (style,) = re.findall(r'href="(/static/app\.css\?[0-9a-f]{16})"', page)
+    assert guest.get(style).headers["cache-control"] == "max-age=31536000, immutable"
+    version = style.partition("?")[2]
+    for path in ("/static/app.css", "/static/app.css?1", f"/?{version}", f"{RUN}?{version}",
+                 f"/static/none.css?{version}", f"{RUN}/1/raw/stdout?{version}"):  # fmt: skip
+        assert guest.get(path).headers["cache-control"] == "no-store"
 
 
 def test_a_large_body_is_refused(guest):
