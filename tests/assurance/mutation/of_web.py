@@ -50,6 +50,8 @@ def web() -> Iterator[Protection]:
         ("large body by its length refused", " or int(length) > MOST_SENT", "",
          "the body is refused while it arrives"),
         ("large body refused while it arrives", "if len(data) > MOST_SENT:", "if False:"),
+        ("only files of the package are cached",
+         "return _PUBLIC.fullmatch(path) is not None and bool(", "return bool("),
         ("headers are on every answer", "headers[name] = value", "pass"),
         ("stored sessions are digests", '"".join(f"{one}\\n" for one in self._digests)', "session"),
         ("private files are for their owner only", "os.O_EXCL, mode)", "os.O_EXCL, 0o644)"),
