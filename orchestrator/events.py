@@ -180,7 +180,7 @@ class ProviderPaused(_Event):
     type: Literal["provider_paused"] = "provider_paused"
     provider: str
     seconds: float
-    """Number of seconds from now during which no worker of the provider starts."""
+    """Number of seconds after the event during which no worker of the provider starts."""
     known: bool
     """Whether the API reported how long to wait; otherwise the time is a guess."""
 

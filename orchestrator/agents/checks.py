@@ -48,7 +48,7 @@ def check_supported(config: ParallelConfig, agent: Agent) -> None:
     """
     settings = AgentSettings.of(config)
     if config.isolation.keys == "broker":
-        # The broker measures and enforces them.
+        # The broker measures and enforces budgets and token limits.
         settings = replace(settings, budget=None, tokens=None)
     unsupported = agent.unsupported(settings)
     if unsupported is not None:
@@ -102,7 +102,7 @@ def _size(text: str) -> int:
 
 
 def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
-    """Name `--budget-total` or `--tokens-total` in a message if the user set only those limits."""
+    """Replace the limits of one worker in a message by those of the run, if the user set these."""
     if config.budget_per_worker is None:
         unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
     if config.tokens_per_worker is None:

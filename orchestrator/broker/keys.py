@@ -209,8 +209,8 @@ def _by_provider(given: Mapping[str, str], key_of_model: str | None) -> Keys:
     if not upstreams or not (key_of_model is None or api_base is not None):
         raise ConfigError(
             "`--keys broker`: the broker cannot hold the key of the worker's model",
-            hint=f"it can hold {', '.join(f'`{name}`' for name in _KEYS)}; with other keys and "
-            "tokens of subscriptions, use `--keys env`",
+            hint=f"the broker can hold {', '.join(f'`{name}`' for name in _KEYS)}; with other "
+            "keys, and with tokens of subscriptions, use `--keys env`",
         )
     return Keys(upstreams=upstreams, names=names, bases=bases, api_base=api_base)
 

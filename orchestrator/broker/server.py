@@ -191,7 +191,7 @@ class Broker:
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """Where a request goes, and what is sent there besides its body."""
+    """The destination of a request, with the parameters and headers to send."""
 
     url: str
     query: Mapping[str, str]

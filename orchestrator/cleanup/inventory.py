@@ -74,7 +74,7 @@ class RecordedWorker:
             return None
 
     def is_half_shown(self, worktree: Worktree) -> bool:
-        """Return whether a process died while it created the worktree shown at the end."""
+        """Return whether a process died while it created a worktree with `--worktrees end`."""
         late = self.plan.config.worktrees == "end" and not Checkpoints(self.state).is_shown
         # Git writes the index after the files.
         return late and not (worktree.git_dir / "index").exists()

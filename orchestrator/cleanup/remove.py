@@ -87,9 +87,9 @@ def cleanup(
         root: Any directory in the repository.
         engine: The engine; None to leave its objects alone.
         wanted: Conditions for workers. Default: all workers.
-        run_id: Only this run. Default: all runs.
+        run_id: Id of the only run to clean up. Default: all runs.
         purge: Remove backups too, including old ones and those of attempts.
-        dry_run: Only report what would be done.
+        dry_run: Report the actions without performing them.
 
     Raises:
         RepositoryError: There is no repository.
@@ -287,11 +287,11 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
 
 
 def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
-    """Commit what a worker of a dead run wrote to its branch, and return a note on the outcome."""
+    """Commit the files of a dead run's worker to its branch; return a note on the outcome."""
     if job.engine is None:
         raise RepositoryError(
             "the run ended unexpectedly, and the container engine does not answer",
-            hint="start the engine and repeat the command: it recovers the work of the run first",
+            hint="start the engine, then repeat this command: first it recovers the run's work",
         )
     if occupied:
         raise RepositoryError(

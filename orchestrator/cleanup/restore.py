@@ -36,7 +36,7 @@ def restore(
 
     Args:
         root: Any directory in the repository.
-        workers: Only these numbers. Default: all workers with a backup.
+        workers: Numbers of the workers. Default: all workers with a backup.
         run_id: Only workers of this run; the beginning of its id is enough.
 
     Raises:

@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
         "commands.parallel", "parallel", "Run tasks at once, each in its own container."
     ),
     "spec": _Group(SPEC, "Run, check and draw workflow files."),
-    "run": _Command("commands.spec_run", "run", "Same as `spec run`."),
+    "run": _Command("commands.spec_run", "run", "Run a workflow file: short for `spec run`."),
     "run-one": _Command("commands.parallel", "run_one", "Run one task, for use in shell scripts."),
     "ls": _Command("commands.ls", "ls", "List runs with their worktrees, branches, containers."),
     "watch": _Command("commands.watch", "watch", "Show the progress of a run."),

@@ -77,7 +77,7 @@ class JudgingOptions:
         typer.Option(
             "--probe",
             metavar="CMD",
-            help="Command whose output shows what a candidate does; more equal outputs are better.",
+            help="Command that shows how a candidate behaves; the most frequent output is best.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
@@ -86,7 +86,7 @@ class JudgingOptions:
         typer.Option(
             "--judge",
             metavar="CMD",
-            help="Command that compares two candidates that are equal so far.",
+            help="Command that compares two candidates whose checks and probes do not differ.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

@@ -134,7 +134,10 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
 
 
 def _hidden(repository: Repository, settings: ParallelConfig, directory: Path) -> dict[str, bytes]:
-    """Return the hidden files, which a candidate's code could send away through a network."""
+    """Return the hidden files by path; refuse them if the checks have a network.
+
+    With a network, a candidate's code could send the hidden files away.
+    """
     network = settings.isolation.check_network
     if network != "none":
         raise ConfigError(

@@ -38,7 +38,7 @@ class MergeRequest:
     task: str | None = None
     """The agent's task. Default: a text that asks to resolve the conflict."""
     file: Path | None = None
-    """The configuration file that was named."""
+    """The configuration file that the user named."""
 
 
 def merge_with_containers(repository: Repository, request: MergeRequest) -> Merged:

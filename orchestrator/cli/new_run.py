@@ -21,7 +21,7 @@ from orchestrator.config.needs import without_effect
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository, find_top
-from orchestrator.runs.detach import go_on_in_background
+from orchestrator.runs.detach import continue_in_background
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow
 
@@ -181,7 +181,7 @@ def _detach(runner: ParallelRunner, view: View, run: RunOptions) -> None:
     with view:
         directory = runner.reserve()
     try:
-        go_on_in_background(directory, top=find_top(Path.cwd()))
+        continue_in_background(directory, top=find_top(Path.cwd()))
     finally:
         directory.release()
     if run.json:

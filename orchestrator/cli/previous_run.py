@@ -33,7 +33,7 @@ def earlier_run(named: str) -> RunRecord:
     if directory.is_live():
         raise ConfigError(
             f"run {directory.run_id} is still running: its tasks would run twice",
-            hint=f"wait for its end: `orchestrator wait {directory.run_id}`",
+            hint=f"wait for the run's end: `orchestrator wait {directory.run_id}`",
         )
     return record
 
@@ -122,7 +122,7 @@ class _Earlier:
                 ) from error
 
     def changes(self, names: Sequence[str]) -> list[str]:
-        """Return a notice about tasks that succeeded earlier but run again, as they changed."""
+        """Return a notice about tasks that succeeded earlier and run again because they changed."""
         changed = [name for name in names if name in self.tasks and self.succeeded(name)]
         if not changed:
             return []

@@ -44,7 +44,7 @@ class Reports:
     def requested(
         cls, given: list[str] | None, *, quiet: bool = False, automatic: bool = True
     ) -> "Reports":
-        """Return the reports of the option `--report`, and the one of this CI system.
+        """Return the reports of the option `--report`, and the report for this CI system.
 
         Args:
             given: Values of the option.

@@ -46,16 +46,16 @@ def open_run(wanted: str | None, *, worker: int | None = None) -> RunHistory:
     return choose_run(list(all_runs(state_dir)), wanted, worker=worker)
 
 
-def follow(step: Callable[[], bool], *, goes_on: Callable[[], bool]) -> None:
+def follow(step: Callable[[], bool], *, is_live: Callable[[], bool]) -> None:
     """Call `step` repeatedly until it finds no new data and the run has ended.
 
-    `step` returns whether there was new data, and `goes_on` whether the run is still in progress.
+    `step` returns whether there was new data, and `is_live` whether the run is in progress.
     """
     while True:
         # Checked before the step, so that the step sees everything written before the end.
-        going_on = goes_on()
+        was_live = is_live()
         if not step():
-            if not going_on:
+            if not was_live:
                 return
             time.sleep(TICK)
 

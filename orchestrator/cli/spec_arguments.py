@@ -50,7 +50,7 @@ After = Annotated[
 
 
 NOT_OF_WORKFLOWS = {
-    "tasks": "remove it: the workflow file lists the tasks",
+    "tasks": "remove the tasks: the workflow file lists them",
     "models": "use `model`, in the workflow file for each task or here for all of them",
 }
 """Settings that workflows do not use, each with a hint what to use instead."""

@@ -52,7 +52,7 @@ def _wait(repository: Repository, lock: IO[str], *, leaves: bool, quiet: bool) -
     reported = False
     while busy := _busy(repository, lock):
         if not (reported or quiet):
-            tell(f"{busy}: {'nothing was started' if leaves else 'waiting for its end'}")
+            tell(f"{busy}: {'nothing was started' if leaves else 'waiting for that run'}")
             reported = True
         if leaves:
             raise typer.Exit(0)

@@ -69,7 +69,7 @@ class Isolation(Model):
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
-    all public hosts at the ports of the web, listed at the end for `allow`, or `open` for the
+    all public hosts at the ports of the web, with a list of them at the end, or `open` for the
     public internet. With `open`, workers do not reach this machine, private networks or other
     workers."""
     setup_network: Annotated[Network | None, Option(Group.ISOLATION, _CHOICES)] = None
@@ -153,7 +153,8 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "URL=VARIABLE",
-            help="Private repository that workers may clone through the broker; repeatable.",
+            help="Private repository that workers may clone, and your variable with the token; "
+            "repeatable.",
             repeatable=True,
         ),
     ] = ()

@@ -62,7 +62,7 @@ def _agents() -> dict[str, Any]:
 def _execution() -> dict[str, Any]:
     workers = {
         **_property(RUN_FIELDS["workers"]),
-        "description": "Same as `parallel_runs.workers`.",
+        "description": "Another name for `parallel_runs.workers`.",
     }
     enabled = {
         "type": ["boolean", "null"],

@@ -43,10 +43,8 @@ __all__ = [
 _OPTIONS_HINT = "run `orchestrator parallel --help` for the options and their values"
 _VARIABLES_HINT = "run `orchestrator config schema` for the settings and their values"
 _FILE_HINT = "fix the file, then check it with `orchestrator config validate{}`"
-_TASK_HINT = 'pass one as `orchestrator parallel "TASK"`, or several with `--task`'
-_CONTRADICTION_HINT = (
-    "a worker and its services share one network: change the port or name of one of them"
-)
+_TASK_HINT = 'pass a task as `orchestrator parallel "TASK"`, or several tasks with `--task`'
+_CONTRADICTION_HINT = "a worker and its services share one network: change the port or the name"
 _MOST_MISTAKES = 50
 _TASKS = RUN_FIELDS["tasks"]
 _WORKERS = RUN_FIELDS["workers"]

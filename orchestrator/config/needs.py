@@ -58,9 +58,6 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
 """For each option that modifies a feature: whether that feature is enabled, and the options that
 enable it. Only command line options are checked: a file may hold settings for features that are
 enabled by options.
-
-Only command-line options are checked: a file may hold settings for features that are enabled
-by options.
 """
 
 

@@ -251,7 +251,7 @@ class ParallelConfig(Model):
     fail_fast: Annotated[bool, Option(Group.RETRIES)] = False
     """Cancel all other workers when a worker has failed and has no retries left."""
     fail_on: Annotated[Literal["any", "all"], Option(Group.RETRIES, "any|all")] = "any"
-    """When the run fails: as soon as `any` worker failed, or only if `all` workers failed. With
+    """When the run fails: if `any` worker failed, or only if `all` workers failed. With
     `all`, the exit code is 0 if one worker succeeded.
     """
     preset: Annotated[Preset | None, Option(Group.ISOLATION, "NAME")] = None

@@ -35,9 +35,6 @@ NO_VARIABLE = frozenset(
 """Settings without an environment variable. Workers have variables `ORCHESTRATOR_SECRETS` and
 `ORCHESTRATOR_CONTEXT` for other purposes, and may run this program too. Settings of a project
 belong in the project's file.
-
-`ORCHESTRATOR_SECRETS` and `ORCHESTRATOR_CONTEXT` are set inside workers, which may run this program
-too. The settings of a project belong in its file.
 """
 _VARIABLES: Mapping[str, FieldPath] = {
     PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in NO_VARIABLE

@@ -38,10 +38,6 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
 """Settings that are accepted only from a file which the user named. They decide which API receives
 the user's keys, what workers get, which programs run on this machine, or for which agent program,
 task and commit the keys are used (stashes and private branches are commits too).
-
-They decide which API receives the user's keys, what is given to workers, and which programs run on
-this machine; or which agent program, task and commit the keys are used for (stashes and private
-branches are commits too).
 """
 STAGES: Mapping[StageKey, FieldPath] = {
     "setup": PROJECT_FIELDS["setup"],
@@ -71,7 +67,7 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "worktrees": lambda when: when != "start",
 }
 """For some settings, a function from the value to a number that grows with the permissions which
-the value grants. The values of all others are such numbers themselves.
+the value grants. The values of all other settings are such numbers themselves.
 """
 BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
@@ -90,7 +86,7 @@ _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_li
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
-    """Return a problem for each setting that a file which nobody named must not contain."""
+    """Return a problem for each setting that a file that the user did not name must not contain."""
     return [
         f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings

@@ -202,7 +202,7 @@ class InnerProcess(Protocol):
         With a terminal, all output is `stdout`.
 
         Raises:
-            EngineError: The engine does not answer any more.
+            EngineError: The engine does not answer.
         """
 
     def write(self, data: bytes) -> None:

@@ -76,7 +76,8 @@ class BrokerLink:
     network: str
     """Id of a network that `create_private_network` returned."""
     address: str
-    """IP address by which the broker recognises the worker; in the broker's own container, its own.
+    """IP address by which the broker recognises the worker; in the broker's own container, the
+    broker's address.
     """
     broker: str | None = None
     """IP address of the broker; None in the broker's own container."""
@@ -86,7 +87,7 @@ class BrokerLink:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """Everything that is needed to create a container. Whatever is not specified is denied."""
+    """Everything that is needed to create a container. Anything that is not specified is denied."""
 
     name: str
     image: str

@@ -1,1 +1,1 @@
-"""Supervise one container: start it, read its output, enforce its limits, judge its end."""
+"""Supervise one container: start it, read its output, enforce its limits, derive a verdict."""

@@ -123,7 +123,7 @@ class RunBroker:
                 sidecar.remove()
                 raise EngineError(
                     f"the credential broker {problem}",
-                    hint="rebuild its image: `orchestrator image build --agent broker`",
+                    hint="rebuild the broker's image: `orchestrator image build --agent broker`",
                 )
             time.sleep(_PAUSE)
 

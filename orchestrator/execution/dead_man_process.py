@@ -92,7 +92,7 @@ class Switch:
         self._not_before = 0.0
 
     def _sign(self) -> str:
-        """Sign the run's file in place of an earlier switch; return the signature of this one."""
+        """Sign the run's file in place of an earlier switch; return the signature."""
         mark = f"{os.getpid()} {os.urandom(8).hex()}\n"
         try:
             self._marked.write_text(mark)
@@ -192,7 +192,7 @@ class Switch:
             return
 
 
-def _become_nobodys_child() -> None:
+def _detach_from_parent() -> None:
     """Detach from the parent process, which must neither wait for nor kill this one."""
     if os.fork():
         os._exit(0)
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str]) -> None:
         arguments: The run's lease, the log, and the words of the killing command.
     """
     woken = _catch_signals()
-    _become_nobodys_child()
+    _detach_from_parent()
     lease, log, *command = arguments
     watch(Switch(Path(lease), Path(log), command), sys.stdin.fileno(), woken)
 

@@ -43,7 +43,7 @@ class ContainerLimits:
     """
 
     def before_start(self) -> None:
-        """Inform the dead man's switch before the container starts: no gap is unwatched."""
+        """Inform the dead man's switch before the container starts, so that it always watches."""
         self.switch.starting(self.worker_id, self._late(0.0))
 
     def started(self, age: float) -> None:
@@ -75,7 +75,7 @@ def launch(
     *,
     created: Callable[[], None],
 ) -> RunningContainer:
-    """Create, record and start a container. After a crash, a recorded one is never started again.
+    """Create, record and start a container, which no other process starts again after a crash.
 
     Args:
         engine: The engine.

@@ -62,7 +62,7 @@ class LimitMeter:
             container: The container.
             limits: Its limits.
             writable: Directories on the host that the container writes to.
-            before: Their disk use before the container started, such as its checkout in mode bind.
+            before: Disk use of `writable` before the start; without overlays, of a checkout.
         """
         self.peak_memory: int | None = None
         """Largest measured memory use, in bytes."""

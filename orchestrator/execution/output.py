@@ -147,7 +147,7 @@ class WorkerLog:
         self._open()
 
     def finish(self) -> None:
-        """Process the end of the output, which was held back as it could have continued."""
+        """Process the last bytes of the output: an unfinished line, or what may begin a secret."""
         for stream, redacted in self._redacted.items():
             self._take(stream, redacted.flush())
         for stream, rest in self._partial.items():

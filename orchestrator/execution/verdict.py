@@ -46,7 +46,7 @@ def judge(
     """Return the verdict on a worker; what the engine observed outranks what the agent reported.
 
     Args:
-        ending: What the engine observed.
+        ending: The end of the container, as the engine observed it.
         outcome: The agent's report, as parsed by its adapter; None without a report.
         budget: USD that the worker was allowed to spend.
         tokens: Tokens that the worker was allowed to use.

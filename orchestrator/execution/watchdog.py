@@ -145,7 +145,7 @@ class AllowedPaths:
     """Directory with the files that the worker changed, or with all of its files."""
     since: int | None
     """Time in nanoseconds: only files that changed later are changes of the worker. None: all files
-    are.
+    count.
     """
     git: Git
     """Runs git with ignore rules that no worker can change."""
@@ -212,7 +212,7 @@ class Watchdog:
             self._told = {line}
             yield Finding(
                 "repeated_error",
-                f"the same error came {triggers.repeated_errors} times: {line}",
+                f"the agent printed the same error {triggers.repeated_errors} times: {line}",
             )
         if self._scope is not None and now >= self._next:
             yield from self._stray(self._scope)

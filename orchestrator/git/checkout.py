@@ -178,7 +178,7 @@ class Worktree:
             raise
 
     def _take_in(self, git: Git, *, base: str, tip: str) -> None:
-        """Add files to the index that equal those of `tip` already: a killed git wrote them."""
+        """Add files to the index that a killed git already wrote as they are in `tip`."""
         raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
         fields = git.run(*raw, base, tip).split(b"\0")
         # `:old_mode new_mode old new status`, NUL, path, NUL.

@@ -343,7 +343,7 @@ def _write_refs(repository: Repository, prefix: str, refs: dict[str, str]) -> No
 
 
 def _drop_old(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
-    """Remove the refs that a process left which died in the same step."""
+    """Remove the refs of a process that died in this step."""
     old = repository.git.text("for-each-ref", "--format=%(refname)", prefix).splitlines()
     lines = (f"delete {name}\n" for name in old if name not in refs)
     repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())

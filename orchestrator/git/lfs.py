@@ -268,7 +268,7 @@ def take_objects(repository: Repository, out: Path, *, room: int) -> frozenset[s
 
     Args:
         repository: The user's repository.
-        out: Directory with what the worker handed over; its content is untrusted.
+        out: Directory that the worker handed over; its content is untrusted.
         room: Largest total size of the objects, in bytes.
 
     Raises:
@@ -304,7 +304,7 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int
 
 
 def _copy_checked(given: IO[bytes], oid: str, place: Path) -> bool:
-    """Copy an LFS object to its place if its hash is `oid`; return whether it is."""
+    """Copy an LFS object to its place if its hash is `oid`; return whether it was copied."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
         kept = Path(made.name)

@@ -53,7 +53,7 @@ class PlainCommit:
 
 
 def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) -> bool:
-    """Return whether `git add` would add these files without converting their content.
+    """Return whether `git add` would store the files without converting their content.
 
     Args:
         repository: The user's repository.

@@ -207,7 +207,7 @@ class Repository:
         return {key: value for key, _, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return those of the given settings (in lower case) that the user's configuration has."""
+        """Return the user's values of the given settings (names in lower case), if they are set."""
         return {key: self.configured[key] for key in keys if key in self.configured}
 
     def without_filters(self) -> dict[str, str]:
@@ -334,7 +334,7 @@ class Repository:
             if "refs/heads/architect'" in error.stderr:
                 raise ConfigError(
                     "a branch named `architect` is in the way of `architect/parallel-N`",
-                    hint="rename it: `git branch -m architect OTHER`",
+                    hint="rename the branch: `git branch -m architect OTHER`",
                 ) from error
             raise
 
@@ -371,7 +371,7 @@ def is_reserved(path: str, reserved: Sequence[str]) -> bool:
     )
 
 
-def is_a_workers(path: Path) -> bool:
+def is_worker_worktree(path: Path) -> bool:
     """Return whether a directory is a worker's worktree."""
     if path.name.startswith(DIRECTORIES):
         return True

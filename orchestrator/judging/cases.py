@@ -46,7 +46,7 @@ class JudgingRules:
 
 @dataclass(kw_only=True)
 class Case:
-    """A candidate, and what is found about it."""
+    """A candidate, and the findings about it."""
 
     run_id: str
     branch: Branch
@@ -95,7 +95,7 @@ def scores_of(cases: Sequence[Case]) -> list[Score]:
 
 
 def candidates_of(cases: Sequence[Case], ranked: Sequence[Ranked]) -> tuple[Candidate, ...]:
-    """Return the ranked candidates with everything that was found about them."""
+    """Return the ranked candidates with all findings about them."""
     by_number, sizes = {case.number: case for case in cases}, _sizes(cases)
     found = ((by_number[one.score.worker_id], one) for one in ranked)
     return tuple(_candidate(case, one, sizes) for case, one in found)

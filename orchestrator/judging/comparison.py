@@ -82,7 +82,10 @@ class Comparison:
             case.verdicts = tuple(self._verdict(case, one, again) for one in self._rules.all_checks)
 
     def _to_repeat(self, command: str, cases: Sequence[Case]) -> list[str]:
-        """Return the base and the candidates that differ; also a base that fails."""
+        """Return the commits to run again: candidates that differ, and the base.
+
+        The base is also run again if it fails. Nothing is run again if all commits pass.
+        """
         base = self.on(self._base, command).answer
         known = (base, "none")
         found = [

@@ -30,7 +30,7 @@ class Job:
     attempt: int = 1
     """Number of the run: 2 repeats a command, because its result may differ."""
     on: str | None = None
-    """The commit to run on if it is not `commit`: one with added tests that must fail."""
+    """The commit to run on if it is not `commit`, such as a commit with tests that must fail."""
     canary: tuple[str, ...] = ()
     """Names of tests on `on` that must fail."""
     keeps_output: bool = False
@@ -57,7 +57,7 @@ class Evidence:
         self._trees: dict[str, str] = {}
 
     def collect(self, jobs: Iterable[Job]) -> None:
-        """Run those of the jobs whose results are not known; retry once those without an answer."""
+        """Run the jobs whose results are not known; repeat a job without an answer once."""
         wanted = {self._key(job): job for job in jobs}
         for key in wanted:
             if key not in self._known and (kept := self._read(key)) is not None:

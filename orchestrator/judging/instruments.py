@@ -8,7 +8,7 @@ from typing import Literal
 from orchestrator.text.path_patterns import Pattern, parse
 
 Kind = Literal["test", "control", "mixed"]
-"""Kinds of such files: tests and their data; control of the test runner; control among other
+"""Kinds of instruments: tests and their data; control of the test runner; control among other
 content.
 """
 

@@ -1,8 +1,8 @@
 """Judge the candidates of a run: run checks on trees, collect flags, rank, decide.
 
-The stages depend on each other: the base, the candidates with the base's instruments, repeats of
-whatever differs, the candidates' own versions where these fail, a test that must fail, the hidden
-tests, and last what only orders candidates that pass.
+The stages depend on each other: the base, the candidates with the base's instruments, the
+repetitions of results that differ, the candidates' own versions of tests that fail, a test that
+must fail, the hidden tests, and last the results that only order candidates which pass.
 """
 
 import re
@@ -87,7 +87,8 @@ def _only_one(repository: Repository) -> Iterator[None]:
     lock = take_lock(repository.state_dir / LOCK)
     if lock is None:
         raise ConfigError(
-            "another process is judging a run of this repository", hint="wait for its end"
+            "another process is judging a run of this repository",
+            hint="wait for the end of that process",
         )
     with lock:
         yield
@@ -101,7 +102,7 @@ def _base_of(runs: Sequence[RunBranches]) -> str:
             if branch.status is None:
                 raise ConfigError(
                     f"worker {branch.worker_id} of run {run.run_id} has no result yet",
-                    hint=f"wait for its end: `orchestrator wait {run.run_id}`",
+                    hint=f"wait for the run's end: `orchestrator wait {run.run_id}`",
                 )
     if len(bases) != 1:
         what = "start from different commits" if bases else "have no commits"
@@ -289,7 +290,7 @@ class _Judging:
         return "fail" if self._comparison.on(tree, command, 2).answer == "fail" else "none"
 
     def _order(self, cases: Sequence[Case]) -> None:
-        """Collect what orders candidates that pass: lint findings, behaviour, comparisons."""
+        """Collect the results that order candidates which pass: lint, behaviour, comparisons."""
         rules = self._rules
         commands = (*rules.lint, *(one for one in (rules.coverage, rules.probe) if one))
         self._evidence.collect(

@@ -108,7 +108,7 @@ class Candidate(Model):
     coverage: float | None = Field(default=None, ge=0, le=1)
     """Part of the new lines of code that was executed, from 0 to 1; null if unknown."""
     same_output: int | None = None
-    """Number of candidates for which the probe prints the same; null without a probe."""
+    """Number of candidates for which the probe prints the same output; null without a probe."""
     wins: int = 0
     """Number of comparisons that the judge command decided for the candidate in both orders."""
     lines: int

@@ -37,7 +37,7 @@ def merge_candidate(
     wish: Wish,
     note: Note = silent,
 ) -> Merged:
-    """Merge a candidate, if its branch is still where it was when it was judged.
+    """Merge a candidate, if its branch has not moved since the judgement.
 
     Args:
         repository: The user's repository.
@@ -58,7 +58,7 @@ def merge_candidate(
         )
     if chosen.protected != chosen.commit and judgement.tests != "free":
         note(
-            f"worker {chosen.worker_id} changed tests, and was judged with those of the base; "
-            "the changes are merged: review them"
+            f"worker {chosen.worker_id} changed tests, but was judged with the base's tests; "
+            "the changes of tests are merged too: review them"
         )
     return merge_branches(repository, branches, wish)

@@ -25,8 +25,8 @@ class Protection:
 
         Args:
             repository: The user's repository, which has all commits.
-            base: The commit whose instruments count.
-            tests: Which other instruments count.
+            base: The commit whose instruments (tests and files that control tests) are used.
+            tests: Which instruments of other commits are used in addition.
             began: Date of new commits.
             patterns: Patterns of more files that are instruments.
         """
@@ -45,7 +45,10 @@ class Protection:
         return (self._tests, tree, *self._instruments.patterns)
 
     def of(self, commit: str) -> str:
-        """Return a commit with the base's instruments, to which no ref points; perhaps the same."""
+        """Return a commit with the base's instruments, or `commit` itself if it has them.
+
+        No ref points at the new commit.
+        """
         place = self._repository.state_dir / "protected"
         with quarantine(self._repository, place) as git:
             trees = Trees(self._repository, git, place, self._base, self._began, self._instruments)

@@ -1,8 +1,8 @@
 """Compare candidates by a judge command: each pair twice, in both orders.
 
-The command runs in a container on the base, with the two changes as files. What candidates wrote
-is data for it: a judge that does not answer in the form, or answers differently when the order is
-swapped, decides nothing.
+The command runs in a container on the base, with the two changes as files. The
+changes are untrusted: an answer counts only if it has the expected form, and is the same when the
+order of the two is swapped.
 """
 
 from collections.abc import Mapping, Sequence

@@ -35,7 +35,7 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
             raise NotFitError(
                 f"uncommitted changes in {checkout.path} are in the way: "
                 f"{one_line(error.stderr.removeprefix('error: '))}",
-                hint="commit them, or set them aside with `git stash`",
+                hint="commit the changes, or set them aside with `git stash`",
             ) from error
         tracked = frozenset(git.run("ls-files", "-z").split(b"\0"))
     changed = list(_changed(repository, old, new))
@@ -79,7 +79,7 @@ def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[
         more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
         raise NotFitError(
             f"files in {checkout.path} that are not tracked are in the way: {shown}{more}",
-            hint="move or remove them",
+            hint="move or remove these files",
         )
 
 

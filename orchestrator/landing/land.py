@@ -53,7 +53,7 @@ def check(repository: Repository, target: Target, form: Form) -> None:
     if form == "apply" and target.checkout is None:
         raise ConfigError(
             f"`{target.branch}` is not checked out: `--as apply` changes files only",
-            hint="check it out, or leave `--into` out",
+            hint="check the branch out, or leave `--into` out",
         )
     check_fit(repository, target)
 
@@ -170,7 +170,7 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
         raise RepositoryError(
             f"`{target.branch}` was moved, but its files in {target.checkout.path} were not all "
             f"written: {one_line(error.message)}",
-            hint="`orchestrator merge` writes the others when the cause is removed",
+            hint="remove the cause, then run `orchestrator merge`: it writes the other files",
         ) from error
 
 

@@ -119,7 +119,7 @@ def _check_ended(run: RunBranches) -> None:
     for branch in run.branches:
         if branch.status is None:
             hint = (
-                "wait for its end: `orchestrator wait"
+                "wait for the run's end: `orchestrator wait"
                 if run.is_live
                 else "resume the run: `orchestrator resume"
             )
@@ -133,7 +133,7 @@ def _blamed(branch: Branch, proof: Proof) -> LeftWorker:
     return LeftWorker(
         worker_id=branch.worker_id,
         reason="checks_failed",
-        message=f"the checks pass on {proof.passes[:12]} and fail with the worker's work on it",
+        message=f"the checks pass on {proof.passes[:12]} and fail once the worker's work is added",
         passes=proof.passes,
         fails=proof.fails,
     )
@@ -297,7 +297,7 @@ class _Plan:
         if branch.status is Status.SUCCESS:
             said = f"the judgement found: {how}; its number must be named"
             return LeftWorker(worker_id=branch.worker_id, reason="excluded", message=said)
-        said = f"the worker's status is {branch.status}; its number must be named"
+        said = f"the worker did not succeed ({branch.status}); name its number to merge it"
         return LeftWorker(worker_id=branch.worker_id, reason="failed", message=said)
 
     def _conflicts_in(self, branches: Sequence[Branch]) -> int:

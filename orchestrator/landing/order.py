@@ -26,8 +26,8 @@ def best_order(start: str, branches: Sequence[Branch], add: Add, weight: Weight)
     Args:
         start: The commit to which the branches are added.
         branches: The branches in the given order.
-        add: Add a branch to a commit.
-        weight: Weigh a branch.
+        add: Function that adds a branch to a commit.
+        weight: Function that returns the number of a branch's conflicts.
     """
     ordered = sorted(branches, key=weight)
     search = _Search(add, time.monotonic() + SEARCH_TIME)

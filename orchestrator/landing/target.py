@@ -62,7 +62,7 @@ def find_target(repository: Repository, into: str | None) -> Target:
         )
     branch = ref.removeprefix(_HEADS)
     if ref.startswith(BRANCHES) or ref in repository.worker_branches():
-        raise ConfigError(f"`{branch}` is the branch of a worker", hint="merge into another branch")
+        raise ConfigError(f"`{branch}` is the branch of a worker", hint="name a branch of your own")
     commit = commit_of(repository, ref)
     if commit is None:
         raise ConfigError(
@@ -90,7 +90,7 @@ def _checkout(repository: Repository, branch: str) -> Worktree | None:
         places = " and ".join(str(one.path) for one in found[:2])
         raise NotFitError(
             f"`{branch}` is checked out more than once: in {places}",
-            hint="check out another branch in one of them",
+            hint="check out another branch in one of these worktrees",
         )
     return found[0] if found else None
 
@@ -140,7 +140,7 @@ def check_fit(repository: Repository, target: Target) -> None:
         if {_read(git_dir / name) for name in _NAMES} & {target.ref, target.branch}:
             raise NotFitError(
                 f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",
-                hint="finish it first",
+                hint="finish the operation first",
             )
     if target.checkout is not None:
         _check_idle(target.checkout)
@@ -151,10 +151,11 @@ def _check_idle(checkout: Worktree) -> None:
         if (checkout.git_dir / name).exists():
             raise NotFitError(
                 f"{operation} is under way in {checkout.path}: nothing was changed",
-                hint="finish it or abort it first; `git status` names it",
+                hint="finish or abort the operation first: see `git status`",
             )
     if (checkout.git_dir / "index.lock").exists():
         raise NotFitError(
             f"another git command is changing the index of {checkout.path}: nothing was changed",
-            hint=f"wait for its end; if it died, remove {checkout.git_dir / 'index.lock'}",
+            hint="wait for that command's end; if it died, remove "
+            f"{checkout.git_dir / 'index.lock'}",
         )

@@ -48,7 +48,7 @@ def flag_lines(judgement: Judgement) -> Iterator[str]:
         if len(one.flags) > _MOST_FLAGS:
             yield f"worker {one.worker_id}: {len(one.flags) - _MOST_FLAGS} more findings"
     for check in judgement.unstable:
-        yield f"not counted, because its results on the base differ: {one_line(check)}"
+        yield f"check not counted, because its results on the base differ: {one_line(check)}"
 
 
 def decision(judgement: Judgement) -> str:

@@ -47,7 +47,7 @@ class _Result:
     rule: str
     """Id of the rule."""
     about: str
-    """Description of the rule."""
+    """Description of the result's rule."""
     level: Literal["none", "note", "warning", "error"]
     text: str
     fingerprint: str

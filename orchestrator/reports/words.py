@@ -20,7 +20,7 @@ def state(report: RunReport) -> str:
 
 
 def sums(report: RunReport) -> str:
-    """Return what a run cost and where it started."""
+    """Return the id, base commit, duration and cost of a run in one line."""
     spent = f"cost {money(report.cost, known=report.cost_known)}"
     return f"run {report.run_id}, base {report.base[:12]}, {duration(report.duration)}, {spent}"
 
@@ -43,5 +43,5 @@ def outcome(worker: WorkerReport) -> str:
 
 
 def cost(worker: WorkerReport) -> str:
-    """Return what a worker cost, in USD."""
+    """Return the cost of a worker in USD."""
     return money(worker.cost, known=worker.cost_known)

@@ -20,7 +20,7 @@ from orchestrator.judging.lessons import lessons_of
 from orchestrator.judging.pick import Note, silent
 from orchestrator.landing.branches import read_branches
 from orchestrator.results import RunResult, WorkerResult
-from orchestrator.runs.commit_test import ContainerTest
+from orchestrator.runs.commit_checks import ContainerTest
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.text.quantities import count
 
@@ -136,7 +136,7 @@ class CandidateJudge:
                 return judgement
             rest = rest_of_budget(config.budget_total, [one for run in runs for one in run.results])
             if rest == 0:
-                self._note("no more candidates: the budget would not be enough for one")
+                self._note("no more candidates: the rest of the budget is too small")
                 return judgement
             left = [one.model_copy(update={"budget_total": rest}) for one in left]
             if rounds.learn:

@@ -12,7 +12,7 @@ LEASE = "ORCHESTRATOR_LEASE_FD"
 LOG = "background.log"
 
 
-def go_on_in_background(directory: RunDirectory, *, top: Path) -> int:
+def continue_in_background(directory: RunDirectory, *, top: Path) -> int:
     """Start a background process that carries out a run whose workers are already reserved.
 
     The new process inherits the lease (a lock), so that no other process can take over the run.

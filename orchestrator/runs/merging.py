@@ -25,7 +25,7 @@ from orchestrator.landing.record import Landed
 from orchestrator.landing.resolution import Resolver
 from orchestrator.landing.semantic import PairTest, find_all_conflicts
 from orchestrator.landing.target import find_target
-from orchestrator.runs.commit_test import ContainerTest
+from orchestrator.runs.commit_checks import ContainerTest
 from orchestrator.runs.conflict_agent import ConflictAgent
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.text.sanitize import one_line
@@ -186,7 +186,7 @@ class Merger:
         return self._protected(test, protection), dumps(identity)
 
     def _protected(self, test: ContainerTest, protection: Protection) -> CommitTest:
-        """Return a test of a commit, first with the target's tests, then as the commit is."""
+        """Return a test of a commit: first with the target's tests, then with the commit's own."""
 
         def tested(commit: str) -> Answer:
             protected = protection.of(commit)

@@ -13,7 +13,7 @@ _SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY
 _REDACTED = "[redacted:"
 
 
-def same_again(
+def settings_to_repeat(
     record: RunRecord, worker_id: int, environ: Mapping[str, str], *, base: str
 ) -> ParallelConfig:
     """Return the settings to repeat one worker alone, with the same task, model, base and settings.
@@ -38,7 +38,7 @@ def same_again(
         raise ConfigError(
             f"run {record.run_id} used values that are not recorded: "
             f"{', '.join(f'`{name}`' for name in missing)}",
-            hint="set these variables in the environment",
+            hint="set the variables in the environment",
         )
     env = {name: environ[name] for name in names}
     return config.model_copy(

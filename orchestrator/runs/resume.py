@@ -78,7 +78,7 @@ class ResumedRun:
         if not directory.take_over(self._lease):
             raise ConfigError(
                 f"run {directory.run_id} is carried out by process {directory.process}",
-                hint=f"watch it with `orchestrator watch {directory.run_id}`",
+                hint=f"watch the run with `orchestrator watch {directory.run_id}`",
             )
         try:
             return self._go_on(directory)
@@ -143,7 +143,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     if record is None:
         raise ConfigError(
             f"run {directory.run_id} has no complete record: nothing of it was started",
-            hint=f"remove it with `orchestrator parallel-cleanup --run {directory.run_id}`",
+            hint=f"remove the run with `orchestrator parallel-cleanup --run {directory.run_id}`",
         )
     inputs = read_inputs(directory.run_id, os.environ)
     if inputs is None and record.private and not _is_done(directory, record):

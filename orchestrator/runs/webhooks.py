@@ -56,7 +56,7 @@ def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
 
 
 def _decoded(text: str) -> bytes:
-    """Decode base64; return nothing for other text."""
+    """Decode base64; return an empty value for other text."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

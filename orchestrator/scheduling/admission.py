@@ -57,7 +57,7 @@ class Admission:
         self._told: set[str] = set()
 
     def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
-        """Return whether a worker may start now. If no other worker is running, it always may.
+        """Return whether a worker may start now. Without running workers, it always may.
 
         Args:
             who: The worker's or task's name, for the message.

@@ -95,7 +95,7 @@ class _Flow:
 
 
 def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
-    """Provide a task with the results of others, as files and as part of its prompt."""
+    """Provide a task with the results of other tasks, as files and as part of its prompt."""
     spec, run, inputs = worker.spec, worker.run, flow.inputs()
     if not inputs:
         return spec

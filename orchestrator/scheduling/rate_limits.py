@@ -91,17 +91,17 @@ class RateLimiter:
             return math.inf
         return 0.0 if state.bucket is None else state.bucket.wait(now)
 
-    def started(self, provider: str, now: float, *, anew: bool = True) -> Start:
+    def started(self, provider: str, now: float, *, new: bool = True) -> Start:
         """Record that a worker starts.
 
         Args:
             provider: The provider that the worker uses.
             now: The current time.
-            anew: Whether the worker was started now, not continued from another process.
+            new: Whether the worker was started now, not continued from another process.
         """
         state = self._state(provider)
         state.running += 1
-        if anew and state.bucket is not None:
+        if new and state.bucket is not None:
             state.bucket.take(now)
         return Start(provider, now)
 
@@ -147,7 +147,7 @@ class RateLimiter:
         return self._states[name]
 
     def _note_burst(self, name: str, state: _State, now: float, running: int) -> None:
-        """Double the next guessed pause if the last did not help; lower the limit if recent."""
+        """Double the next guessed pause; lower the limit of workers if a pause has just ended."""
         state.pauses += 1
         fewer = max(1, min(state.slots, running) // 2)
         if now - state.paused_until < REPEATED and fewer < state.slots:

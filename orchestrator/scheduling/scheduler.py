@@ -137,7 +137,7 @@ class _Slots:
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
         for turn in self._chosen():
-            worker, at_once = turn.worker, self._waits_for_nobody(turn.worker)
+            worker, at_once = turn.worker, self._starts_at_once(turn.worker)
             if not (at_once or self._gate.is_open(worker)):
                 continue
             self._waiting.remove(turn)
@@ -156,7 +156,7 @@ class _Slots:
 
     def _chosen(self) -> list[_Turn]:
         """Return the workers to start now; cancelled and continued workers need not wait."""
-        numbers = self._all_that_wait_for_nobody() if self._free() else frozenset[int]()
+        numbers = self._numbers_to_start_at_once() if self._free() else frozenset[int]()
         due = self._due(numbers)
         at_once = [turn for turn in due if turn.worker.number in numbers][: self._free()]
         free = self._free() - len(at_once)
@@ -168,15 +168,15 @@ class _Slots:
         names = {spec.worker_id for spec in chosen}
         return at_once + [turn for turn in rest if turn.worker.number in names]
 
-    def _waits_for_nobody(self, worker: WorkerContext) -> bool:
+    def _starts_at_once(self, worker: WorkerContext) -> bool:
         return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))
 
-    def _all_that_wait_for_nobody(self) -> frozenset[int]:
+    def _numbers_to_start_at_once(self) -> frozenset[int]:
         """Return the numbers of workers that were stopped or had started before a resume."""
         run = self._run
         if run.cancel.asked or run.resumed:
             waiting = (turn.worker for turn in self._waiting)
-            return frozenset(one.number for one in waiting if self._waits_for_nobody(one))
+            return frozenset(one.number for one in waiting if self._starts_at_once(one))
         return run.directory.stop_requests()
 
     def _open_providers(self) -> Callable[[WorkerContext], bool]:

@@ -43,7 +43,7 @@ class StartGate:
         given = self._budget.allot(worker.number, worker.config, others + 1, runs=runs)
         if given is not None:
             now = time.monotonic()
-            self._starts[worker.number] = self._limiter.started(worker.provider, now, anew=not runs)
+            self._starts[worker.number] = self._limiter.started(worker.provider, now, new=not runs)
         return given
 
     def has_share(self, worker: WorkerContext) -> bool:

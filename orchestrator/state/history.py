@@ -260,7 +260,7 @@ def choose_run(
     if wanted is not None:
         raise ConfigError(f"the record of run {candidates[0].run_id} cannot be read")
     raise ConfigError(
-        "there is no run in this repository", hint='start one: `orchestrator parallel "a task"`'
+        "there is no run in this repository", hint='start a run: `orchestrator parallel "a task"`'
     )
 
 

@@ -1,1 +1,1 @@
-"""The web view of runs: pages made from the files of runs, and a door that stays closed."""
+"""The web view of runs: pages made from the files of runs, for one signed-in browser."""

@@ -1,4 +1,4 @@
-"""What pages can change: stop and retry. Each is the function that the command line uses."""
+"""Actions of pages: stop and retry. Both call the functions of the command line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ Retry = Callable[[Repository, str, int], str]
 
 @dataclass(frozen=True)
 class Actions:
-    """The changes that a browser may ask for."""
+    """The actions that a browser may ask for."""
 
     repeat: Retry
 
     def question(self, view: View, name: Action, number: int | None) -> Page:
-        """Return the page that asks whether to do something, and says what will happen."""
+        """Return the page that describes an action, and asks the user to confirm it."""
         who = "the run" if number is None else f"worker {number}"
         run_id, repository = view.snapshot.run_id, view.run.repository
         values: dict[str, object] = {
@@ -42,10 +42,10 @@ class Actions:
         return render("confirm.html", view.shell, values)
 
     def act(self, view: View, name: Action, number: int | None, *, how: str) -> str:
-        """Do what was confirmed, and return the address of the page to show next.
+        """Perform a confirmed action, and return the address of the page to show next.
 
         Raises:
-            OrchestratorError: It cannot be done now.
+            OrchestratorError: The action is not possible now.
         """
         if name == "stop":
             return _stop(view, number, kill=how == "kill")

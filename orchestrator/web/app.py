@@ -1,4 +1,4 @@
-"""The addresses of the web view, and what answers them."""
+"""The addresses of the web view, and the functions that answer requests to them."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -43,7 +43,7 @@ class Web:
         Args:
             library: The runs.
             sessions: The open sessions.
-            actions: What pages can change; None if they can only read.
+            actions: The actions of pages; None for pages without actions.
         """
         self._library = library
         self._sessions = sessions
@@ -183,7 +183,7 @@ class Web:
         return await self._act(request, "retry")
 
     async def _act(self, request: Request, name: Action) -> Response:
-        """Ask for a confirmation, or do what was confirmed."""
+        """Ask for a confirmation, or perform a confirmed action."""
         actions = self._actions
         if actions is None:
             raise HTTPException(405)
@@ -245,7 +245,7 @@ class Web:
     async def _failed(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         detail = error.detail if isinstance(error, HTTPException) and error.detail else ""
-        heading = "Not found" if status == 404 else "That did not work"
+        heading = "Not found" if status == 404 else "The action failed"
         said = "There is no such page, run or worker." if status == 404 else f"{detail}."
         return _html(message_page(self._shell_of(request), heading, said, status=status))
 
@@ -255,7 +255,7 @@ def _told(work: Callable[[], Page | str], shell: Shell) -> Page | str:
         return work()
     except OrchestratorError as error:
         lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
-        return message_page(shell, "That did not work", *lines, status=409)
+        return message_page(shell, "The action failed", *lines, status=409)
 
 
 def _is_same(request: Request, version: Callable[[], str]) -> bool:

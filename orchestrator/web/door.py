@@ -1,4 +1,4 @@
-"""The closed door: which requests are answered at all.
+"""Decide which requests are answered: only those of a browser with the one-time link.
 
 Any program of this machine can reach a port of 127.0.0.1, and any web page can make a browser send
 requests there. Therefore a request must name the host that was printed, come from the browser that
@@ -51,7 +51,7 @@ HEADERS: Mapping[str, str] = {
 
 
 class Sessions:
-    """The key of the one-time link, and the browsers that used one. Thread-safe."""
+    """The key of the one-time link, and the sessions that were opened with it. Thread-safe."""
 
     def __init__(self, store: Path | None = None) -> None:
         """Create a key.
@@ -212,9 +212,9 @@ def _is_versioned(scope: Scope) -> bool:
 
 
 def _may_read(headers: Headers) -> bool:
-    """Return whether a page of another site may have caused a request to read something.
+    """Return whether a request to read may be answered: no page of another site embeds the answer.
 
-    A link on another page is followed without the cookie, and shows that the page is locked.
+    A link on another site is followed without the cookie, so it only leads to the locked page.
     """
     site = headers.get("sec-fetch-site", "none")
     return site in ("same-origin", "none") or headers.get("sec-fetch-mode") == "navigate"

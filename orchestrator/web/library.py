@@ -32,7 +32,7 @@ class ListedRun:
 
 
 class Library:
-    """Finds runs, and keeps the readers of those that were looked at last. Thread-safe."""
+    """Finds runs, and keeps the readers of the runs that were shown last. Thread-safe."""
 
     def __init__(self, repositories: Sequence[Repository], gauges: Gauges | None = None) -> None:
         """Store the arguments.

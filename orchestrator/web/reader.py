@@ -82,7 +82,7 @@ class Snapshot:
 
 
 class RunReader:
-    """Reads what is new in the record of one run. Thread-safe."""
+    """Reads new entries of the record of one run. Thread-safe."""
 
     def __init__(self, directory: RunDirectory, outline: RunOutline) -> None:
         self._history = RunHistory(directory, outline)
@@ -116,13 +116,13 @@ class RunReader:
         return gauges.of(self._history)
 
     def snapshot(self) -> Snapshot:
-        """Read what is new, and return everything that is recorded."""
+        """Read new entries of the record, and return the whole record."""
         with self._lock:
             return self._snapshot()
 
     def _snapshot(self) -> Snapshot:
         history = self._history
-        # The order matters: a run that is not live any more has written all of its events.
+        # The order matters: a run that is not live has written all of its events.
         version, live = self.version(), history.directory.is_live()
         while events := history.read():
             for event in events:

@@ -17,7 +17,7 @@ def runs_page(
 
     Args:
         library: The runs.
-        shell: What surrounds the page.
+        shell: The frame of the page.
         query: The variables of the page's address: `q`, words that a run's id, repository, tasks
             or models contain; `tests` with the value `show` lists tests of commits too.
         page: Number of the page of the list, from 1; None: all runs on one page.

@@ -12,7 +12,7 @@ from orchestrator.web.places import file_of, path_of, static_path
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """What surrounds every page."""
+    """The frame of every page: how its links work, and whether it has actions."""
 
     is_static: bool = False
     """Whether the pages are files of an export."""
@@ -67,7 +67,7 @@ def render(
 
     Args:
         template: Name of the template.
-        shell: What surrounds the page.
+        shell: The frame of the page.
         values: Variables of the template; all text is escaped.
         version: Changes whenever the page would change.
         live: Whether the page refreshes itself.

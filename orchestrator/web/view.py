@@ -87,7 +87,7 @@ def name_of(plan: RunRecord | None) -> str | None:
 
 
 def look_of(view: View, measured: Mapping[int, WorkerMeasured] = NOTHING) -> RunLook:
-    """Return how the run looks now."""
+    """Return the title, word, tone and counts with which pages show the run now."""
     return look_at_run(view.snapshot, now=now(), name=name_of(view.plan), measured=measured)
 
 

@@ -1,4 +1,4 @@
-"""What the harvest of a worker (collecting its commits) needs to know, even after its run died."""
+"""The input of a worker's harvest (collecting its commits), which may follow its run's death."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ _MOMENT = 128 * 1024**2
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestRequest:
-    """What the harvest of a worker (collecting its commits) needs to know."""
+    """The input of a worker's harvest (collecting its commits)."""
 
     repository: Repository
     engine: ContainerEngine

@@ -32,7 +32,7 @@ _SHOWN = 5
 
 
 def run_worker(worker: WorkerContext) -> WorkerResult:
-    """Do the work of one worker, or what is left of it, and return its result in any case.
+    """Run one worker, or continue it after a crash, and return its result in any case.
 
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.

@@ -2,7 +2,7 @@
 
 Of two tasks that need the same lock or capacity, the earlier one in the workflow comes first: a
 task that waits for a lock, for capacity or to run alone is never overtaken by a task that needs the
-same.
+same lock or capacity.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -53,7 +53,7 @@ class Order:
         self._fits = fits
 
     def skips(self, waiting: Collection[str], fates: TaskOutcomes) -> Iterator[Skip]:
-        """Yield the waiting tasks that will never run. Each one may be the reason for further ones.
+        """Yield the waiting tasks that will never run. A skipped task may cause others to be, too.
 
         `waiting` and `fates`, the outcomes of tasks that have ended, are by id.
         """

@@ -81,7 +81,10 @@ class WorktreeFiller:
 
     @cached_property
     def _trees(self) -> dict[Path, Path]:
-        """Return the trees to fill, each with its index file; there are one or two."""
+        """Return the directory trees that get the files, each with its index file.
+
+        There are two if the user's worktree gets the files in addition to the worker's own tree.
+        """
         site = self._site
         own = {site.tree: site.index}
         if not self._extras.shown:

@@ -63,7 +63,7 @@ class Workspace:
     read_only: bool = False
     """Whether the agent can write neither to the worktree nor to the git directory."""
     confined_to: tuple[str, ...] = ()
-    """Directories below the top to which the worker can write. Empty: all of them."""
+    """Directories below the top to which the worker can write. Empty: all directories."""
     caches: Mounts = ()
     """Mounts of the shared caches, which are not part of the worker's work."""
     shared: Mounts = ()

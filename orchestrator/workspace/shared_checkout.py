@@ -105,7 +105,7 @@ def _locked(repository: Repository) -> Iterator[Path]:
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
         raise RepositoryError(
             f"{place} must be a directory that belongs to you and that only you can enter",
-            hint="remove it: the next run creates it again with the files of the base",
+            hint="remove the directory: the next run creates it again with the files of its base",
         )
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

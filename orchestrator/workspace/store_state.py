@@ -17,7 +17,7 @@ def is_store_as_created(store: Store, shared: Path) -> bool:
     """Return whether a worker's git directory has only what it had at its creation.
 
     It is compared with the git directory for packing, which was created with the same files and
-    which no worker can see. If it was created with more than usual, such as submodules, the result
+    which no worker can see. If it was created with additional files, such as submodules, the result
     is False.
 
     Args:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError
 from orchestrator.files.safe_open import read_limited
-from orchestrator.git.repository import Repository, is_a_workers, is_reserved
+from orchestrator.git.repository import Repository, is_reserved, is_worker_worktree
 from orchestrator.text.sanitize import one_line
 
 LIST = ".worktreeinclude"
@@ -112,7 +112,9 @@ def held_back(folder: Path) -> frozenset[str]:
         inside = os.path.relpath(place, folder).replace(os.sep, "/")
         prefix = "" if inside == "." else f"{inside}/"
         never = [
-            name for name in (*folders, *files) if name == ".git" or is_a_workers(Path(place, name))
+            name
+            for name in (*folders, *files)
+            if name == ".git" or is_worker_worktree(Path(place, name))
         ]
         private = [name for name in files if _is_private(f"{prefix}{name}", tracked)]
         found |= {f"{prefix}{name}" for name in (*never, *private)}

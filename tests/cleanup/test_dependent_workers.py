@@ -10,7 +10,7 @@ from orchestrator.cleanup.remove import cleanup
 from orchestrator.cleanup.restore import restore
 from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status
-from orchestrator.runs.rerun import same_again
+from orchestrator.runs.rerun import settings_to_repeat
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import read_record
@@ -80,7 +80,7 @@ def test_merged_state_depends_on_the_workers_own_commits(
 
 def test_retry_starts_from_the_workers_own_base(repo: Path, run: RunDirectory) -> None:
     four = worker(run, 4)
-    config = same_again(four.record, 4, os.environ, base=four.base)
+    config = settings_to_repeat(four.record, 4, os.environ, base=four.base)
     assert config.base == git(repo, "rev-parse", "architect/parallel-4^")
 
 

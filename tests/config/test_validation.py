@@ -110,7 +110,7 @@ def test_a_missing_task_has_a_hint():
         load({"tasks": ()})
     assert caught.value.message == "no task was given"
     assert caught.value.hint == (
-        'pass one as `orchestrator parallel "TASK"`, or several with `--task`'
+        'pass a task as `orchestrator parallel "TASK"`, or several tasks with `--task`'
     )
 
 

@@ -33,7 +33,7 @@ class TestWarnings:
         )
         _, found, _ = watched(repo, local_engine, task, repeated_errors=4)
         assert [event.detail for event in found] == [
-            "the same error came 4 times: 4: Error: no route to 10.0.0.4"
+            "the agent printed the same error 4 times: 4: Error: no route to 10.0.0.4"
         ]
         assert found[0].trigger == "repeated_error"
 

@@ -99,7 +99,7 @@ class TestBucket:
 
     def test_workers_of_another_process_take_no_token(self) -> None:
         bench = Bench({"p": limited(1, 0.1)})
-        bench.governor.started("p", 0, anew=False)
+        bench.governor.started("p", 0, new=False)
         assert bench.governor.wait("p", 0) == 0
 
     def test_bucket_may_start_empty(self) -> None:

@@ -73,7 +73,7 @@ def clear() -> None:
     if before and not removed:
         raise ConfigError(
             "a run is still running and may use the caches",
-            hint="wait for its end, or stop it: `orchestrator stop --all`",
+            hint="wait for the run's end, or stop the run: `orchestrator stop --all`",
         )
     for generation in removed:
         show(f"removed {generation.name}")

@@ -18,7 +18,7 @@ from orchestrator.judging.store import latest_judgement
 def compare(words: RunAndWorkers = None, json: Json = False) -> None:
     """Show the latest judgement of a run, or compare two of its workers; nothing is run.
 
-    By default, it is the newest run that was judged. The exit code is that of the judgement.
+    The default is the newest run that was judged. The exit code is that of the judgement.
     """
     run, numbers = run_and_workers(words)
     if len(numbers) not in (0, 2):

@@ -78,7 +78,7 @@ def _tell_others(found: Conflicts, branches: Sequence[Branch]) -> None:
         tell(f"the checks fail on the work of these workers alone: {alone}")
     empty = [str(branch.worker_id) for branch in branches if branch.is_empty]
     if empty:
-        tell(f"these workers committed nothing: {', '.join(empty)}")
+        tell(f"workers that committed nothing: {', '.join(empty)}")
 
 
 def _show(found: Conflicts) -> None:

@@ -47,8 +47,8 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """Run a command in a running worker's container.
 
     The command runs as the worker's user in /workspace, with the worker's variables and without
-    input. Its exit code is passed on. Output that could control a terminal or a CI system is made
-    harmless there; elsewhere it is passed on unchanged.
+    input. Its exit code is passed on. Output to a terminal or a CI job is made harmless; other
+    output is passed on unchanged.
     """
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
     with _container(worker, run) as place, _started(place, tuple(command)) as process:
@@ -138,7 +138,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
 
 
 class _Sink:
-    """Writes a container's output: as it is to a file, harmless to a terminal or CI system."""
+    """Writes a container's output: unchanged to a file, made harmless for a terminal or CI job."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

@@ -113,7 +113,7 @@ def _follow_events(history: RunHistory, tail: LineTail, *, go_on: bool) -> None:
             show_json(event)
         return bool(written)
 
-    follow(step, goes_on=lambda: go_on and history.directory.is_live())
+    follow(step, is_live=lambda: go_on and history.directory.is_live())
 
 
 def _events(written: bytes) -> Iterator[str]:
@@ -155,7 +155,7 @@ class _Source(Protocol):
     """Prints one log file."""
 
     def step(self) -> bool:
-        """Print what was added to the log since the last call; return whether it was anything."""
+        """Print the lines that were added since the last call; return whether there were any."""
 
     def finish(self) -> None:
         """Print the end of the log, after the worker has ended."""
@@ -225,7 +225,7 @@ def _show(sources: list[_Source]) -> None:
 
 
 def _follow(history: RunHistory, sources: list[_Source], worker: int | None) -> None:
-    def goes_on() -> bool:
+    def is_live() -> bool:
         while history.read():
             pass
         done = worker is not None and history.workers[worker].state is WorkerState.DONE
@@ -235,7 +235,7 @@ def _follow(history: RunHistory, sources: list[_Source], worker: int | None) -> 
         # One step of each log in turn, so that a large log does not delay the others.
         return sum(source.step() for source in sources) > 0
 
-    follow(step, goes_on=goes_on)
+    follow(step, is_live=is_live)
     for source in sources:
         source.finish()
     if worker is None or history.workers[worker].state is not WorkerState.DONE:

@@ -281,7 +281,7 @@ def _run_id(repository: Repository, wanted: str) -> str:
 
 
 def show_merged(merged: Merged) -> None:
-    """Print what was merged, and what was left."""
+    """Print which branches were merged, and which were left out."""
     for line in merge_lines(merged):
         show(line)
     _tell_more(merged)

@@ -1,4 +1,4 @@
-"""`orchestrator network`: what workers reached and were refused, and the sets of hosts."""
+"""`orchestrator network`: list hosts that workers reached or were refused, and sets of hosts."""
 
 import os
 from collections.abc import Iterator

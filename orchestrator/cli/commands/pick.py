@@ -47,7 +47,7 @@ def pick(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Merge the best worker of a judged run, or the one that is named.
+    """Merge the best worker of a judged run, or the worker with the given number.
 
     Without a number, the exit code is 1 if no worker passes, and 2 if the judgement is undecided;
     nothing is merged then. `orchestrator merge --undo` undoes the merge.
@@ -58,7 +58,10 @@ def pick(
         )
     run, numbers = run_and_workers(words)
     if len(numbers) > 1:
-        raise ConfigError("only one worker can be picked", hint="to merge several: `merge`")
+        raise ConfigError(
+            "only one worker can be picked",
+            hint="to merge several workers, use `orchestrator merge`",
+        )
     repository = Repository(Path.cwd())
     judgement = latest_judgement(repository.state_dir, run)
     chosen = _chosen(judgement, numbers[0] if numbers else None)

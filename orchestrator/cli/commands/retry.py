@@ -11,7 +11,7 @@ from orchestrator.cli.options import ReportedOutput, with_options
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.errors import ConfigError
-from orchestrator.runs.rerun import same_again
+from orchestrator.runs.rerun import settings_to_repeat
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_record import require_record
 
@@ -27,12 +27,12 @@ def retry(
         if history.directory.is_live():
             raise ConfigError(
                 f"run {history.run_id} is still running",
-                hint=f"stop it first: `orchestrator stop {worker} --run {history.run_id}`",
+                hint=f"stop the run first: `orchestrator stop {worker} --run {history.run_id}`",
             )
         spec = history.workers[worker].spec
         record = require_record(history.directory)
         base = RecordedWorker(history.directory, record, spec).base
-        config = same_again(record, worker, os.environ, base=base)
+        config = settings_to_repeat(record, worker, os.environ, base=base)
     view = make_view(quiet=output.quiet, events=output.events)
     runner = ParallelRunner(config, emit=view)
     raise typer.Exit(run_in_foreground(runner, config, view, output))

@@ -33,12 +33,12 @@ def stop(
         )
     with open_run(run, worker=workers[0] if workers else None) as history:
         running = request_stop(history, workers or list(history.workers), kill=kill)
-        follow(lambda: False, goes_on=lambda: _goes_on(history, running))
+        follow(lambda: False, is_live=lambda: _are_running(history, running))
         for number in running:
             result = history.directory.result(number)
             show(f"stopped worker {number}: {result.status if result else 'no result'}")
 
 
-def _goes_on(history: RunHistory, running: list[int]) -> bool:
+def _are_running(history: RunHistory, running: list[int]) -> bool:
     waiting = any(history.directory.result(number) is None for number in running)
     return waiting and history.directory.is_live()

@@ -19,8 +19,8 @@ from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
-from orchestrator.runs.detach import go_on_in_background
-from orchestrator.runs.rerun import same_again
+from orchestrator.runs.detach import continue_in_background
+from orchestrator.runs.rerun import settings_to_repeat
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.history import choose_run
 from orchestrator.state.run_directory import all_runs
@@ -55,7 +55,7 @@ Roots = Annotated[
     typer.Option(
         "--root",
         metavar="DIR",
-        help="Directory in a repository; repeatable. [default: the current directory]",
+        help="Directory in a repository to show; repeatable. [default: the current directory]",
     ),
 ]
 Export = Annotated[
@@ -68,7 +68,7 @@ Export = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class UiOptions:
-    """What is shown, and where."""
+    """Options of `orchestrator ui`: the repositories to show, and the address of the server."""
 
     port: Port = None
     socket: Socket = None
@@ -82,8 +82,8 @@ class UiOptions:
 def ui(options: UiOptions) -> None:
     """Show the runs of repositories in a web browser.
 
-    The link on stderr signs one browser in, once. Pages show live and ended runs; they are made
-    from the files of the runs, and do not need the processes of the runs.
+    The link on stderr signs in one browser, and works only once. Pages show live and ended runs;
+    they are made from the files of the runs, and do not need the processes of the runs.
     """
     _check(options)
     repositories = [Repository(path) for path in options.root or [Path.cwd()]]
@@ -152,7 +152,7 @@ def _listening(server: Any, options: UiOptions) -> Iterator[socket]:  # noqa: AN
 
 
 def _store(port: int | None) -> Path | None:
-    """Return the file that keeps digests of sessions, for a port that a restart can use again."""
+    """Return the file with the digests of sessions at a named port; None without a named port."""
     if port is None:
         return None
     return state_home() / f"ui-{port}"
@@ -182,10 +182,10 @@ def _repeat(repository: Repository, run_id: str, worker: int) -> str:
             raise ConfigError(f"run {run_id} is still running", hint="stop the worker first")
         record = require_record(history.directory)
         base = RecordedWorker(history.directory, record, history.workers[worker].spec).base
-        config = same_again(record, worker, os.environ, base=base)
+        config = settings_to_repeat(record, worker, os.environ, base=base)
     directory = ParallelRunner(config, repository.top).reserve()
     try:
-        go_on_in_background(directory, top=repository.top)
+        continue_in_background(directory, top=repository.top)
     finally:
         directory.release()
     return directory.run_id

@@ -12,5 +12,5 @@ def wait(
 ) -> None:
     """Wait for the end of a run, then print its result and exit with its exit code."""
     with open_run(run) as history:
-        follow(lambda: False, goes_on=history.directory.is_live)
+        follow(lambda: False, is_live=history.directory.is_live)
         raise typer.Exit(show_ending(history, as_json=json))

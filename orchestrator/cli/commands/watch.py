@@ -57,7 +57,7 @@ def _show(history: RunHistory) -> None:
         stack.enter_context(view)
         if is_redrawn(sys.stderr) and history.directory.is_live():
             stack.enter_context(UsageMonitor(history, view, connect=lambda: load_engine("docker")))
-        follow(step, goes_on=history.directory.is_live)
+        follow(step, is_live=history.directory.is_live)
 
 
 class _LastLines:

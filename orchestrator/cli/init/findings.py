@@ -1,4 +1,4 @@
-"""What `orchestrator init` found out about a project. All texts are untrusted."""
+"""The facts about a project that `orchestrator init` detects. All texts are untrusted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

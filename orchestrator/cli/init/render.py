@@ -1,4 +1,4 @@
-"""Generate the text of a configuration file from what was found out about the project.
+"""Generate the text of a configuration file from the findings about a project.
 
 The file will be found in the repository without being named, so settings that need a named file are
 written as comments. Commands whose program is missing in the image are comments too.

@@ -54,7 +54,7 @@ def seconds_left(
 
     Args:
         ended: Seconds that the workers which have ended took.
-        running: Seconds for which the others have been running.
+        running: Seconds for which each running worker has been running.
         waiting: Number of workers that have not started.
         slots: Maximum number of workers at the same time.
     """

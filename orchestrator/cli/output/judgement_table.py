@@ -6,7 +6,7 @@ from orchestrator.reports.decisions import HEADING, candidate_row, decision, fla
 
 
 def judgement_text(judgement: Judgement) -> str:
-    """Return the table of candidates, what was found about each, and the decision."""
+    """Return the table of candidates, the findings about each candidate, and the decision."""
     heading = tuple(name.upper() for name in HEADING)
     rows = [heading, *map(candidate_row, judgement.candidates)]
     found = [*flag_lines(judgement)]

@@ -5,7 +5,7 @@ from orchestrator.text.sanitize import one_line
 
 
 def never_ran(result: WorkerResult) -> bool:
-    """Return whether a task of a workflow was skipped because of the outcomes of others."""
+    """Return whether a task of a workflow was skipped because of the outcomes of other tasks."""
     is_unneeded = result.status is Status.SUCCESS and result.started_at is None
     return result.name is not None and (is_unneeded or result.reason is Reason.DEPENDENCY)
 

@@ -18,7 +18,7 @@ container's id follows.
 def create_arguments(
     client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
 ) -> dict[str, Any]:
-    """Return arguments for `APIClient.create_container` that deny all not in `spec`."""
+    """Return arguments for `APIClient.create_container` that deny what `spec` does not allow."""
     return {
         "image": spec.image,
         "command": list(spec.command) or None,

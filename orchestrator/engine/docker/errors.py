@@ -17,7 +17,7 @@ from orchestrator.errors import (
 )
 
 _START = (
-    "start it with `sudo systemctl start docker`; if Docker is not installed, run "
+    "start Docker with `sudo systemctl start docker`; if Docker is not installed, run "
     "`make setup` in a clone of orchestrator"
 )
 _JOIN = "`sudo usermod -aG docker $USER`, then log in again"
@@ -45,7 +45,8 @@ def translated(action: str) -> Iterator[None]:
         raise
     except docker.errors.ImageNotFound as error:
         raise ImageNotFoundError(
-            f"cannot {action}: {_explain(error)}", hint="build it with `orchestrator image build`"
+            f"cannot {action}: {_explain(error)}",
+            hint="build the image with `orchestrator image build`",
         ) from error
     except docker.errors.APIError as error:
         raise _refusal(action, error) from error

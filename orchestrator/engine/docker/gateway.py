@@ -80,7 +80,7 @@ _CAPABILITIES = ("NET_ADMIN", "SETGID", "SETPCAP", "SETUID")
 _GATEWAY_MEMORY = 128 * 1024**2
 _GATEWAY_PIDS = 32
 _GATEWAY_FILES = 4096
-"""More than twice the connections of the proxy, however low the limit of the worker is."""
+"""Limit of open files in a gateway: more than twice the connections of its proxy."""
 _SCRATCH = 4 * 1024**2
 _KEPT_LOG = 1024**2
 

@@ -1,4 +1,4 @@
-"""Choose subnets for workers' networks, because Docker's own pools suffice for about 30 only."""
+"""Choose subnets for workers' networks, because Docker's own pools suffice for only 30 networks."""
 
 import ipaddress
 import secrets

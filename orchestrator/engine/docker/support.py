@@ -26,7 +26,7 @@ def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, A
     """Reject an engine that would fail in the middle of a run.
 
     Args:
-        base_url: The engine's address, as docker-py has it.
+        base_url: The engine's address, as in docker-py's client.
         version: The answer to `/version`.
         info: The answer to `/info`.
 

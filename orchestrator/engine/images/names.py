@@ -20,7 +20,7 @@ def image_hint(image: str) -> str:
     known = {BASE_IMAGE: "shell", BROKER_IMAGE: "broker"}
     agent = known.get(image) or image.removeprefix(worker_image(""))
     if agent != image:
-        return f"build it with `orchestrator image build --agent {agent}`"
+        return f"build the image with `orchestrator image build --agent {agent}`"
     if image.startswith(PROJECT_IMAGES):
         return "build the project's image with `orchestrator image build --from PATH`"
     return "pull or build the image"

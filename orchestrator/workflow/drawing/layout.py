@@ -216,7 +216,7 @@ def _move(column: Column, positions: Sequence[float]) -> None:
 
 
 def _settle(columns: Sequence[Column]) -> list[Tracks]:
-    """Move all items to whole rows, and find routes for the lines in each gap; return these."""
+    """Move all items to whole rows, and return the routes of the lines in each gap."""
     gaps: list[Tracks] = []
     for place, column in enumerate(columns):
         _move(column, [item.position for item in column])

@@ -145,8 +145,8 @@ class Maker:
         return tuple(dict.fromkeys(built for ids in before for built in ids))
 
     def _when(self, whole: Written, asked: ManifestTask) -> WHEN:
-        goes_on = self.manifest.continue_on_error and whole.id in self.after_stage
-        return "always" if goes_on and "when" not in asked.model_fields_set else asked.when
+        continues = self.manifest.continue_on_error and whole.id in self.after_stage
+        return "always" if continues and "when" not in asked.model_fields_set else asked.when
 
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
         """Return a contradiction between valid settings of a task; None if there is none."""

@@ -253,7 +253,7 @@ _AGENT = "orchestrator.runs.conflict_agent:"
 LANDING_POINTS = _named(
     land_import=_around(f"{_PLAN}import_commits"),
     land_verdict=_around("orchestrator.landing.verdicts:StoredVerdicts.put", nth=2),
-    land_checked=_around("orchestrator.runs.commit_test:cleanup", nth=2),
+    land_checked=_around("orchestrator.runs.commit_checks:cleanup", nth=2),
     land_marked=_around("orchestrator.landing.chain:Chain.add_marked"),
     land_ask=_around(f"{_AGENT}ConflictAgent._executed"),
     land_asked=_around(_ANSWER),

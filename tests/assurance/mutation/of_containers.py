@@ -238,10 +238,11 @@ def images() -> Iterator[Protection]:
     """Return the protections of the user's files from images, and of the machine from images."""
     yield from patches(
         "workspace/untracked.py", (PROJECT_IMAGES,),
-        ("git directory excluded from images", 'name == ".git" or is_a_workers(Path(place, name))',
-         "is_a_workers(Path(place, name))"),
+        ("git directory excluded from images",
+         'name == ".git" or is_worker_worktree(Path(place, name))',
+         "is_worker_worktree(Path(place, name))"),
         ("workers' worktrees excluded from images",
-         'name == ".git" or is_a_workers(Path(place, name))',
+         'name == ".git" or is_worker_worktree(Path(place, name))',
          'name == ".git"'),
         ("untracked secrets excluded from images", "(is_secret(path) or _is_log(path))",
          "_is_log(path)"),

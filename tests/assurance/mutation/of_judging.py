@@ -77,7 +77,7 @@ def judging() -> Iterator[Protection]:
          "        if False:\n"),
     )  # fmt: skip
     yield from patches(
-        "runs/commit_test.py",
-        ("tests/runs/test_commit_test.py",),
+        "runs/commit_checks.py",
+        ("tests/runs/test_commit_checks.py",),
         ("settings for agents do not end checks", " **_UNLIMITED,", ""),
     )

@@ -79,7 +79,7 @@ def landing() -> Iterator[Protection]:
          "if branch.status is not Status.SUCCESS or how is None:"),
     )  # fmt: skip
     yield from patches(
-        "landing/queue.py landing/merge.py landing/branches.py runs/commit_test.py "
+        "landing/queue.py landing/merge.py landing/branches.py runs/commit_checks.py "
         "state/run_directory.py",
         ("tests/landing/test_queue.py", "tests/cli/commands/test_merge_queue.py"),
         ("queue: failed checks are repeated", "_TWICE = 2\n", "_TWICE = 1\n"),

@@ -61,7 +61,7 @@ def test_workers_without_commits_are_not_compared(repo, local_engine, capsys):
     assert run(["conflicts"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines()[-1] == "1 worker, 1 pair: no conflicts"
-    assert shown.err == "these workers committed nothing: 2\n"
+    assert shown.err == "workers that committed nothing: 2\n"
     shell_run(repo, local_engine, "true")
     assert run(["conflicts"]) == 0
     assert "committed anything" in capsys.readouterr().err

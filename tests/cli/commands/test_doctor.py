@@ -93,7 +93,7 @@ def test_ready_machine_exits_0(repository, machine, capsys):
 def test_missing_base_image_fails_and_missing_agent_image_warns(machine, capsys):
     machine((BASE_IMAGE,))
     assert run(["doctor"]) == 0
-    hint = "\n    hint: build it with `orchestrator image build --agent {}`\n".format
+    hint = "\n    hint: build the image with `orchestrator image build --agent {}`\n".format
     agent = f"! image: {DEFAULT_IMAGE} is missing (required by `--agent-cli architect`)"
     agent += hint("architect")
     assert agent in capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_missing_broker_image_fails_if_the_broker_holds_the_keys(machine, monkey
     monkeypatch.setenv("ORCHESTRATOR_KEYS", "broker")
     machine((BASE_IMAGE, DEFAULT_IMAGE))
     assert run(["doctor"]) == 3
-    hint = "hint: build it with `orchestrator image build --agent broker`"
+    hint = "hint: build the image with `orchestrator image build --agent broker`"
     assert f"✗ image: {BROKER_IMAGE} is missing\n    {hint}" in capsys.readouterr().out
     machine((BASE_IMAGE, DEFAULT_IMAGE, BROKER_IMAGE))
     assert run(["doctor"]) == 0

@@ -223,5 +223,5 @@ def test_repository_without_runs_is_an_error(capsys):
     assert run(["logs"]) == 3
     assert capsys.readouterr().err == (
         "error: there is no run in this repository\n\n"
-        'hint: start one: `orchestrator parallel "a task"`\n'
+        'hint: start a run: `orchestrator parallel "a task"`\n'
     )

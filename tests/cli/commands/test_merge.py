@@ -28,7 +28,7 @@ def test_merge_takes_the_workers_that_succeeded(repo, local_engine, capsys):
     assert shown.out.splitlines() == [
         f"worker 1: merged into main ({before}..{after})",
         "worker 3: main already has all of the work",
-        "worker 2: not merged: the worker's status is failed; its number must be named",
+        "worker 2: not merged: the worker did not succeed (failed); name its number to merge it",
     ]
     assert shown.err == "to undo the merge: orchestrator merge --undo\n"
     assert (repo / "a.txt").read_text() == "one\n"

@@ -274,5 +274,5 @@ def test_all_mistakes_of_a_command_line_are_listed(capsys):
         "  option `--fail-on` is `some`: must be one of `any`, `all`\n"
         "  option `--memory` is `lots`: a size must be a number with a unit, such as 512m or 4g\n"
         "  no task was given\n\n"
-        'hint: pass one as `orchestrator parallel "TASK"`, or several with `--task`\n'
+        'hint: pass a task as `orchestrator parallel "TASK"`, or several tasks with `--task`\n'
     )

@@ -293,8 +293,8 @@ def test_every_agent_with_files_has_an_image() -> None:
 @pytest.mark.parametrize(
     ("image", "hint"),
     [
-        (worker_image("claude"), "build it with `orchestrator image build --agent claude`"),
-        (BASE_IMAGE, "build it with `orchestrator image build --agent shell`"),
+        (worker_image("claude"), "build the image with `orchestrator image build --agent claude`"),
+        (BASE_IMAGE, "build the image with `orchestrator image build --agent shell`"),
         (
             "orchestrator/project:claude-0123",
             "build the project's image with `orchestrator image build --from PATH`",

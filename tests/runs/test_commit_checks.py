@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.config.project import Project
 from orchestrator.config.run import Triggers
-from orchestrator.runs.commit_test import ContainerTest
+from orchestrator.runs.commit_checks import ContainerTest
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

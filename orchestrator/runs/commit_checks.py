@@ -156,7 +156,7 @@ class ContainerTest:
         return found
 
     def cancel(self) -> None:
-        """Stop all running tests; those that are waited for raise an error."""
+        """Stop all running tests; a caller that waits for a test gets an EngineError."""
         self._cancelled = True
         for runner in [*self._runners]:
             runner.cancel(kill=True)
