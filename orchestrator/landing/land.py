@@ -37,7 +37,8 @@ def only_one(repository: Repository) -> Iterator[None]:
     lock = take_lock(repository.state_dir / "landing.lock")
     if lock is None:
         raise ConfigError(
-            "another `orchestrator merge` is at work in this repository", hint="wait for its end"
+            "another `orchestrator merge` is at work in this repository",
+            hint="wait for the end of that command",
         )
     with lock:
         yield
