@@ -45,9 +45,10 @@ class NetworkRecord(BaseModel):
     """Protocol of the port; null for a name that the worker only tried to resolve."""
     decision: Decision
     reason: str | None = None
-    """For a refusal: `name` is not on the list, `address` is not reachable by the list,
-    `unresolved` by the gateway's name servers, `not-tls` or `not-http` without a host's name. For
-    an allowed connection: `learned`, if only the network `learn` opened the host.
+    """For a refusal: `name` (the host is not on the list), `address` (the list does not open the
+    host's address), `unresolved` (no name server knows the host), `not-tls` or `not-http` (the
+    connection has no host name). For an allowed connection: `learned`, if only the network `learn`
+    opened the host.
     """
     sent: int = Field(default=0, ge=0)
     """Number of bytes that the worker sent."""
