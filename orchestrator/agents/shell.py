@@ -65,7 +65,7 @@ class ShellAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> None:
-        """Return None, because nobody can know whether a shell command calls a model."""
+        """Return None, because it is unknown whether a shell command calls a model."""
 
     def unsupported(self, settings: AgentSettings) -> str | None:
         """Reject a step limit, which has no meaning for a command."""

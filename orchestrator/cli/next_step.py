@@ -24,7 +24,7 @@ class Sequel(Protocol):
 
 
 class NextStep(Protocol):
-    """What follows a run that ended."""
+    """A step that follows a run which has ended."""
 
     def __call__(self, result: RunResult, *, show_text: bool) -> Sequel:
         """Perform the step.

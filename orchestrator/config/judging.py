@@ -1,4 +1,4 @@
-"""Settings for judging and testing what workers did."""
+"""Settings for judging and testing the work of workers."""
 
 from typing import Annotated
 

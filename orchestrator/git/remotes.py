@@ -74,5 +74,5 @@ class Remote:
             raise RepositoryError(
                 f"branch `{branch}` could not be pushed to `{self.name}`: "
                 f"{one_line(error.stderr, limit=500)}",
-                hint="nothing is ever forced; remove the remote branch if it is not needed",
+                hint="no push is forced; remove the remote branch if it is not needed",
             ) from error

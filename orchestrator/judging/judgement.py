@@ -20,7 +20,7 @@ FlagKind = Literal[
     "instrument_changed", "literal_echo", "suppressed",
 ]  # fmt: skip
 NEED_REVIEW: frozenset[FlagKind] = frozenset({"needs_new_tests", "needs_own_configuration"})
-"""Findings that prove nothing, but prevent that a candidate is picked automatically."""
+"""Findings that prove nothing, but prevent automatic picking of a candidate."""
 Decision = Literal["clear", "undecided", "none"]
 
 

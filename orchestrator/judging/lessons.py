@@ -1,4 +1,4 @@
-"""Tell later candidates what the checks found about earlier ones, without the hidden tests.
+"""Write down which checks earlier candidates failed, for later candidates; no hidden tests.
 
 No text of an earlier candidate is part of it: a candidate must not address a later one.
 """

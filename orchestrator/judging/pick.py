@@ -10,7 +10,7 @@ from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Merged
 
 Note = Callable[[str], None]
-"""Function that is told about the progress, in one line."""
+"""Function that receives messages about the progress, each of one line."""
 
 
 def silent(_: str) -> None:

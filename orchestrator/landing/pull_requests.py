@@ -20,7 +20,7 @@ Action = Literal["created", "updated", "pushed", "contained"]
 
 
 class PublishedWorker(BaseModel):
-    """What was done for one worker."""
+    """The outcome of publishing one worker's branch."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class PublishedWorker(BaseModel):
     """The commit that was pushed."""
     url: str | None = None
     note: str | None = None
-    """What is special about the pull request, as part of a stack."""
+    """A note on the place of the pull request in a stack."""
     commands: tuple[str, ...] = ()
     """With `--dry-run`: the commands that would run."""
 
@@ -63,7 +63,7 @@ class PullRequestWish:
     target: str
     """Branch of the remote repository into which the work is to be merged."""
     stack: bool = False
-    """Whether a worker that builds on another one gets a pull request into the other's branch."""
+    """Whether a worker that builds on another worker gets a pull request into that branch."""
     draft: bool = False
     dry_run: bool = False
 

@@ -1,6 +1,6 @@
 """Decide which commit of each worker becomes a pull request, and into which branch.
 
-In a stack, the pull request of a worker that builds on another one goes into the other's branch.
+In a stack, the pull request of a worker goes into the branch of the worker that it builds on.
 When the other one has landed, it goes into the target; if it landed as other commits (a squash),
 the worker's branch gets a merge with the target in which only the worker's own changes remain.
 Nothing is rebased, so that no push needs force.
@@ -39,7 +39,7 @@ class Place:
 
 
 class Stack:
-    """The branches of one run, and what of them the target branch has."""
+    """The branches of one run, and their parts that the target branch already has."""
 
     def __init__(
         self, repository: Repository, run: RunBranches, target: str, remote: Remote
@@ -129,7 +129,7 @@ class Stack:
                 hint=f"publish both: `orchestrator pr --stack {parent.worker_id} "
                 f"{branch.worker_id}`",
             )
-        note = f"Builds on worker {parent.worker_id} (`{below}`): merge that one first."
+        note = f"Builds on worker {parent.worker_id} (`{below}`): merge `{below}` first."
         commit = self._published(git, head, branch.commit) or branch.commit
         return Place(branch=branch, head=head, base=below, commit=commit, note=note)
 

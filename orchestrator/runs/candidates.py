@@ -164,7 +164,7 @@ class CandidateJudge:
 
     @contextmanager
     def _tester(self) -> Iterator[Tester]:
-        """Yield what runs checks in containers."""
+        """Yield an object that runs checks in containers."""
         with closing(load_engine("docker")) as engine:
             image = ParallelRunner(self._config, self._repository.top).plan().image
             test = ContainerTest(self._config, (), self._repository.top, engine, ParallelRunner)
@@ -189,7 +189,7 @@ class CandidateJudge:
         if self._cancelled:
             raise EngineError(
                 "the candidates were interrupted",
-                hint=f"to judge them as they are: `orchestrator judge {result.run_id}`",
+                hint=f"to judge the workers as they are: `orchestrator judge {result.run_id}`",
             )
         return result
 

@@ -36,7 +36,7 @@ _MOST_AT_ONCE = 10
 _FILES = 5
 _SAID = {"pass": "passed", "fail": "failed", "none": "gave no answer"}
 Note = Callable[[str], None]
-"""Function that is told about the progress, in one line."""
+"""Function that receives messages about the progress, each of one line."""
 
 
 def _silent(_: str) -> None:

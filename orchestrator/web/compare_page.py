@@ -22,7 +22,7 @@ _NOTHING = Diff((), is_whole=True)
 
 
 def compare_page(view: View) -> Page | None:
-    """Return what two workers did; None if the run has only one worker.
+    """Return the page that compares two workers; None if the run has only one worker.
 
     The variables `a` and `b` of the address are the workers' numbers. Default: the first two that
     have ended, else the first two.

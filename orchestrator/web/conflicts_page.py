@@ -43,7 +43,7 @@ def _conflicts(view: View) -> Conflicts | None:
     if len(ready) > MOST_COMPARED:
         raise ConfigError(
             f"{len(ready)} workers committed something: the page compares at most {MOST_COMPARED}",
-            hint=f"compare them in a terminal: `orchestrator conflicts {run_id}`",
+            hint=f"compare the workers in a terminal: `orchestrator conflicts {run_id}`",
         )
     return _compared(repository, ready, run_id, repository.resolve("HEAD"))
 

@@ -12,7 +12,7 @@ from orchestrator.state.monitor import UsageMonitor
 INTERVAL = 2.0
 """Minimum number of seconds between two measurements of a run."""
 PATIENCE = 10.0
-"""Seconds after which a run is not measured any more, if no page has asked for it."""
+"""Seconds without a request of a page after which the measurements of a run end."""
 NOTHING: Mapping[int, WorkerMeasured] = {}
 
 

@@ -43,7 +43,7 @@ TONES: Mapping[Tone, str] = {
     "neutral": "skipped",
     "success": "succeeded",
 }
-"""What lists call the workers of each tone, worst first."""
+"""Words in lists for the workers of each tone, worst first."""
 _REASONS = {
     Reason.OOM: "out of memory",
     Reason.PIDS: "too many processes",

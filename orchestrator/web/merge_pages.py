@@ -31,7 +31,7 @@ Fields = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class _Question:
-    """What a form asks to merge."""
+    """The merge that a form requests."""
 
     tab: str
     """Last part of the form's address."""
@@ -41,7 +41,7 @@ class _Question:
     """What is recorded after the merge: `merged` or `picked`."""
     candidate: Mapping[str, object] | None = None
     notes: list[str] = field(default_factory=list)
-    """What was told about the merge while it was tried."""
+    """Messages about the merge from its preview."""
 
 
 def merge_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page:

@@ -12,7 +12,7 @@ _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED = "0000000000000000FFFF0000"
 """Beginning of an IPv4 address in the table of IPv6 connections."""
 _ORPHAN = "0"
-"""Inode of a connection that its process has closed; its user is not recorded any more."""
+"""Inode of a connection that its process has closed; the kernel records no user for it."""
 _ROOT = 0
 
 

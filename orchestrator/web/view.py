@@ -125,7 +125,7 @@ def _absent_tabs(view: View) -> set[str]:
 
 
 def search_of(query: Mapping[str, str]) -> str:
-    """Return the text that a list is searched for; empty if for nothing."""
+    """Return the text that a list is searched for; empty without a search."""
     return one_line(query.get("q", ""), limit=_LONGEST_SEARCH).strip()
 
 

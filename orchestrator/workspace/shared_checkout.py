@@ -153,7 +153,7 @@ def _make(repository: Repository, commit: str, place: Path, root: Path) -> None:
 
 
 def is_intact(root: Path) -> bool:
-    """Return whether nobody has changed a checkout since it was created.
+    """Return whether a checkout is unchanged since it was created.
 
     Only metadata is read: no program can set the time at which the kernel saw the last change of a
     file's content, owner or mode.

@@ -332,7 +332,7 @@ def test_stack_goes_into_the_branches_below(world: World, forges: Forges) -> Non
     assert {number: one.base for number, one in done.items()} == {
         1: "main", 2: "architect/parallel-1-run", 3: "architect/parallel-2-run", 4: "main",
     }  # fmt: skip
-    assert "merge that one first" in done[2].note
+    assert "` first." in done[2].note
     assert forges.calls("create")[0]["argv"][2].endswith("parallel-1-run")
 
 

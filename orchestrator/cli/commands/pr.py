@@ -36,7 +36,7 @@ class PullRequestOptions:
     stack: Annotated[
         bool,
         typer.Option(
-            "--stack", help="Merge a worker that builds on another one into the other's branch."
+            "--stack", help="Merge a worker into the branch of the worker that it builds on."
         ),
     ] = False
     best: Annotated[
@@ -57,7 +57,7 @@ class PullRequestOptions:
         typer.Option(
             "--remote",
             metavar="NAME",
-            help="Remote repository to push to. [default: origin, or the only one]",
+            help="Remote repository to push to. [default: origin, or the only remote]",
         ),
     ] = None
     forge: Annotated[
@@ -174,5 +174,5 @@ def _said(one: PublishedWorker) -> str:
         return "the target has the work already"
     where = f"{one.head} into {one.base}"
     if one.action == "pushed":
-        return f"pushed {where}; the text of its pull request was left as someone wrote it"
+        return f"pushed {where}; the text of its pull request was edited, so it is unchanged"
     return f"{one.action} {one_line(one.url or 'a pull request')} ({where})"
