@@ -8,7 +8,7 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 
-from orchestrator.agents.checks import choose_agent
+from orchestrator.agents.settings_check import choose_agent
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.access import Access, stage_access
 from orchestrator.config.container import GATEWAYS, Isolation

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 
-from orchestrator.agents.checks import choose_agent
+from orchestrator.agents.settings_check import choose_agent
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.agents.base import Agent
-from orchestrator.agents.checks import (
+from orchestrator.agents.settings_check import (
     check_length,
     check_supported,
     choose_agent,
@@ -30,8 +30,8 @@ from orchestrator.engine.egress import (
 from orchestrator.engine.host_sets import host_sets
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
-from orchestrator.git.merge import check_git
 from orchestrator.git.repository import Repository
+from orchestrator.git.task_merge import check_git
 from orchestrator.runs.machine_check import machine_problems
 from orchestrator.runs.problems import Attempt, Problems
 from orchestrator.runs.webhooks import signing_key
@@ -39,9 +39,9 @@ from orchestrator.state.secret_files import Secrets, read_secrets
 from orchestrator.text.redact import Redactor, secret_variables
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.dotenv import check_dotenv
-from orchestrator.workflow.checks import check_modes, check_results, merges
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import Programs, distinct_settings, plan_workers
+from orchestrator.workflow.settings_check import check_modes, check_results, merges
 from orchestrator.workspace.confined import check_confined
 from orchestrator.workspace.shared_files import read_given
 from orchestrator.workspace.untracked import choose_copies, secret_lines

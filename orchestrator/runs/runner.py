@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.agents.base import Agent
-from orchestrator.agents.checks import missing_keys
+from orchestrator.agents.settings_check import missing_keys
 from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.orphans import abandoned
 from orchestrator.cleanup.remove import cleanup

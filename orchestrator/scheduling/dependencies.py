@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.lfs import content_since
-from orchestrator.git.merge import Tip, integrate
+from orchestrator.git.task_merge import Tip, integrate
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker.context import RunContext, WorkerContext

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from orchestrator.errors import EngineUnavailableError, OrchestratorError, UnfinishedError
 from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.execution.supervisor import TICK
-from orchestrator.git.merge import MergeConflict
+from orchestrator.git.task_merge import MergeConflict
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, Skipped, make_queue

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentProgress, AgentSettings
-from orchestrator.agents.checks import check_supported
+from orchestrator.agents.settings_check import check_supported
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents import load_agent
-from orchestrator.agents.checks import with_needed_broker
+from orchestrator.agents.settings_check import with_needed_broker
 from orchestrator.cli.output.formats import size
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.fields import FIELDS, is_size

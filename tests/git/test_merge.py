@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError, RepositoryError
-from orchestrator.git import merge as integration
+from orchestrator.git import task_merge as integration
 from tests.support.merges import NUMBERS, WHEN, Content, World
 from tests.support.repository import fingerprint, git
 

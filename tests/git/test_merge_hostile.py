@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git import merge as integration
 from orchestrator.git import merge_tree
-from orchestrator.git.merge import Tip
+from orchestrator.git import task_merge as integration
+from orchestrator.git.task_merge import Tip
 from tests.support.merges import NUMBERS, World
 from tests.support.repository import git
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentSettings
-from orchestrator.agents.checks import choose_agent, missing_keys
+from orchestrator.agents.settings_check import choose_agent, missing_keys
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.config.container import Isolation, Limits

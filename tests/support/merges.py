@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.merge import MergeConflict, Tip, integrate
 from orchestrator.git.repository import Repository
+from orchestrator.git.task_merge import MergeConflict, Tip, integrate
 from tests.support.repository import git
 
 Content = str | bytes | tuple[str, str] | None

@@ -12,7 +12,7 @@ from typing import Literal
 import humanize
 import typer
 
-from orchestrator.agents.checks import (
+from orchestrator.agents.settings_check import (
     check_length,
     check_supported,
     choose_agent,

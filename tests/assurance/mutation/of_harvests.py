@@ -211,7 +211,7 @@ def kept() -> Iterator[Protection]:
 def integration() -> Iterator[Protection]:
     """Return the protections of a merge of several workers' commits."""
     yield from patches(
-        "git/merge.py git/merge_tree.py git/sealed_commits.py", (INTEGRATION,),
+        "git/task_merge.py git/merge_tree.py git/sealed_commits.py", (INTEGRATION,),
         ("user's merge drivers are not used", '    "GIT_CONFIG_GLOBAL": devnull,\n', ""),
         ("system's merge drivers are not used", '    "GIT_CONFIG_NOSYSTEM": "1",\n', "",
          "defence in depth: only root can write to these files"),

@@ -169,7 +169,7 @@ def doors() -> Iterator[Protection]:
         ("numbers keep their spelling", "self if self.written is None else", "self if True else"),
     )  # fmt: skip
     yield from patches(
-        "agents/checks.py",
+        "agents/settings_check.py",
         ("tests/agents/test_long_task.py", "tests/cli/test_input_decoding.py"),
         ("length of arguments limited", "if max(words) > LONGEST_WORD:", "if False:"),
         ("length of variables limited", "variables[longest] > LONGEST_WORD:", "False:"),

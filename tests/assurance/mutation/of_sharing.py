@@ -84,8 +84,8 @@ def sharing() -> Iterator[Protection]:
          "such tasks are already refused when the workflow is read"),
     )  # fmt: skip
     yield from patches(
-        "workflow/checks.py",
-        ("tests/workflow/test_checks.py",),
+        "workflow/settings_check.py",
+        ("tests/workflow/test_settings_check.py",),
         ("no results in a command", 'config.agent_cli == "shell" and task.results_at', "False"),
     )  # fmt: skip
     yield from patches(
