@@ -68,9 +68,9 @@ class GitCall:
     """Rest of the URL after the repository."""
     does: Literal["reads", "writes"]
 
-    def url(self, repository: Repository) -> str:
-        """Return the URL of the request at the git host."""
-        return f"{repository.url.partition('://')[0]}://{self.place}/{self.end}"
+    def url(self, repository: Repository, *, suffix: str = "") -> str:
+        """Return the URL of the request at the git host, with a suffix of the repository's name."""
+        return f"{repository.url.partition('://')[0]}://{self.place}{suffix}/{self.end}"
 
     def find(self, repositories: Iterable[Repository]) -> Repository | None:
         """Return the entry that contains the repository of the request; None if none does."""

@@ -9,7 +9,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiohttp import (
@@ -160,6 +160,9 @@ class Broker:
                 data=body or None,
                 allow_redirects=False,
             ) as answer:
+                if way.follows(answer) and way.renamed is not None:
+                    passing.way = replace(way, url=way.renamed, renamed=None)
+                    return await self._pass_on(passing, account, body)
                 if answer.status in _REDIRECT:
                     raise RefusedError(
                         502,
@@ -198,6 +201,14 @@ class _Way:
     headers: Mapping[str, str]
     call: Call | None = None
     """The call of a model's API; None for a request to a git host."""
+    renamed: str | None = None
+    """URL of the same repository with `.git`, to which some git hosts redirect; else None."""
+
+    def follows(self, answer: ClientResponse) -> bool:
+        """Return whether an answer redirects to the other URL of the repository."""
+        if answer.status not in _REDIRECT or self.renamed is None:
+            return False
+        return answer.headers.get("Location", "").partition("?")[0] == self.renamed
 
 
 def _way_of(incoming: web.Request, call: Call | None, account: Account) -> _Way:
@@ -225,6 +236,7 @@ def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way
         raise RefusedError(403, "push_not_allowed", "workers may read this repository, not push")
     return _Way(
         url=asked.url(repository),
+        renamed=None if asked.place.endswith(".git") else asked.url(repository, suffix=".git"),
         query={"service": READS} if incoming.method == "GET" else {},
         headers=git_headers(incoming.headers, repository.key),
     )

@@ -158,6 +158,27 @@ def test_redirects_are_not_followed(host: Api, process: RunningBroker, worker: i
     assert len(host.seen) == 1
 
 
+@pytest.mark.parametrize(("method", "end"), [("GET", REFS), ("POST", "git-upload-pack")])
+def test_redirect_to_the_name_with_git_is_followed_once(
+    host: Api, process: RunningBroker, worker: int, method: str, end: str
+) -> None:
+    """GitLab redirects `acme/lib` to `acme/lib.git`, which is the same repository."""
+    renamed = f"{host.url}/acme/lib.git/{end}"
+    answers = iter([Answer(status=301, headers={"Location": renamed}), Answer(b"refs")])
+    host.answer = lambda _: next(answers)
+    reply = ask(process, host, worker, f"acme/lib/{end}", method=method)
+    assert (reply.status, reply.body) == (200, b"refs")
+    first, second = ((line.partition("?")[0], headers) for line, headers, _ in host.seen)
+    path = end.partition("?")[0]
+    assert first[0].endswith(f"/acme/lib/{path}")
+    assert second[0].endswith(f"/acme/lib.git/{path}")
+    assert first[1]["Authorization"] == second[1]["Authorization"]
+    host.answer = Answer(status=301, headers={"Location": renamed})
+    reply = ask(process, host, worker, f"acme/lib/{end}", method=method)
+    assert reply.code == "upstream_redirect"
+    assert len(host.seen) == 4
+
+
 def test_settings_of_git_lead_to_the_broker() -> None:
     listed = (
         Repository(url="https://git.example/acme/lib", key="a:b"),

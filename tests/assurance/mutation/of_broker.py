@@ -56,6 +56,8 @@ def broker() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "broker/server.py", (SERVER, GIT_HOSTS),
+        ("of redirects, only the one to the same repository is followed",
+         '.partition("?")[0] == self.renamed', '.partition("?")[0] != ""'),
         ("redirects are not followed", "allow_redirects=False", "allow_redirects=True"),
         ("compressed answers are refused",
          'if answer.headers.get("Content-Encoding", _PLAIN).lower() != _PLAIN:', "if False:"),
