@@ -9,16 +9,22 @@ if TYPE_CHECKING:
     from orchestrator.errors import OrchestratorError
     from orchestrator.judging.cases import JudgingRules
     from orchestrator.judging.judgement import Judgement
+    from orchestrator.landing.matrix import Conflicts
+    from orchestrator.landing.merged import Merged
     from orchestrator.results import Reason, RunResult, Status, WorkerResult
     from orchestrator.runs.candidates import Rounds, evaluate, judge
+    from orchestrator.runs.merging import MergeOptions, conflicts, diff, merge, undo
     from orchestrator.runs.picking import compare, pick
     from orchestrator.runs.runner import ParallelRunner
 
 __all__ = [
+    "Conflicts",
     "Isolation",
     "Judgement",
     "JudgingRules",
     "Limits",
+    "MergeOptions",
+    "Merged",
     "OrchestratorError",
     "ParallelConfig",
     "ParallelRunner",
@@ -28,9 +34,13 @@ __all__ = [
     "Status",
     "WorkerResult",
     "compare",
+    "conflicts",
+    "diff",
     "evaluate",
     "judge",
+    "merge",
     "pick",
+    "undo",
 ]
 
 _HOMES = {
@@ -39,8 +49,11 @@ _HOMES = {
     "errors": ("OrchestratorError",),
     "judging.cases": ("JudgingRules",),
     "judging.judgement": ("Judgement",),
+    "landing.matrix": ("Conflicts",),
+    "landing.merged": ("Merged",),
     "results": ("Reason", "RunResult", "Status", "WorkerResult"),
     "runs.candidates": ("Rounds", "evaluate", "judge"),
+    "runs.merging": ("MergeOptions", "conflicts", "diff", "merge", "undo"),
     "runs.picking": ("compare", "pick"),
     "runs.runner": ("ParallelRunner",),
 }

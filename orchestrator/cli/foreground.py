@@ -76,7 +76,7 @@ def run_in_foreground(
             if next_step is None or interruption.exit_code is not None:
                 code = _show_result(result, config, output, workflow)
             else:
-                code, merged = _go_on(next_step, result, config, output)
+                code, merged = _go_on(next_step, result, config, output, workflow)
         except OrchestratorError as error:
             reports.write(run.run_id)
             if interruption.exit_code is None:
@@ -88,12 +88,16 @@ def run_in_foreground(
 
 
 def _go_on(
-    next_step: NextStep, result: RunResult, config: ParallelConfig, output: OutputOptions
+    next_step: NextStep,
+    result: RunResult,
+    config: ParallelConfig,
+    output: OutputOptions,
+    workflow: Workflow | None,
 ) -> tuple[int, Merged | None]:
     """Perform the next step and print the result of the run; return the exit code, and a merge."""
     code = exit_code(result.results, fail_on=config.fail_on)
     if not output.json:
-        _show_result(result, config, output, None)
+        _show_result(result, config, output, workflow)
     more: Mapping[str, object] = {}
     try:
         sequel = next_step(result, show_text=not output.json)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib import import_module
 from json import dumps
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
@@ -25,6 +26,7 @@ from orchestrator.runs.detach import continue_in_background
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow
 
+Options = TypeVar("Options", bound=RunOptions)
 _UNCHECKED = "not checked: engine, images and capacity of the machine (use `orchestrator doctor`)"
 
 
@@ -49,19 +51,36 @@ def run_tasks(positional: str | None, given: GivenSettings, run: RunOptions) -> 
         given = {**given, "tasks": (positional, *given.get("tasks", ()))}
     config = configure(given, run).config
     refuse_idle_options(given, config)
-    if run.pick is not None:
-        run = replace(run, next_step=_pick_best(config, run))
+    run = with_next_step(config, run)
     with turn(run):
         fetch_base(run, config.base)
         view = make_view(quiet=run.quiet, events=run.events)
         start(ParallelRunner(config, emit=view), config, view, run)
 
 
-def _pick_best(config: ParallelConfig, run: RunOptions) -> NextStep:
-    check_pick(run.pick)
-    # Imported here because no other run is judged.
-    module = import_module("orchestrator.cli.pick_best")
-    step: NextStep = module.PickBest(Repository(Path.cwd()), config, quiet=run.quiet)
+def with_next_step(config: ParallelConfig, run: Options) -> Options:
+    """Return the options with the step that follows the run, if the user asked for one.
+
+    Raises:
+        ConfigError: The step is impossible for this run.
+    """
+    if run.pick is None and run.land is None:
+        return run
+    if run.pick is not None and run.land is not None:
+        raise ConfigError("`--pick` and `--land` cannot be used together")
+    return replace(run, next_step=_next_step(config, run))
+
+
+def _next_step(config: ParallelConfig, run: RunOptions) -> NextStep:
+    # Imported here because no other run is judged or merged.
+    repository = Repository(Path.cwd())
+    if run.pick is not None:
+        check_pick(run.pick)
+        module = import_module("orchestrator.cli.pick_best")
+        step: NextStep = module.PickBest(repository, config, quiet=run.quiet)
+    else:
+        module = import_module("orchestrator.cli.land_run")
+        step = module.LandRun(repository, config, run.land, quiet=run.quiet)
     return step
 
 
@@ -152,10 +171,12 @@ def _check_combination(run: RunOptions) -> None:
             "`--timings` cannot be used with `--dry-run` or `--detach`",
             hint="remove one of the two options",
         )
-    if run.pick and (run.dry_run or run.detach or run.events or run.summary):
+    if run.next_step and (run.dry_run or run.detach or run.events or run.summary):
+        hint = "`orchestrator judge`, then `orchestrator pick`"
         raise ConfigError(
-            "`--pick` cannot be used with `--dry-run`, `--detach`, `--events` or `--summary`",
-            hint="after the run's end: `orchestrator judge`, then `orchestrator pick`",
+            f"`{'--pick' if run.pick else '--land'}` cannot be used with `--dry-run`, `--detach`, "
+            "`--events` or `--summary`",
+            hint=f"after the run's end: {hint if run.pick else '`orchestrator merge`'}",
         )
     if run.summary and (run.json or run.dry_run or run.detach):
         raise ConfigError(

@@ -81,6 +81,15 @@ Pick = Annotated[
         rich_help_panel=Group.JUDGING,
     ),
 ]
+Land = Annotated[
+    str | None,
+    typer.Option(
+        "--land",
+        metavar="merge|queue",
+        help="At the end: merge the branches of all workers, with `queue` after the checks.",
+        rich_help_panel=Group.MERGING,
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +105,8 @@ class RunOptions(ReportedOutput):
     detach: Detach = False
     pick: str | None = None
     """Whether the best worker is merged. Only `orchestrator parallel` has an option for it."""
+    land: str | None = None
+    """How the branches are merged. Not an option of `orchestrator run-one`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +114,7 @@ class SeveralRunOptions(RunOptions):
     """Options of a command that starts a run with one or more tasks."""
 
     at_once: AtOnce = None
+    land: Land = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from orchestrator.cli.new_run import (
     fetch_base,
     refuse_idle_options,
     start,
+    with_next_step,
 )
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.messages import show, tell, tell_failure
@@ -62,6 +63,7 @@ def run_workflow(
         programs = _programs(given, run_options, config, workflow)
         tasks = [config_of(config, task, programs) for task in workflow.tasks]
         refuse_idle_options(given, config, *tasks)
+        run_options = with_next_step(config, run_options)
         view = make_view(quiet=run_options.quiet, events=run_options.events)
         runner = ParallelRunner(config, emit=view, workflow=workflow, programs=programs)
         if run_options.dry_run and not run_options.json:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.container import Isolation
@@ -11,13 +10,14 @@ from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import EngineError
-from orchestrator.events import Emit, Event, RunStarted
+from orchestrator.events import Event, RunStarted
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.repository import Repository
 from orchestrator.judging import junit as junit_file
 from orchestrator.judging.check_run import BLAMELESS, Answer, CheckRun
 from orchestrator.judging.coverage_file import MOST_BYTES, read_coverage
-from orchestrator.results import RunResult, Status, WorkerResult
+from orchestrator.results import Status, WorkerResult
+from orchestrator.runs.run_factory import MakeRunner, Runner
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines
 from orchestrator.workspace.artifacts import ARTIFACTS
@@ -39,25 +39,6 @@ _UNLIMITED: Mapping[str, object] = {
 """Settings that are about agents: a check must not end because of another check, of its output, of
 the files that it writes, or of a cost that the tested code claims.
 """
-
-
-class Runner(Protocol):
-    """See `orchestrator.runs.runner.ParallelRunner`."""
-
-    def execute(self) -> RunResult:
-        """Run all workers and return the run's result."""
-
-    def cancel(self, *, kill: bool = False) -> None:
-        """Stop every worker."""
-
-
-class MakeRunner(Protocol):
-    """Creates the runner of a run."""
-
-    def __call__(
-        self, config: ParallelConfig, root: Path, *, emit: Emit, engine: ContainerEngine
-    ) -> Runner:
-        """Create the runner; nothing starts yet."""
 
 
 class ContainerTest:

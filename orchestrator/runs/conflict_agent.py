@@ -2,7 +2,9 @@
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.project import Project
@@ -15,8 +17,7 @@ from orchestrator.judging.check_run import BLAMELESS
 from orchestrator.landing.conflict import Conflict, Proposal
 from orchestrator.landing.stored_answers import StoredAnswers
 from orchestrator.results import RunResult, Status, WorkerResult
-from orchestrator.runs.resume import ResumedRun
-from orchestrator.runs.runner import ParallelRunner
+from orchestrator.runs.run_factory import MakeRunner, Runner
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import one_line
 from orchestrator.workspace import artifacts
@@ -38,6 +39,24 @@ line with the file's path and the reason to the file whose path is in ORCHESTRAT
 _STORED = "resolutions.json"
 
 
+class ResumeRun(Protocol):
+    """Continues a run whose process died."""
+
+    def __call__(self, directory: RunDirectory, *, engine: ContainerEngine) -> Runner:
+        """Return the run; nothing is changed yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentRuns:
+    """How the runs of agents are created and continued."""
+
+    engine: ContainerEngine
+    new: MakeRunner
+    """`orchestrator.runs.runner.ParallelRunner`."""
+    resume: ResumeRun
+    """`orchestrator.runs.resume.ResumedRun`."""
+
+
 class ConflictAgent:
     """Runs an agent that resolves conflicts. A conflict is given to the same run only once.
 
@@ -48,7 +67,7 @@ class ConflictAgent:
         self,
         config: ParallelConfig,
         root: Path,
-        engine: ContainerEngine,
+        runs: AgentRuns,
         *,
         checked: bool,
         started: Callable[[Conflict, int, str], None] | None = None,
@@ -58,7 +77,7 @@ class ConflictAgent:
         Args:
             config: Settings of the run; its first task is the agent's task.
             root: The repository's top directory.
-            engine: The container engine.
+            runs: How runs are created and continued.
             checked: Whether the checks of the configuration run on the agent's commit.
             started: Called with the conflict, the number of the attempt and the id of a new run.
         """
@@ -74,9 +93,10 @@ class ConflictAgent:
             }
         )  # fmt: skip
         self._repository = Repository(root)
-        self._engine = engine
+        self._runs = runs
+        self._engine = runs.engine
         self._started = started
-        self._running: ParallelRunner | ResumedRun | None = None
+        self._running: Runner | None = None
         self._cancelled = False
         decisive = {"tasks", "agent_cli", "model", "agent", "image", "project"}
         identity = self._config.model_dump_json(include=decisive)
@@ -133,18 +153,18 @@ class ConflictAgent:
             config = self._config.model_copy(
                 update={"base": conflict.commit, "context": str(context)}
             )
-            runner = ParallelRunner(config, self._repository.top, emit=note, engine=self._engine)
-            return self._executed(runner)
+            top, engine = self._repository.top, self._engine
+            return self._executed(self._runs.new(config, top, emit=note, engine=engine))
 
     def _continued(self, run_id: str) -> RunResult | None:
         """Continue the run of a process that died; return None if that is impossible."""
         try:
-            return self._executed(ResumedRun(self._directory(run_id), engine=self._engine))
+            return self._executed(self._runs.resume(self._directory(run_id), engine=self._engine))
         except ConfigError:
             cleanup(self._repository.top, engine=self._engine, run_id=run_id, purge=True)
             return None
 
-    def _executed(self, run: ParallelRunner | ResumedRun) -> RunResult:
+    def _executed(self, run: Runner) -> RunResult:
         if self._cancelled:
             raise EngineError("the resolution of conflicts was interrupted")
         self._running = run

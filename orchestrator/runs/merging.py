@@ -26,7 +26,8 @@ from orchestrator.landing.resolution import Resolver
 from orchestrator.landing.semantic import PairTest, find_all_conflicts
 from orchestrator.landing.target import find_target
 from orchestrator.runs.commit_checks import ContainerTest
-from orchestrator.runs.conflict_agent import ConflictAgent
+from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
+from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.text.sanitize import one_line
 
@@ -210,7 +211,7 @@ class Merger:
         agent = ConflictAgent(
             options.agent,
             self._repository.top,
-            engine,
+            AgentRuns(engine=engine, new=ParallelRunner, resume=ResumedRun),
             checked=not options.checks,
             started=self._note_started,
         )

@@ -117,6 +117,7 @@ OTHER_OPTIONS = {
     "timings": "tests/cli/commands/test_scheduled_runs.py::test_timings_are_a_table",
     "summary": "tests/cli/commands/test_scheduled_runs.py::test_summary_is_one_line",
     "pick": "tests/cli/commands/test_parallel_pick.py::*",
+    "land": "tests/cli/commands/test_land.py::*",
     "when_busy": "tests/cli/commands/test_scheduled_runs.py::test_when_busy_waits_or_exits",
     "var": "tests/cli/commands/test_spec.py::test_validate_prints_a_summary_and_warnings",
     "only": "tests/cli/commands/test_spec.py::test_only_and_from_select_tasks",
@@ -211,7 +212,10 @@ def test_every_former_name_is_tested() -> None:
 def test_options_are_listed_in_groups(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
     titles = re.findall(r"^(\S.*):$", capsys.readouterr().out, re.MULTILINE)
-    of_others = (Group.MERGING,) if command == "parallel" else (Group.MERGING, Group.JUDGING)
+    none: tuple[Group, ...] = ()
+    of_others = {"parallel": none, "spec run": (Group.JUDGING,)}.get(
+        command, (Group.MERGING, Group.JUDGING)
+    )
     assert titles == ["Arguments", *(group for group in Group if group not in of_others)]
 
 

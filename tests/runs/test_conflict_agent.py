@@ -11,7 +11,9 @@ from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.resolution import Resolver
-from orchestrator.runs.conflict_agent import ConflictAgent
+from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from tests.support.landing import branch, merge
 from tests.support.local_engine import LocalEngine
@@ -51,7 +53,8 @@ def resolve(
 ) -> Merged:
     one, two = branches or both(world)
     config = configured(task, **settings)
-    agent = ConflictAgent(config, world.repo, engine, checked=checked)
+    runs = AgentRuns(engine=engine, new=ParallelRunner, resume=ResumedRun)
+    agent = ConflictAgent(config, world.repo, runs, checked=checked)
     resolver = Resolver(agent=agent)
     return merge(world, one, two, on_conflict="agent", resolver=resolver)
 
@@ -118,7 +121,7 @@ def test_reason_for_dropping_a_side_is_read_from_the_findings(
 AGENT = "orchestrator.runs.conflict_agent:"
 ANSWERS = "orchestrator.landing.stored_answers:StoredAnswers.put"
 POINTS = [
-    (f"{AGENT}ParallelRunner", "before", 1, 1),
+    (f"{AGENT}ConflictAgent._new", "before", 1, 1),
     (ANSWERS, "after", 1, 1),
     ("orchestrator.worker.lifecycle:harvest_worker", "before", 1, 1),
     (f"{AGENT}ConflictAgent._proposal", "before", 1, 1),

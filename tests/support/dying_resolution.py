@@ -12,7 +12,9 @@ from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.resolution import Resolver
 from orchestrator.results import Status
-from orchestrator.runs.conflict_agent import ConflictAgent
+from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.dying_run import die_at
 from tests.support.local_engine import LocalEngine
 from tests.support.merges import WHEN
@@ -26,6 +28,7 @@ if __name__ == "__main__":
         for number, commit in enumerate(commits, start=1)
     )
     run = RunBranches("run", WHEN, False, branches)
-    agent = ConflictAgent(configured(task), Path(repo), LocalEngine(Path(scratch)), checked=False)
+    runs = AgentRuns(engine=LocalEngine(Path(scratch)), new=ParallelRunner, resume=ResumedRun)
+    agent = ConflictAgent(configured(task), Path(repo), runs, checked=False)
     wish = Wish(named=True, on_conflict="agent", resolver=Resolver(agent=agent))
     merge_branches(Repository(Path(repo)), run, wish)

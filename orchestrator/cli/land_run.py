@@ -1,0 +1,87 @@
+"""Merge the branches of a run that has just ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from orchestrator.cli.commands.merge import SOME_LEFT, show_merged
+from orchestrator.cli.output.messages import show, tell
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.landing.merged import Merged
+from orchestrator.results import RunResult
+from orchestrator.text.sanitize import one_line
+
+_WAYS = ("merge", "queue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedRun:
+    """The merge of a run's branches."""
+
+    merged: Merged
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if the branches of all workers were merged, and 1 otherwise."""
+        return SOME_LEFT if self.merged.left else 0
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """Return what the JSON object of the run has in addition."""
+        return {"landing": self.merged.model_dump(mode="json")}
+
+
+def _checks(config: ParallelConfig, how: str) -> tuple[str, ...]:
+    """Return the checks of the queue; none if the branches are merged without a test."""
+    if how not in _WAYS:
+        raise ConfigError(
+            f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}"
+        )
+    checks = tuple(dict.fromkeys(check.run for check in config.project.checks))
+    if how == "queue" and not checks:
+        raise ConfigError(
+            "`--land queue` needs a check",
+            hint="name a command that must succeed: `--check 'make test'`",
+        )
+    return checks if how == "queue" else ()
+
+
+class LandRun:
+    """Merges the branches of a run into the branch that is checked out."""
+
+    def __init__(
+        self, repository: Repository, config: ParallelConfig, how: str, *, quiet: bool
+    ) -> None:
+        """Check the settings before the run starts; the run's checks are those of a queue.
+
+        Raises:
+            ConfigError: `how` is another word, or a queue has no checks.
+        """
+        checks = _checks(config, how)
+        note = (lambda _: None) if quiet else tell
+        merging = import_module("orchestrator.runs.merging")
+        self._merger: Any = merging.Merger(repository.top, config=config, note=note)
+        self._options = merging.MergeOptions(checks=checks, on_conflict="skip")
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the checks; nothing is merged then."""
+        self._merger.cancel(kill=kill)
+
+    def __call__(self, result: RunResult, *, show_text: bool) -> LandedRun:
+        """Merge the branches of a run.
+
+        Args:
+            result: The result of the run.
+            show_text: Whether to print what was merged.
+
+        Raises:
+            OrchestratorError: Nothing could be merged, or the checks were interrupted.
+        """
+        merged: Merged = self._merger.merge(self._options, result.run_id)
+        if show_text:
+            show("")
+            show_merged(merged)
+        return LandedRun(merged=merged)
