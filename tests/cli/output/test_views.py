@@ -256,6 +256,23 @@ class TestBoard:
         assert len(drawn.splitlines()) == MAX_FINISHED + 3
         assert "500 of 1000 done, 499 waiting" in drawn
 
+    def test_time_left_is_in_the_table_and_in_the_lines(self, result):
+        begin = datetime.now(UTC) - timedelta(minutes=5)
+        done = result.results[0].model_copy(update={"worker_id": 1, "started_at": begin})
+        events = (
+            started(3, slots=1).model_copy(update={"at": begin}),
+            WorkerPreparing(worker_id=1, at=begin),
+            WorkerDone(result=done, at=begin + timedelta(minutes=4)),
+            WorkerStarted(worker_id=2, container="c", at=datetime.now(UTC)),
+        )
+        assert "1 of 3 done, 1 waiting, about 8 min left" in board(*events)
+        lines: list[str] = []
+        view = PlainView(lines.append, clock=lambda: 0.0)
+        for event in events:
+            view(event)
+        view.heartbeat()
+        assert lines[-1] == "still running: 2 (0 s, about 8 min left)"
+
     def test_live_table_is_not_redrawn_for_each_line(self):
         stream = Terminal()
         with BoardView(stream) as view:
