@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 DOCKER_HOST = "host.docker.internal"
-"""Name by which containers reach the host machine. No name server knows this name."""
+"""Name by which containers reach the host machine; it exists only in containers."""
 BROKER_NAME = "broker.internal"
 """Name by which workers reach the credential broker. No name server knows this name."""
 BROKER_PORT = 8080

@@ -49,7 +49,7 @@ class Trees:
     """Directory of the quarantine repository."""
     base: str
     began: datetime
-    """Date of the created commits."""
+    """Start of the judged run, which is the date of the created commits."""
     instruments: Instruments
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -142,7 +142,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     record = read_record(directory)
     if record is None:
         raise ConfigError(
-            f"run {directory.run_id} has no complete record: nothing of it was started",
+            f"run {directory.run_id} has no complete record: no worker was started",
             hint=f"remove the run with `orchestrator parallel-cleanup --run {directory.run_id}`",
         )
     inputs = read_inputs(directory.run_id, os.environ)
