@@ -1,10 +1,12 @@
 """The step that may follow a run before its command ends, such as a merge of its branches."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.landing.merged import Merged
-from orchestrator.results import RunResult
+if TYPE_CHECKING:
+    # Options import this module, and help texts must not import pydantic.
+    from orchestrator.landing.merged import Merged
+    from orchestrator.results import RunResult
 
 
 class Sequel(Protocol):
@@ -15,7 +17,7 @@ class Sequel(Protocol):
         """Return 0, or the exit code of the command unless the run itself failed."""
 
     @property
-    def merged(self) -> Merged | None:
+    def merged(self) -> "Merged | None":
         """Return how branches of the run were merged; None if they were not merged."""
 
     @property
@@ -26,7 +28,7 @@ class Sequel(Protocol):
 class NextStep(Protocol):
     """A step that follows a run which has ended."""
 
-    def __call__(self, result: RunResult, *, show_text: bool) -> Sequel:
+    def __call__(self, result: "RunResult", *, show_text: bool) -> Sequel:
         """Perform the step.
 
         Args:
