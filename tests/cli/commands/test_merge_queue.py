@@ -68,7 +68,7 @@ def test_branch_that_changes_the_tests_does_not_pass_by_them(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--check", "true"], "`--check`, `--tests` and `--config` require `--queue`"),
+        (["--check", "true"], "`--check` and `--tests` require `--queue`"),
         (["--queue", "--tests", "all", "--check", "true"], "option `--tests` is `all`"),
         (["--queue", "--dry-run"], "`--queue` cannot be used with `--dry-run` or `--undo`"),
         (

@@ -74,7 +74,8 @@ def test_one_worker_and_refused_hosts_alone(capsys: pytest.CaptureFixture[str]) 
     assert found == {
         "connections": [
             {"worker": 2, "attempt": None, "time": TIME, "host": "a.example", "port": 80,
-             "scheme": None, "decision": "refused", "reason": "address", "sent": 7, "received": 0},
+             "scheme": None, "decision": "refused", "reason": "address", "sent": 7, "received": 0,
+             "count": 1},
         ],
         "refused": [],
         "learned": [],
