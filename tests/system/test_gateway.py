@@ -263,7 +263,7 @@ import socket, struct, sys
 server = open("/etc/resolv.conf").read().split()[1]
 client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for number in range(10_000):
-    label = b'"%d {"host": \\\\n"\'`$(id)<b>' % number + bytes([number % 10 and 45])
+    label = b'"%d {"host": \\\\n"\\'`$(id)<b>' % number + bytes([number % 10 and 45])
     name = bytes([len(label)]) + label + b"\\7example\\0"
     client.sendto(struct.pack(">HHHHHH", 7, 256, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1", (server, 53))
 for number in range(200):
