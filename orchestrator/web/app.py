@@ -123,7 +123,13 @@ class Web:
         def page() -> Page | None:
             view, worker = self._view_of_worker(request)
             if tab == "":
-                return log_page(view, worker, name=name, before=_number(request, "before"))
+                return log_page(
+                    view,
+                    worker,
+                    name=name,
+                    before=_number(request, "before"),
+                    is_refresh="x-version" in request.headers,
+                )
             return WORKER_PAGES[tab](view, worker)
 
         return await self._page(page)

@@ -15,6 +15,8 @@ from orchestrator.web.formats import octets
 
 CHUNK = 256 * 1024
 """Maximum number of bytes that one request returns."""
+BURST = 64 * 1024
+"""Maximum number of bytes that are returned of a log that grows faster than it is read."""
 _NAME = re.compile(r"(stdout|stderr|setup|teardown|check-[A-Za-z0-9_.-]+|service-[A-Za-z0-9_.-]+)")
 _MOST_LOGS = 200
 """Maximum number of logs that are listed for a worker."""
@@ -91,14 +93,19 @@ def read_end(log: Log) -> Piece:
     return read_before(log, log.size)
 
 
-def read_before(log: Log, end: int) -> Piece:
+def read_before(log: Log, end: int, *, most: int = CHUNK) -> Piece:
     """Return the part of a log that ends at an offset, or at the start of its line.
+
+    Args:
+        log: The log.
+        end: The offset.
+        most: Maximum number of bytes.
 
     Raises:
         OSError: The log cannot be read.
     """
     end = max(0, min(end, log.size))
-    begin = max(0, end - CHUNK)
+    begin = max(0, end - most)
     data = _read(log, begin, end - begin)
     if begin > 0:
         cut = data.find(b"\n") + 1
@@ -117,7 +124,7 @@ def read_after(log: Log, begin: int) -> Piece:
     if not 0 <= begin <= log.size:
         return read_end(log)
     if log.size - begin > CHUNK:
-        piece = read_end(log)
+        piece = read_before(log, log.size, most=BURST)
         return replace(piece, skipped=piece.begin - begin)
     data = _read(log, begin, log.size - begin)
     whole = data.rfind(b"\n") + 1

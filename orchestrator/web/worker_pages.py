@@ -11,7 +11,7 @@ from orchestrator.web.diffs import Diff, diff_of
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import MINUS, dollars, moment, octets, short_duration
 from orchestrator.web.gauges import NOTHING
-from orchestrator.web.logs import Log, logs_of, read_before, read_end
+from orchestrator.web.logs import Log, Piece, logs_of, read_before, read_end
 from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.settings import settings_of_worker
 from orchestrator.web.shell import Page
@@ -51,7 +51,12 @@ def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
 
 
 def log_page(
-    view: View, worker: WorkerRecord, *, name: str = "", before: int | None = None
+    view: View,
+    worker: WorkerRecord,
+    *,
+    name: str = "",
+    before: int | None = None,
+    is_refresh: bool = False,
 ) -> Page | None:
     """Return the page with a log of a worker; None if there is no such log.
 
@@ -60,6 +65,7 @@ def log_page(
         worker: The worker.
         name: The log. Default: stdout, or stderr if only stderr has output.
         before: Offset of the end of the shown part. Default: the end of the log.
+        is_refresh: Whether the browser reads the log by itself.
     """
     snapshot = view.snapshot
     logs = logs_of(snapshot.directory, worker.spec.worker_id)
@@ -67,7 +73,9 @@ def log_page(
     if chosen is None and name:
         return None
     piece = None
-    if chosen is not None:
+    if chosen is not None and is_refresh:
+        piece = Piece((), 0, 0, chosen.size)
+    elif chosen is not None:
         piece = read_end(chosen) if before is None else read_before(chosen, before)
     plan, result = view.plan, worker.result
     values = _values(view, worker, "") | {

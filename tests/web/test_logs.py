@@ -5,7 +5,16 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.web.logs import CHUNK, Log, logs_of, read_after, read_before, read_end, read_rest
+from orchestrator.web.logs import (
+    BURST,
+    CHUNK,
+    Log,
+    logs_of,
+    read_after,
+    read_before,
+    read_end,
+    read_rest,
+)
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import RUN_ID
 from tests.support.web import begun, browser, ended_run, result_of, write_run
@@ -38,7 +47,7 @@ def test_following_reads_whole_lines_and_skips_what_is_too_much(tmp_path):
     assert read_rest(log_of(path), 8).text == "unfin"
     path.write_bytes(b"one\ntwo\n" + b"x" * 99 + b"\n" + b"many lines\n" * 100_000)
     piece = read_after(log_of(path), 8)
-    assert len(piece.text) <= CHUNK
+    assert len(piece.text) <= BURST
     assert piece.skipped == piece.begin - 8 > 0
     assert piece.end == piece.size
     path.write_bytes(b"new\n")
@@ -71,6 +80,16 @@ def test_colours_are_shown_on_the_page_and_in_what_follows(repo):
     assert '<span class="f1 bold">FAILED</span> &lt;b&gt;x&lt;/b&gt;\n' in page
     piece = json.loads(visitor.get(f"{RUN}/1/text/stdout?after=0").text)
     assert piece["runs"] == [["f1 bold", "FAILED"], ["", " <b>x</b>\n"]]
+
+
+def test_a_page_that_is_refreshed_does_not_send_the_log_again(repo):
+    run = ended_run(repo, result_of(1))
+    (run.worker(1) / "stdout.log").write_text("said once\n")
+    visitor = browser(repo)
+    assert "said once" in visitor.get(f"{RUN}/1").text
+    again = visitor.get(f"{RUN}/1", x_version="old").text
+    assert "said once" not in again
+    assert 'data-begin="0" data-end="0"' in again
 
 
 def test_only_logs_are_listed_and_links_are_not_followed(repo, tmp_path):

@@ -3,7 +3,7 @@
 
 const POLL = 1000;
 const SLOWEST = 10000;
-const MOST_BYTES = 512 * 1024;
+const MOST_BYTES = 384 * 1024;
 
 const byId = (id) => document.getElementById(id);
 const skew = Number(document.body.dataset.now) - Date.now() / 1000;
@@ -190,7 +190,10 @@ class LogView {
   async read() {
     const piece = await this.piece(`after=${this.end}`);
     if (piece.begin < this.end) this.lines.replaceChildren();
-    if (piece.skipped) this.note(`… ${bytes(piece.skipped)} not shown: the log grows too fast …`);
+    if (piece.skipped) {
+      this.note(`… ${bytes(piece.skipped)} not shown: the log grows too fast …`);
+      byId("earlier").hidden = false;
+    }
     if (piece.runs.length) this.lines.append(this.span(piece));
     this.end = piece.end;
     this.trim();

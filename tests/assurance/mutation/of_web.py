@@ -74,7 +74,7 @@ def web() -> Iterator[Protection]:
         ("links instead of logs are not followed",
          "            with open_regular(directory / name) as file:",
          "            with (directory / name).open('rb') as file:"),
-        ("pieces of logs have a limit", "begin = max(0, end - CHUNK)", "begin = 0"),
+        ("pieces of logs have a limit", "begin = max(0, end - most)", "begin = 0"),
         ("new output has a limit", "if log.size - begin > CHUNK:", "if False:"),
         ("control characters in logs are visible", 'return (Run("", lines(text)),) if text',
          'return (Run("", text),) if text'),
