@@ -8,7 +8,7 @@ import pytest
 
 from tests.assurance.faults.counter import Tally, tally
 from tests.assurance.faults.points import LANDING_POINTS
-from tests.assurance.faults.world import World
+from tests.assurance.faults.world import World, in_engine
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
@@ -68,4 +68,6 @@ def test_killed_queue_is_continued_by_the_next(point: str, tmp_path: Path, count
     assert git(world.repo, "rev-parse", "main") == before
     removed = world.orchestrator("parallel-cleanup", "--purge")
     assert removed.returncode == 0, removed.stderr
-    world.check_nothing_left()
+    assert in_engine(world.repo) == []
+    assert git(world.repo, "fsck", "--strict", "--no-dangling") == ""
+    assert git(world.repo, "status", "--porcelain", "--untracked-files=no") == ""
