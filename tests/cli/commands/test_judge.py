@@ -22,6 +22,8 @@ SPY = (
     "--batch; } 2>&1 | grep -a $n; grep -rsoh $n / --exclude-dir=proc --exclude-dir=sys; " + FIX
 )
 
+COVERAGE = ("--coverage", 'printf "SF:calc.py\\nDA:2,1\\n" > "$ORCHESTRATOR_COVERAGE"')
+
 
 @pytest.fixture(autouse=True)
 def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +55,12 @@ def test_hidden_tests_are_found_by_nobody(
     assert "`--must-fix` proves nothing" in capsys.readouterr().err
     kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads")
     assert kept == refs, "the candidate did not start"
-    assert run(["eval", *shell, *judged, "-n", "1", "--pick", "auto", SPY]) == 0
+    assert run(["eval", *shell, *judged, *COVERAGE, "-n", "1", "--pick", "auto", SPY]) == 0
 
     judgement = json.loads(capsys.readouterr().out)
-    assert (judgement["pick"], judgement["candidates"][0]["hidden"]) == (1, "pass")
+    assert [judgement["candidates"][0][key] for key in ("worker_id", "hidden", "coverage")] == [
+        judgement["pick"], "pass", 1,
+    ]  # fmt: skip
     assert "width * height" in git(repo, "show", "main:calc.py")
     assert run(["wait", "--json"]) == 0, "the newest run is that of the candidate"
     assert json.loads(capsys.readouterr().out)["run_id"] == judgement["run_id"]
