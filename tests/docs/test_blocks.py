@@ -63,6 +63,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
             "bench_shapes.py --rounds 3",
             "bench_start.py",
             "bench_growth.py --worktrees none",
+            "bench_peers.py --rounds 3",
             "bench_conflicts.py --rounds 3",
             "bench_gateway.py --rounds 9",
             "bench_broker.py --rounds 3",
