@@ -64,9 +64,9 @@ class TestHints:
                 "run `orchestrator parallel --help` ",
             ),
             (
-                {"ports": "80", "network": "none"},
-                "",
-                "remove the ports, or use `--network open`",
+                {"ports": "80"},
+                "services: {db: {image: i, port: 80}}",
+                "a worker and its services share one network",
             ),
         ],
     )

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.agents.base import AgentCommand, AgentSettings
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.project import Project, Service
 from orchestrator.config.run import Triggers
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
@@ -224,12 +225,13 @@ def test_prompt_contains_results_and_the_record_the_original_task(
 def test_contradictions_are_refused_before_anything_is_created(
     repo: Path, local_engine: LocalEngine
 ) -> None:
-    closed = task("closed", "true", settings={"network": "none"})
-    config = configured("-", isolation=Isolation(ports={"PORT": 3000}))
+    own = task("own", "true", settings={"ports": {"PORT": 3000}})
+    services = {"db": Service(image="i", port=3000)}
+    config = configured("-", project=Project(services=services))
     runner = ParallelRunner(
-        config, repo, engine=local_engine, workflow=Workflow(name="w", tasks=(closed,))
+        config, repo, engine=local_engine, workflow=Workflow(name="w", tasks=(own,))
     )
-    with pytest.raises(ConfigError, match=r"task `closed`: .*network"):
+    with pytest.raises(ConfigError, match=r"task `own`: port 3000 is already used by service"):
         runner.execute()
     assert branches(repo) == []
 
