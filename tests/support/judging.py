@@ -111,3 +111,12 @@ def judge(
 def flags(candidate: Candidate, *, out: bool = True) -> list[str]:
     """Return the kinds of a candidate's flags."""
     return [flag.kind for flag in candidate.flags if flag.out == out]
+
+
+def commit_shop(repo: Path) -> None:
+    """Write `FILES` to a repository, and commit them."""
+    for name, text in FILES.items():
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text(text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a shop")

@@ -10,7 +10,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult
 from orchestrator.runs.candidates import rest_of_budget, rounds_of
-from tests.support.judging import FILES, TESTS
+from tests.support.judging import TESTS, commit_shop
 from tests.support.junit_readers import gitlab_cases
 from tests.support.repository import git
 
@@ -27,11 +27,7 @@ COVERAGE = ("--coverage", 'printf "SF:calc.py\\nDA:2,1\\n" > "$ORCHESTRATOR_COVE
 
 @pytest.fixture(autouse=True)
 def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in FILES.items():
-        (repo / name).parent.mkdir(exist_ok=True)
-        (repo / name).write_text(text)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "a shop")
+    commit_shop(repo)
     monkeypatch.chdir(repo)
 
 

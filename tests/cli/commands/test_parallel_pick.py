@@ -13,7 +13,7 @@ from orchestrator.cli.app import run
 from orchestrator.git.repository import Repository
 from tests.support.cli import start
 from tests.support.daemon import ours
-from tests.support.judging import FILES
+from tests.support.judging import commit_shop
 from tests.support.live import PATIENCE, eventually
 from tests.support.repository import git
 
@@ -25,11 +25,7 @@ SHELL = ("--agent-cli", "shell", "--network", "none", "--quiet")
 
 @pytest.fixture(autouse=True)
 def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in FILES.items():
-        (repo / name).parent.mkdir(exist_ok=True)
-        (repo / name).write_text(text)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "a shop")
+    commit_shop(repo)
     monkeypatch.chdir(repo)
 
 
