@@ -47,10 +47,11 @@ def test_each_waiting_worker_is_checked_only_a_few_times(
     assert len(held) == _WORKERS
     assert calls["stop_asked"] <= 5 * _WORKERS
     assert calls["is_open"] <= 5 * _WORKERS
-    # Compare from the middle on: the first workers start the threads of the slots.
-    middle, end = held[_WORKERS // 2 :: 2][:5], held[-5:]
-    assert max(end)[0] <= max(middle)[0] + 2
-    assert max(fds for _, fds in end) <= max(fds for _, fds in middle) + 8
+    # Compare from the middle on: the first workers start the threads of the slots. The least of
+    # some counts is what stays; the others count pipes of programs that run at that moment, too.
+    middle, end = held[_WORKERS // 3 :][:10], held[-10:]
+    assert min(threads for threads, _ in end) <= min(threads for threads, _ in middle) + 2
+    assert min(fds for _, fds in end) <= min(fds for _, fds in middle) + 8
 
 
 def test_row_of_the_status_table_is_rendered_only_when_it_changes(
