@@ -124,3 +124,11 @@ def make_canary(command: str, paths: Sequence[str], read: Callable[[str], bytes]
         names += [f"{name}_{kind}" for kind in runner.kinds]
         files.append((path, read(path) + runner.tests.format(name=name).encode()))
     return Canary(tuple(names), tuple(files)) if files else None
+
+
+def make_canaries(
+    commands: Sequence[str], paths: Sequence[str], read: Callable[[str], bytes]
+) -> dict[str, Canary]:
+    """Return tests that must fail, by command, for the commands whose test runner is known."""
+    made = {command: make_canary(command, paths, read) for command in commands}
+    return {command: canary for command, canary in made.items() if canary is not None}

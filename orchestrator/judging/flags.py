@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.judging.canary_runs import CanaryRuns
 from orchestrator.judging.changes import NewLine
 from orchestrator.judging.check_run import CheckRun, Tests
 from orchestrator.judging.instruments import Instruments
@@ -32,10 +33,6 @@ class CheckRuns:
     protected: CheckRun
     commit: CheckRun | None = None
     """Result on the candidate's own commit; None if the check did not run there."""
-    expected: tuple[int, ...] = ()
-    """Which of the tests that must fail the check reports on the base."""
-    canary: CheckRun | None = None
-    canary_commit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +49,8 @@ class Facts:
     runs: Sequence[CheckRuns]
     added: Sequence[NewLine]
     doubts: Sequence[Doubt]
+    forged: Sequence[Flag]
+    """At most one finding of a check that hides tests which must fail."""
     literals: frozenset[str]
     """Texts and numbers that occur in tests of the base, but not in its product."""
 
@@ -79,7 +78,7 @@ def flags_of(facts: Facts) -> tuple[Flag, ...]:
     """Return the findings about a candidate, those that exclude it first."""
     if facts.is_empty:
         return (Flag(kind="empty", out=True, message="the candidate changed nothing"),)
-    found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *_forged(facts)]
+    found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *facts.forged]
     found += _doubtful(facts)
     return (*found, *_told(facts))
 
@@ -164,23 +163,29 @@ def _named(names: Sequence[str]) -> str:
     return f"the test {one_line(names[0])}{more}"
 
 
-def _reports(seen: CheckRun, expected: tuple[int, ...]) -> bool:
-    return seen.answer == "fail" and {*expected} <= {*seen.canaries}
+def forged(canaries: CanaryRuns, commit: str, checks: Iterable[str]) -> list[Flag]:
+    """Return at most one finding: a check that passes, and hides tests that must fail.
+
+    Args:
+        canaries: The results of checks with such tests.
+        commit: The candidate's commit, to which the tests were added.
+        checks: The checks that pass on the commit.
+    """
+    for check in checks:
+        if canaries.is_forged(commit, check):
+            return [_forged(commit, check, canaries)]
+    return []
 
 
-def _forged(facts: Facts) -> Iterator[Flag]:
-    for run in facts.runs:
-        seen = run.canary
-        if seen is None or seen.answer == "none" or _reports(seen, run.expected):
-            continue
-        said = "passes with" if seen.answer == "pass" else "does not report"
-        proof = (
-            Proof(tree="protected", commit=facts.protected, check=run.check, answer="pass"),
-            Proof(tree="canary", commit=run.canary_commit, check=run.check, answer=seen.answer),
-        )
-        message = f"the check {said} a test that must fail"
-        yield Flag(kind="forged", out=True, message=message, proof=proof)
-        return
+def _forged(commit: str, check: str, canaries: CanaryRuns) -> Flag:
+    on, answer = canaries.commit(commit, check), canaries.result(commit, check).answer
+    proof = (
+        Proof(tree="protected", commit=commit, check=check, answer="pass"),
+        Proof(tree="canary", commit=on, check=check, answer=answer),
+    )
+    said = "passes with" if answer == "pass" else "does not report"
+    message = f"the check {said} a test that must fail"
+    return Flag(kind="forged", out=True, message=message, proof=proof)
 
 
 def _doubtful(facts: Facts) -> Iterator[Flag]:

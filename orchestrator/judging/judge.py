@@ -14,16 +14,18 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.merge_tree import quarantine, require_git
 from orchestrator.git.repository import Repository
-from orchestrator.judging.canary import Canary, make_canary
+from orchestrator.judging.canary import make_canaries
+from orchestrator.judging.canary_runs import CanaryRuns
 from orchestrator.judging.cases import Case, JudgingRules, candidates_of, scores_of
 from orchestrator.judging.changes import read_change
-from orchestrator.judging.check_run import Answer, Tester
+from orchestrator.judging.check_run import Tester
 from orchestrator.judging.comparison import Comparison, try_base
 from orchestrator.judging.coverage_file import covered_part
 from orchestrator.judging.evidence import Evidence, Job
-from orchestrator.judging.flags import CheckRuns, Facts, flags_of, literals_of
+from orchestrator.judging.flags import CheckRuns, Facts, flags_of, forged, literals_of
+from orchestrator.judging.hidden_tests import HiddenTests
 from orchestrator.judging.instruments import Instruments
-from orchestrator.judging.judgement import Judgement
+from orchestrator.judging.judgement import Flag, Judgement
 from orchestrator.judging.ranking import decide, equal_so_far, rank
 from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
@@ -122,9 +124,8 @@ class _Judging:
         self._evidence = evidence
         self._base = trees.base
         self._comparison = Comparison(rules, trees, evidence)
-        self._canaries: dict[str, Canary] = {}
-        self._with_canaries: dict[tuple[str, str], str] = {}
-        self._expected: dict[str, tuple[int, ...]] = {}
+        self._hidden = HiddenTests(rules, trees, evidence, self._comparison)
+        self._canaries: CanaryRuns | None = None
         self._state_dir = trees.repository.state_dir
         self.directory = self._directory(runs[-1])
         """Directory of the run that the judgement belongs to."""
@@ -143,7 +144,7 @@ class _Judging:
         self._raise_flags(self._cases)
         self._comparison.doubt([case for case in busy if case.passes])
         self._try_canaries([case for case in busy if case.passes])
-        self._try_hidden([case for case in busy if not case.is_out])
+        self._hidden.judge([case for case in busy if not case.is_out])
         self._order([case for case in busy if case.passes])
         return self._result()
 
@@ -181,24 +182,25 @@ class _Judging:
             added=case.change.added,
             literals=literals,
             doubts=case.doubts,
+            forged=self._forged(case),
         )
 
     def _runs(self, case: Case) -> Iterator[CheckRuns]:
         for one in case.verdicts:
             if one.verdict == "unstable":
                 continue
-            canary = self._canaries.get(one.check)
-            on = self._with_canary(case.protected, canary) if canary else ""
-            job = self._canary_job(case.protected, one.check, on, canary) if canary else None
             yield CheckRuns(
                 check=one.check,
                 base=self._comparison.on(self._base, one.check),
-                expected=self._expected.get(one.check, ()),
                 protected=self._comparison.on(case.protected, one.check),
                 commit=self._comparison.own(case, one),
-                canary=self._evidence.of(job) if job and one.passed and case.passes else None,
-                canary_commit=on,
             )
+
+    def _forged(self, case: Case) -> list[Flag]:
+        if self._canaries is None or not case.passes:
+            return []
+        checks = [one.check for one in case.verdicts if one.passed]
+        return forged(self._canaries, case.protected, checks)
 
     def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
         """Return literals of hidden files and of the base's tests, without those of its product."""
@@ -213,32 +215,12 @@ class _Judging:
         """Run the checks with tests that must fail, where the base reports such tests."""
         if not cases:
             return
-        self._canaries = self._calibrated()
-        jobs = [
-            self._canary_job(
-                case.protected, command, self._with_canary(case.protected, canary), canary
-            )
-            for case in cases
-            for command, canary in self._canaries.items()
-        ]
-        self._evidence.collect(jobs)
+        self._canaries = self._made_canaries()
+        self._canaries.collect(case.protected for case in cases)
         self._raise_flags(cases)
 
-    def _calibrated(self) -> dict[str, Canary]:
+    def _made_canaries(self) -> CanaryRuns:
         """Return tests that must fail, for the checks that report such tests on the base."""
-        made = {one: self._canary(one) for one in self._rules.all_checks}
-        known = {one: canary for one, canary in made.items() if canary is not None}
-        jobs = {one: self._on_base(one, canary) for one, canary in known.items()}
-        self._evidence.collect(jobs.values())
-        seen = {one: self._evidence.of(job) for one, job in jobs.items()}
-        self._expected = {one: result.canaries for one, result in seen.items()}
-        return {
-            one: canary
-            for one, canary in known.items()
-            if seen[one].answer == "fail" and seen[one].canaries
-        }
-
-    def _canary(self, command: str) -> Canary | None:
         kind = self._trees.instruments.kind
         entries = self._trees.entries(self._base)
         tests = [path for path, one in entries.items() if one.is_file and kind(path) == "test"]
@@ -246,48 +228,10 @@ class _Judging:
         def read(path: str) -> bytes:
             return b"".join(self._trees.contents([entries[path].blob]))
 
-        return make_canary(command, tests, read)
-
-    def _on_base(self, command: str, canary: Canary) -> Job:
-        return self._canary_job(self._base, command, self._with_canary(self._base, canary), canary)
-
-    def _with_canary(self, commit: str, canary: Canary) -> str:
-        key = commit, canary.names[0]
-        if key not in self._with_canaries:
-            self._with_canaries[key] = self._trees.with_files(commit, dict(canary.files))
-        return self._with_canaries[key]
-
-    @staticmethod
-    def _canary_job(commit: str, command: str, on: str, canary: Canary) -> Job:
-        return Job(commit=commit, command=command, on=on, canary=canary.names)
-
-    def _try_hidden(self, cases: Sequence[Case]) -> None:
-        if not self._rules.hidden:
-            return
-        trees = {
-            case.number: self._trees.with_files(case.protected, self._rules.hidden)
-            for case in cases
-        }
-        for attempt in (1, 2):
-            self._evidence.collect(
-                Job(commit=tree, command=command, attempt=attempt, is_secret=True)
-                for tree in trees.values()
-                for command in self._rules.all_checks
-                if attempt == 1 or self._comparison.on(tree, command).answer == "fail"
-            )
-        for case in cases:
-            answers = {self._hidden(trees[case.number], one) for one in self._counted}
-            case.hidden = "fail" if "fail" in answers else "none" if "none" in answers else "pass"
-
-    @property
-    def _counted(self) -> list[str]:
-        return [one for one in self._rules.all_checks if one not in self._comparison.unstable]
-
-    def _hidden(self, tree: str, command: str) -> Answer:
-        first = self._comparison.on(tree, command).answer
-        if first != "fail":
-            return first
-        return "fail" if self._comparison.on(tree, command, 2).answer == "fail" else "none"
+        canaries = make_canaries(self._rules.all_checks, tests, read)
+        made = CanaryRuns(self._trees, self._evidence, canaries)
+        made.calibrate(self._base)
+        return made
 
     def _order(self, cases: Sequence[Case]) -> None:
         """Collect the results that order candidates which pass: lint, behaviour, comparisons."""
@@ -346,7 +290,10 @@ class _Judging:
     def _result(self) -> Judgement:
         ranked = rank(scores_of(self._cases))
         decision, pick = decide(ranked)
-        checks, tried = self._rules.all_checks, frozenset(self._canaries)
+        checks, tried = (
+            self._rules.all_checks,
+            self._canaries.commands if self._canaries else frozenset(),
+        )
         return Judgement(
             run_id=self.directory.run_id,
             number=next_number(self.directory.path),

@@ -311,6 +311,26 @@ def test_suite_without_tests_passes_nobody(world: World) -> None:
     assert judgement.decision == "none"
 
 
+EXPECTS_CANARIES = """import os, re, sys
+known = open("tests/test_calc.py").read()
+others = set(re.findall(r"def (test_\\w+)", known)) - {"test_area", "test_name"}
+print("FAIL:", *others, flush=True)
+os._exit(bool(others))
+"""
+"""A product that reports the failure of unknown tests in the known file, and runs no test."""
+
+
+def test_candidate_that_knows_the_visible_tests_is_found_by_hidden_ones(world: World) -> None:
+    hidden = {"tests/test_more.py": TESTS.replace("TestCalc", "TestMore").encode()}
+    sly, honest = {"calc.py": EXPECTS_CANARIES}, {"calc.py": RIGHT}
+    trusting = judge(world, sly, honest)
+    assert {one.worker_id: one.passes for one in trusting.candidates} == {1: True, 2: True}
+    judgement = judge(world, sly, honest, hidden=hidden)
+    assert {one.worker_id: flags(one) for one in judgement.candidates} == {1: ["forged"], 2: []}
+    assert {one.worker_id: one.hidden for one in judgement.candidates} == {1: "fail", 2: "pass"}
+    assert judgement.pick == 2
+
+
 def test_hidden_tests_outrank_visible_ones_and_leave_no_trace(world: World) -> None:
     hidden = TESTS.replace("1234567, 2", "7654321, 3").replace("2469134", "22962963")
     hidden = hidden.replace("test_area", "test_concealed")

@@ -15,8 +15,8 @@ def judging() -> Iterator[Protection]:
     """Return the protections of a judgement."""
     yield from patches(
         "judging/trees.py judging/flags.py judging/comparison.py judging/judge.py "
-        "judging/evidence.py judging/cases.py judging/canary.py judging/ranking.py "
-        "landing/merge.py",
+        "judging/evidence.py judging/cases.py judging/canary.py judging/canary_runs.py "
+        "judging/hidden_tests.py judging/ranking.py landing/merge.py",
         (f"{_JUDGE} {_KILLED}",),
         ("tests of the base replace those of a candidate",
          "if self._is_protected(path, entry)},", "if False},"),
@@ -30,7 +30,9 @@ def judging() -> Iterator[Protection]:
         ("candidate that hides failing tests is out",
          'kind="forged", out=True', 'kind="forged", out=False'),
         ("failing tests must be reported, not only make the check fail",
-         'seen.answer == "fail" and {*expected} <= {*seen.canaries}', 'seen.answer == "fail"'),
+         " or not {*self._expected[command]} <= {*seen.canaries}", ""),
+        ("hidden tests have tests that must fail, too",
+         "        self._find_forged([case for case in cases if case.passes], trees)\n", ""),
         ("check without tests passes nobody", "        if not after:\n", "        if False:\n"),
         ("candidate that lost tests is out", "        if missing:\n", "        if False:\n"),
         ("check that must be fixed fails on the base",

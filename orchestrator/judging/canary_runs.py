@@ -1,0 +1,81 @@
+"""Run checks with tests that must fail, on the base and on candidates."""
+
+from collections.abc import Iterable, Mapping
+
+from orchestrator.judging.canary import Canary
+from orchestrator.judging.check_run import CheckRun
+from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.trees import Trees
+
+
+class CanaryRuns:
+    """The results of checks with tests that must fail."""
+
+    def __init__(
+        self,
+        trees: Trees,
+        evidence: Evidence,
+        canaries: Mapping[str, Canary],
+        *,
+        is_secret: bool = False,
+    ) -> None:
+        """Store the tests that must fail, by check. Nothing runs yet.
+
+        If `is_secret`, the tests are in hidden files, and no output of the checks is stored.
+        """
+        self._trees = trees
+        self._evidence = evidence
+        self._canaries = canaries
+        self._is_secret = is_secret
+        self._expected: dict[str, tuple[int, ...]] = {}
+        self._with_canaries: dict[tuple[str, str], str] = {}
+
+    def calibrate(self, base: str) -> None:
+        """Run the checks on a commit of the base; forget checks that do not report the tests."""
+        jobs = {one: self._job(base, one) for one in self._canaries}
+        self._evidence.collect(jobs.values())
+        seen = {one: self._evidence.of(job) for one, job in jobs.items()}
+        self._expected = {
+            one: run.canaries for one, run in seen.items() if run.answer == "fail" and run.canaries
+        }
+
+    @property
+    def commands(self) -> frozenset[str]:
+        """Return the checks that report tests which must fail."""
+        return frozenset(self._expected)
+
+    def collect(self, commits: Iterable[str]) -> None:
+        """Run the checks on commits of candidates."""
+        self._evidence.collect(
+            self._job(commit, command) for commit in commits for command in self._expected
+        )
+
+    def commit(self, commit: str, command: str) -> str:
+        """Return the commit with the tests that must fail."""
+        canary = self._canaries[command]
+        key = commit, canary.names[0]
+        if key not in self._with_canaries:
+            self._with_canaries[key] = self._trees.with_files(commit, dict(canary.files))
+        return self._with_canaries[key]
+
+    def result(self, commit: str, command: str) -> CheckRun:
+        """Return the result of a check that was run on a candidate's commit."""
+        return self._evidence.of(self._job(commit, command))
+
+    def is_forged(self, commit: str, command: str) -> bool:
+        """Return whether a check hides tests that must fail, which it reports on the base."""
+        if command not in self._expected:
+            return False
+        seen = self.result(commit, command)
+        if seen.answer == "none":
+            return False
+        return seen.answer == "pass" or not {*self._expected[command]} <= {*seen.canaries}
+
+    def _job(self, commit: str, command: str) -> Job:
+        return Job(
+            commit=commit,
+            command=command,
+            on=self.commit(commit, command),
+            canary=self._canaries[command].names,
+            is_secret=self._is_secret,
+        )

@@ -1,0 +1,72 @@
+"""Judge candidates by hidden tests: files that are added for a second run of all checks."""
+
+from collections.abc import Sequence
+
+from orchestrator.judging.canary import make_canaries
+from orchestrator.judging.canary_runs import CanaryRuns
+from orchestrator.judging.cases import Case, JudgingRules
+from orchestrator.judging.check_run import Answer
+from orchestrator.judging.comparison import Comparison
+from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.flags import forged
+from orchestrator.judging.trees import Trees
+
+
+class HiddenTests:
+    """Runs the checks with the hidden files."""
+
+    def __init__(
+        self, rules: JudgingRules, trees: Trees, evidence: Evidence, comparison: Comparison
+    ) -> None:
+        """Store what runs where. Nothing runs yet."""
+        self._rules = rules
+        self._trees = trees
+        self._evidence = evidence
+        self._comparison = comparison
+
+    def judge(self, cases: Sequence[Case]) -> None:
+        """Set the result of the hidden tests, and exclude candidates that forge this result."""
+        if not self._rules.hidden:
+            return
+        trees = {case.number: self._with_hidden(case.protected) for case in cases}
+        for attempt in (1, 2):
+            self._evidence.collect(
+                Job(commit=tree, command=command, attempt=attempt, is_secret=True)
+                for tree in trees.values()
+                for command in self._rules.all_checks
+                if attempt == 1 or self._comparison.on(tree, command).answer == "fail"
+            )
+        for case in cases:
+            answers = {self._answer(trees[case.number], one) for one in self._counted}
+            case.hidden = "fail" if "fail" in answers else "none" if "none" in answers else "pass"
+        self._find_forged([case for case in cases if case.passes], trees)
+
+    def _with_hidden(self, commit: str) -> str:
+        return self._trees.with_files(commit, self._rules.hidden)
+
+    @property
+    def _counted(self) -> list[str]:
+        return [one for one in self._rules.all_checks if one not in self._comparison.unstable]
+
+    def _answer(self, tree: str, command: str) -> Answer:
+        first = self._comparison.on(tree, command).answer
+        if first != "fail":
+            return first
+        return "fail" if self._comparison.on(tree, command, 2).answer == "fail" else "none"
+
+    def _find_forged(self, cases: Sequence[Case], trees: dict[int, str]) -> None:
+        """Run the checks with hidden tests that must fail.
+
+        A candidate that knows the visible tests can report the failure of every other visible test,
+        and end a check with success although no hidden test ran.
+        """
+        if not cases:
+            return
+        hidden = self._rules.hidden
+        made = make_canaries(self._counted, list(hidden), hidden.__getitem__)
+        canaries = CanaryRuns(self._trees, self._evidence, made, is_secret=True)
+        canaries.calibrate(self._with_hidden(self._trees.base))
+        canaries.collect(trees[case.number] for case in cases)
+        for case in cases:
+            if found := forged(canaries, trees[case.number], self._counted):
+                case.flags, case.hidden = (*found, *case.flags), "fail"
