@@ -1,8 +1,10 @@
 """Find the files of a project that decide what its tests do (its instruments)."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from fnmatch import translate
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from orchestrator.text.path_patterns import Pattern, parse
@@ -12,22 +14,36 @@ Kind = Literal["test", "control", "mixed"]
 content.
 """
 
+_SIMPLE = re.compile(r"(?!\.{1,2}/?$)[\w.*?\[\]-]+/?")
+"""Patterns of one name, which `fnmatch` matches as `.gitignore` does."""
 _CONTROL = (
-    "conftest.py", "pytest.ini", ".pytest.ini", "noxfile.py", ".coveragerc", ".testr.conf",
-    "sitecustomize.py", "usercustomize.py", "*.pth",
+    "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "noxfile.py",
+    ".coveragerc", ".testr.conf", "sitecustomize.py", "usercustomize.py", "*.pth",
+    "/unittest.py", "/pytest.py", "/pytest/", "/_pytest/", "/nose2.py", "/nose2/",
     "jest.config.*", "vitest.config.*", "vitest.workspace.*", "karma.conf.*", ".mocharc*",
-    "playwright.config.*", "cypress.config.*", "phpunit.xml*", ".rspec", "spec_helper.rb",
+    "ava.config.*", "playwright.config.*", "cypress.config.*", "wdio.conf.*", "nextest.toml",
+    "phpunit.xml*", ".rspec", "spec_helper.rb", "run_tests*", "run-tests*", "runtests*",
+    "test.sh", "tests.sh", ".gitattributes",
+    "__pycache__/", "*.pyc", "*.pyo", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/",
 )  # fmt: skip
 _TEST = (
-    "tests/", "test/", "testing/", "__tests__/", "__snapshots__/", "spec/", "specs/", "e2e/",
-    "testdata/", "test_*.py", "*_test.py", "tests.py", "*_test.go", "*.test.[cm]?[jt]s*",
-    "*.test.[jt]s*", "*.spec.[jt]s*", "*_spec.rb", "*_test.rb", "*Test.java", "*Tests.java",
-    "*Test.kt", "*Test.php", "*_test.exs", "*.bats",
+    "tests/", "test/", "testing/", "unittest/", "unittests/", "__tests__/", "__snapshots__/",
+    "spec/", "specs/", "e2e/",
+    "testdata/", "test_*.py", "*_test.py", "tests.py", "*_test.go", "*.test.[jt]s*",
+    "*.test.[cm][jt]s", "*.spec.[jt]s*", "*.spec.[cm][jt]s", "*[-_]test.[jt]s*", "*_spec.rb",
+    "*_test.rb", "*Test.java", "*Tests.java", "*Test.kt", "*Test.php", "*_test.exs", "*.bats",
 )  # fmt: skip
 _MIXED = (
-    "pyproject.toml", "package.json", "setup.cfg", "tox.ini", "Makefile", "makefile", "justfile",
-    "Cargo.toml", "go.mod", "pom.xml", "build.gradle*", "Rakefile", "composer.json", "setup.py",
-    "CMakeLists.txt", "Taskfile.yml",
+    "Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", ".justfile",
+    "Taskfile.*", "Rakefile", "CMakeLists.txt", "meson.build", "SConstruct", "dodo.py", "tasks.py",
+    "BUILD", "BUILD.bazel", "WORKSPACE*", "MODULE.bazel", ".bazelrc", "ci/", ".ci/",
+    "pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "tox.toml", ".tox/", ".nox/", ".venv/",
+    "venv/", "uv.toml", "package.json", ".npmrc", ".yarnrc*", ".pnpmfile.*", "pnpm-workspace.yaml",
+    "node_modules/", "vite.config.*", "babel.config.*", ".babelrc*", ".swcrc", "tsconfig*.json",
+    "bunfig.toml", "deno.json*", "Cargo.toml", ".cargo/", "target/", "go.mod", "go.work",
+    "pom.xml", ".mvn/", "mvnw", "build.gradle*", "settings.gradle*", "gradle.properties",
+    "gradlew", "gradle/", ".gradle/", "build.xml", "build.sbt", "Gemfile", "composer.json",
+    "mix.exs", ".env",
 )  # fmt: skip
 _GENERATED = (
     "*.lock", "*-lock.json", "*-lock.yaml", "go.sum", "*.min.js", "*.min.css", "*.map", "*.snap",
@@ -41,18 +57,20 @@ class Instruments:
 
     patterns: tuple[str, ...] = ()
     """Further patterns of files that control tests."""
+    programs: tuple[str, ...] = ()
+    """Patterns of files that checks execute."""
 
     @cached_property
-    def _rules(self) -> tuple[tuple[Kind, tuple[Pattern, ...]], ...]:
+    def _rules(self) -> tuple[tuple[Kind, "_Names"], ...]:
         return (
-            ("control", _parsed((*_CONTROL, *self.patterns))),
-            ("test", _parsed(_TEST)),
-            ("mixed", _parsed(_MIXED)),
+            ("control", _names((*_CONTROL, *self.patterns))),
+            ("test", _names(_TEST)),
+            ("mixed", _names((*_MIXED, *self.programs))),
         )
 
     def kind(self, path: str) -> Kind | None:
         """Return what a file does for tests; None if it belongs to the product."""
-        return next((kind for kind, rules in self._rules if _covers(rules, path)), None)
+        return next((kind for kind, names in self._rules if names.cover(path)), None)
 
     def is_protected(self, path: str) -> bool:
         """Return whether the base's version of a file replaces that of a candidate."""
@@ -61,12 +79,38 @@ class Instruments:
 
 def is_generated(path: str) -> bool:
     """Return whether a file is written by a program, such as a lock file."""
-    return _covers(_parsed(_GENERATED), path)
+    return _names(_GENERATED).cover(path)
 
 
-def _parsed(texts: Sequence[str]) -> tuple[Pattern, ...]:
-    return tuple(parse(text) for text in texts)
+@dataclass(frozen=True)
+class _Names:
+    """Patterns, most of which are one name, so that one expression decides about them."""
+
+    files: "re.Pattern[str]"
+    """Names of files, and of directories with everything in them."""
+    directories: "re.Pattern[str]"
+    """Names of directories only."""
+    others: tuple[Pattern, ...]
+
+    def cover(self, path: str) -> bool:
+        """Return whether a pattern matches a file, or a directory above it."""
+        *above, name = path.split("/")
+        return (
+            self.files.fullmatch(name) is not None
+            or any(self.files.fullmatch(one) or self.directories.fullmatch(one) for one in above)
+            or any(pattern.covers(path) for pattern in self.others)
+        )
 
 
-def _covers(rules: Sequence[Pattern], path: str) -> bool:
-    return any(rule.covers(path) for rule in rules)
+@lru_cache
+def _names(texts: tuple[str, ...]) -> _Names:
+    simple = [text for text in texts if _SIMPLE.fullmatch(text)]
+    return _Names(
+        files=_any_of(text for text in simple if text[-1] != "/"),
+        directories=_any_of(text[:-1] for text in simple if text[-1] == "/"),
+        others=tuple(parse(text) for text in texts if text not in simple),
+    )
+
+
+def _any_of(names: Iterable[str]) -> "re.Pattern[str]":
+    return re.compile("|".join(translate(name) for name in names) or r"(?!)")

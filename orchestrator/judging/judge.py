@@ -26,6 +26,7 @@ from orchestrator.judging.flags import CheckRuns, Facts, flags_of, forged, liter
 from orchestrator.judging.hidden_tests import HiddenTests
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.judgement import Flag, Judgement
+from orchestrator.judging.programs import programs_of
 from orchestrator.judging.ranking import decide, equal_so_far, rank
 from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
@@ -59,7 +60,8 @@ def judge_run(
     place = repository.state_dir / "judging"
     with _only_one(repository), quarantine(repository, place) as git:
         began = runs[-1].began
-        trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
+        instruments = Instruments(rules.instruments, programs_of(rules.all_checks))
+        trees = Trees(repository, git, place, base, began, instruments)
         evidence = Evidence(tester, git, repository.state_dir / JUDGED)
         judging = _Judging(runs, rules, trees, evidence)
         judgement = judging.judgement()

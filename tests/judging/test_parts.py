@@ -164,7 +164,11 @@ def test_instruments() -> None:
         "tests/conftest.py": "control", "a/test_b.py": "test", "tests/data/a.json": "test",
         "ui/a.spec.ts": "test", "pkg/a_test.go": "test", "pyproject.toml": "mixed",
         "src/contest.py": None, "src/latest.py": None, "ci/run.sh": "control",
-        "pytest.ini": "control",
+        "pytest.ini": "control", ".gitattributes": "control", "a/__pycache__/b.pyc": "control",
+        "unittest.py": "control", "src/unittest.py": None, "src/pytest/a.py": None,
+        "GNUmakefile": "mixed", ".npmrc": "mixed", "node_modules/.bin/jest": "mixed",
+        "ci/run": "mixed", "src/target.py": None, "sub/target/x": "mixed", "target": None,
+        "a.test.mts": "test", "a.spec.cjs": "test", "a_test.ts": "test", "latest.ts": None,
     }  # fmt: skip
     assert {path: rules.kind(path) for path in kinds} == kinds
     assert [path for path in FILES if rules.is_protected(path)] == [

@@ -56,6 +56,15 @@ def judging() -> Iterator[Protection]:
          "            self._keep(key, result)\n", "            pass\n"),
     )  # fmt: skip
     yield from patches(
+        "judging/judge.py judging/instruments.py",
+        ("tests/judging/test_programs.py",),
+        ("files that a check executes are compared with the base's",
+         "Instruments(rules.instruments, programs_of(rules.all_checks))",
+         "Instruments(rules.instruments)"),
+        ("candidate's `GNUmakefile` does not decide what a check does", ' "GNUmakefile",', ""),
+        ("compiled modules of a candidate do not count", '"__pycache__/", "*.pyc", ', ""),
+    )  # fmt: skip
+    yield from patches(
         "judging/junit.py judging/coverage_file.py judging/hidden_files.py judging/tournament.py "
         "judging/pick.py runs/merging.py judging/judge.py",
         (f"{_PARTS} {_TOURNAMENT}", f"{_DOCKER} tests/cli/commands/test_merge_queue.py"),

@@ -1,0 +1,98 @@
+"""Find the files that a check executes, such as `ci/all.sh` in `sh ci/all.sh --fast`."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
+_INTERPRETERS = re.compile(
+    r"(python|pypy)[\d.]*|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php|lua|Rscript|pwsh|\.|source"
+)
+_BEFORE = frozenset(
+    {"!", "{", "(", "if", "then", "else", "elif", "while", "until", "do", "time", "exec", "env",
+     "command", "nice", "nohup", "timeout", "sudo", "run", "uv", "poetry", "pipenv", "xvfb-run"}
+)  # fmt: skip
+"""Words in front of a command."""
+_ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
+_NUMBER = re.compile(r"[\d.]+[smhd]?")
+_END = re.compile(r"[;&|()\n]+")
+_SCRIPT = re.compile(r"-\w*c")
+_LOADING = frozenset({"-r", "--require", "--import", "--loader"})
+_WITH_VALUE = re.compile(r"-[WX]|-\w*o")
+_DEEPEST = 3
+"""Maximum number of shells inside each other, as in `sh -c "sh -c ..."`."""
+
+
+def programs_of(commands: Sequence[str]) -> tuple[str, ...]:
+    """Return patterns of the files that commands execute."""
+    found = (path for command in commands for path in _programs(command, _DEEPEST))
+    return tuple(dict.fromkeys(found))
+
+
+def _programs(command: str, depth: int) -> Iterator[str]:
+    for words in _simple_commands(command):
+        while words and _is_before(words[0]):
+            words = words[1:]
+        if words:
+            yield from _executed(words, depth)
+
+
+def _simple_commands(command: str) -> Iterator[list[str]]:
+    lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars=";&|()")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if _END.fullmatch(word):
+                yield words
+                words = []
+            else:
+                words.append(word)
+    except ValueError:  # a quotation without an end
+        pass
+    yield words
+
+
+def _is_before(word: str) -> bool:
+    if word[:1] == "-" or word.rpartition("/")[2] in _BEFORE:
+        return True
+    return _ASSIGNMENT.fullmatch(word) is not None or _NUMBER.fullmatch(word) is not None
+
+
+def _executed(words: Sequence[str], depth: int) -> Iterator[str]:
+    """Yield patterns of the files that a simple command executes."""
+    name = words[0].strip("`")
+    short = name.rpartition("/")[2]
+    if "/" in name:
+        yield from _pattern(name)
+    if short in _SHELLS or _INTERPRETERS.fullmatch(short):
+        yield from _interpreted(iter(words[1:]), depth, is_shell=short in _SHELLS)
+
+
+def _interpreted(words: Iterator[str], depth: int, *, is_shell: bool) -> Iterator[str]:
+    """Yield patterns of the files that an interpreter executes, from its arguments."""
+    for word in words:
+        if is_shell and _SCRIPT.fullmatch(word):
+            yield from _programs(next(words, ""), depth - 1) if depth else ()
+            return
+        if word in ("-c", "-e"):
+            return
+        if word == "-m":
+            module = next(words, "").replace(".", "/")
+            yield from _pattern(f"{module}.py")
+            yield from _pattern(f"{module}/__main__.py")
+            return
+        if word in _LOADING:
+            yield from _pattern(next(words, ""))
+        elif _WITH_VALUE.fullmatch(word):
+            next(words, None)
+        elif (path := word.lstrip("0<")) and path[0] not in "->":
+            yield from _pattern(path)
+            return
+
+
+def _pattern(path: str) -> Iterator[str]:
+    """Yield a pattern of a file, wherever the command changed its directory to."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    if parts and "$" not in path:
+        yield "**/" + "/".join(re.sub(r"([*?\[\]\\])", r"\\\1", part) for part in parts)
