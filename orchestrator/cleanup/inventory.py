@@ -16,7 +16,7 @@ from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.git.worktree import open_worktree
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.state.listing import holders_of, is_left
+from orchestrator.state.holders import holders_of, is_left
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record, require_record

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import platform
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -324,6 +323,9 @@ def _report(error: Exception) -> int:
 
 
 def _versions() -> str:
+    # Imported here because only the report of a bug needs it.
+    import platform
+
     return f"{_version()}, Python {platform.python_version()}, {platform.platform(terse=True)}"
 
 

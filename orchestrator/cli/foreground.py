@@ -1,13 +1,14 @@
 """Execute a run in the foreground: show its progress, handle signals, print its result."""
 
+import os
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.options import OutputOptions
+from orchestrator.cli.output.ci import automatic_report
 from orchestrator.cli.output.formats import terminal_width
 from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
-from orchestrator.cli.output.overview import timeline
 from orchestrator.cli.output.report import (
     after_run,
     run_json,
@@ -16,14 +17,17 @@ from orchestrator.cli.output.report import (
     timings_table,
 )
 from orchestrator.cli.output.views import View
-from orchestrator.cli.reporting import Reports, report_of
 from orchestrator.cli.signals import Interruption
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Notice
-from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult, exit_code
 from orchestrator.workflow.model import Workflow
+
+if TYPE_CHECKING:
+    # Most runs neither merge nor write reports, and should not wait for these imports.
+    from orchestrator.cli.reporting import Reports
+    from orchestrator.landing.merged import Merged
 
 
 class ForegroundRun(Protocol):
@@ -60,7 +64,7 @@ def run_in_foreground(
     Raises:
         OrchestratorError: The run could not start, or the next step failed.
     """
-    reports = Reports.requested(output.report, quiet=output.quiet)
+    reports = _requested_reports(output)
     next_step, merged = output.next_step, None
 
     def stop(again: bool) -> None:
@@ -78,13 +82,28 @@ def run_in_foreground(
             else:
                 code, merged = _go_on(next_step, result, config, output, workflow)
         except OrchestratorError as error:
-            reports.write(run.run_id)
+            if reports is not None:
+                reports.write(run.run_id)
             if interruption.exit_code is None:
                 raise
             tell_failure(error)
             return interruption.exit_code
-        reports.write(result.run_id, merged=merged)
+        if reports is not None:
+            reports.write(result.run_id, merged=merged)
     return interruption.exit_code or code
+
+
+def _requested_reports(output: OutputOptions) -> "Reports | None":
+    """Return the reports to write at the end of the run; None if there are none.
+
+    Raises:
+        ConfigError: There is no such format, or a file cannot be written.
+    """
+    if not output.report and automatic_report(os.environ) is None:
+        return None
+    from orchestrator.cli.reporting import Reports
+
+    return Reports.requested(output.report, quiet=output.quiet)
 
 
 def _go_on(
@@ -93,7 +112,7 @@ def _go_on(
     config: ParallelConfig,
     output: OutputOptions,
     workflow: Workflow | None,
-) -> tuple[int, Merged | None]:
+) -> "tuple[int, Merged | None]":
     """Perform the next step and print the result of the run; return the exit code, and a merge."""
     code = exit_code(result.results, fail_on=config.fail_on)
     if not output.json:
@@ -122,9 +141,17 @@ def _show_result(
         show_run(result, config, workflow=workflow, quiet=output.quiet, as_json=output.json)
         if output.timings:
             show(timings_table(result))
-            if report := report_of(result.run_id):
-                show(f"\n{timeline(report, width=terminal_width())}")
+            _show_timeline(result.run_id)
     return code
+
+
+def _show_timeline(run_id: str) -> None:
+    # Imported here because only `--timings` needs the model of reports.
+    from orchestrator.cli.output.overview import timeline
+    from orchestrator.cli.reporting import report_of
+
+    if report := report_of(run_id):
+        show(f"\n{timeline(report, width=terminal_width())}")
 
 
 def _stopping(config: ParallelConfig, *, again: bool) -> str:

@@ -12,7 +12,6 @@ import typer
 from orchestrator.cli.foreground import run_in_foreground
 from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.options import GivenSettings
-from orchestrator.cli.output.dry_run import plan_json, plan_table
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import View, make_view
 from orchestrator.cli.run_options import RunOptions, check_pick
@@ -22,7 +21,6 @@ from orchestrator.config.needs import without_effect
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository, find_top
-from orchestrator.runs.detach import continue_in_background
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow
 
@@ -186,6 +184,9 @@ def _check_combination(run: RunOptions) -> None:
 
 
 def _show_plan(runner: ParallelRunner, run: RunOptions) -> None:
+    # Imported here because other runs need no table of the plan.
+    from orchestrator.cli.output.dry_run import plan_json, plan_table
+
     plan = runner.plan()
     if not run.quiet:
         for notice in plan.notices:
@@ -199,6 +200,9 @@ def _show_plan(runner: ParallelRunner, run: RunOptions) -> None:
 
 
 def _detach(runner: ParallelRunner, view: View, run: RunOptions) -> None:
+    # Imported here because other runs stay in the foreground.
+    from orchestrator.runs.detach import continue_in_background
+
     with view:
         directory = runner.reserve()
     try:

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from orchestrator.config.container import Isolation, Limits
-from orchestrator.config.document import Node
 from orchestrator.config.judging import Judging
+from orchestrator.config.node import Node
 from orchestrator.config.option import Option
 from orchestrator.config.project import Project
 from orchestrator.config.run import MOST_WORKERS, ParallelConfig, Triggers

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
 
-from orchestrator.config.document import DocumentError, Node, read_document, read_text
+from orchestrator.config.document import read_document, read_text
 from orchestrator.config.fields import (
     AGENT_FIELDS,
     BLOCKS,
@@ -24,6 +24,7 @@ from orchestrator.config.fields import (
     is_list,
     place,
 )
+from orchestrator.config.node import DocumentError, Node
 from orchestrator.text.sanitize import is_text, one_line
 from orchestrator.text.suggest import MOST_SUGGESTIONS
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from orchestrator.config.document import Node
 from orchestrator.config.fields import (
     SECRET,
     Setting,
@@ -18,6 +17,7 @@ from orchestrator.config.fields import (
     kinds,
     place,
 )
+from orchestrator.config.node import Node
 from orchestrator.text.sanitize import one_line
 
 

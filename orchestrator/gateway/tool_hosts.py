@@ -5,12 +5,10 @@ without configuration has its default in its own files. Only the user's and the 
 read. Files of a repository are not: their authors could choose what a worker may reach.
 """
 
-import configparser
 import os
 import re
 import shutil
 import sys
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -74,6 +72,9 @@ def _text(path: Path) -> str:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    # Imported here because a run without sets of hosts reads no file of a tool.
+    import tomllib
+
     try:
         return tomllib.loads(_text(path))
     except tomllib.TOMLDecodeError:
@@ -89,6 +90,9 @@ def _variables(machine: Machine, *names: str) -> Iterator[FoundUrl]:
 
 def pip_urls(machine: Machine) -> Iterator[FoundUrl]:
     """Yield the package indexes of pip and uv."""
+    # Imported here because a run without sets of hosts reads no file of a tool.
+    import configparser
+
     index = list(_variables(machine, "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"))
     others = list(
         _variables(

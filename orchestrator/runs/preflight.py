@@ -34,7 +34,6 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.task_merge import check_git
 from orchestrator.runs.machine_check import machine_problems
 from orchestrator.runs.problems import Attempt, Problems
-from orchestrator.runs.webhooks import signing_key
 from orchestrator.state.secret_files import Secrets, read_secrets
 from orchestrator.text.redact import Redactor, secret_variables
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
@@ -119,6 +118,9 @@ def _check_settings(request: RunRequest, problems: Problems) -> _Settings:
             problems.attempt(check_git)
     problems.attempt(check_allow, [own for own, _ in every])
     if config.triggers.notify is not None:
+        # Imported here because most runs send no notifications.
+        from orchestrator.runs.webhooks import signing_key
+
         problems.attempt(signing_key)
     repository = problems.attempt(Repository, request.root)
     if repository.failed:

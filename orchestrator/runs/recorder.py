@@ -1,15 +1,18 @@
 """Record a run's events on disk, and pass them on to the caller and to notifications."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.notification_messages import notification
-from orchestrator.runs.notifications import Notifier
 from orchestrator.state.run_record import RunRecord
 from orchestrator.state.status_file import StatusFile
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
+
+if TYPE_CHECKING:
+    from orchestrator.runs.notifications import Notifier
 
 
 def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) -> None:
@@ -32,13 +35,19 @@ class Recorder:
     def __init__(
         self, claimed: ClaimedRun, emit: Emit, redactor: Redactor, *, notify: str | None = None
     ) -> None:
-        self._notifier = Notifier(notify, failed=self._not_notified) if notify else None
+        self._notifier = self._started_notifier(notify) if notify else None
         self._directory = claimed.directory
         self._outcome = claimed.outcome
         self._emit = emit
         self._redactor = redactor
         self._status = StatusFile(claimed.directory)
         self._broken = False
+
+    def _started_notifier(self, target: str) -> "Notifier":
+        # Imported here because most runs send no notifications.
+        from orchestrator.runs.notifications import Notifier
+
+        return Notifier(target, failed=self._not_notified)
 
     def __call__(self, event: Event) -> None:
         is_open = self._outcome.resumable

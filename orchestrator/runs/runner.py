@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.agents.base import Agent
 from orchestrator.agents.settings_check import missing_keys
-from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.orphans import abandoned
-from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import demand
 from orchestrator.engine import connected
@@ -19,7 +18,6 @@ from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.capacity import check_disk, check_worktrees
 from orchestrator.runs.claimed_run import ClaimedRun
-from orchestrator.runs.dry_run import RunPlan
 from orchestrator.runs.machine_check import crowding, roominess
 from orchestrator.runs.naming import name_workers
 from orchestrator.runs.preflight import RunRequest, check_request, check_run
@@ -40,6 +38,9 @@ from orchestrator.workflow.planning import (
     repeated_task_notice,
     run_config,
 )
+
+if TYPE_CHECKING:
+    from orchestrator.runs.dry_run import RunPlan
 
 
 class ParallelRunner:
@@ -88,12 +89,15 @@ class ParallelRunner:
         """The run's id; None before the run is recorded."""
         return self._run_id
 
-    def plan(self) -> RunPlan:
+    def plan(self) -> "RunPlan":
         """Return the plan of the run with the current settings. Nothing is created.
 
         Raises:
             OrchestratorError: The run could not start, whatever the engine and machine.
         """
+        # Imported here because runs that are executed should not wait for it.
+        from orchestrator.runs.dry_run import RunPlan
+
         config = self._config
         isolation = config.isolation
         checked = check_request(self._request)
@@ -229,6 +233,10 @@ class ParallelRunner:
         """Remove old merged workers if the setting `retention` asks for it; return notices."""
         if self._config.retention is None:
             return []
+        # Imported here because most runs remove nothing.
+        from orchestrator.cleanup.inventory import Wanted
+        from orchestrator.cleanup.remove import cleanup
+
         wanted = Wanted(merged=True, older_than=parse_age(self._config.retention))
         try:
             gone = cleanup(self._request.root, engine=engine, wanted=wanted).workers

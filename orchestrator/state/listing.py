@@ -1,6 +1,6 @@
 """List a repository's runs, with the worktrees, branches and disk space that they use."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +12,9 @@ from orchestrator.files.remove_tree import entry_names
 from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView, attempts
+from orchestrator.state.holders import holders_of
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
-from orchestrator.worker_spec import WorkerSpec
 
 _SCRATCH = frozenset({"git", "upper", "copy"})
 """Names of files in a worker's state directory that a cleanup removes; see
@@ -97,46 +97,6 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
         if everything or place.holds_something():
             shown.append(_listed(place))
     return Listing(runs=tuple(shown))
-
-
-Entry = tuple[RunDirectory, RunOutline, WorkerSpec]
-"""A worker, after the directory and the record of the run that it belongs to."""
-
-
-def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:
-    """Return, for each worker number, the worker that the number refers to.
-
-    A number refers to the worker of the newest run that used it. With names from templates, several
-    runs' workers may exist under one number; it then refers to the newest whose worktree or branch
-    still exists.
-
-    Args:
-        entries: The workers of all runs, oldest run first.
-        refs: The existing branches.
-    """
-    found: dict[int, Entry] = {}
-    for entry in entries:
-        spec = entry[2]
-        before = found.get(spec.worker_id)
-        if (
-            before is None
-            or spec.collides(before[2])
-            or is_left(*entry[1:], refs)
-            or not is_left(*before[1:], refs)
-        ):
-            found[spec.worker_id] = entry
-    return found
-
-
-def is_left(record: RunOutline, spec: WorkerSpec, refs: frozenset[str]) -> bool:
-    """Return whether the worktree or the branch of a worker still exists.
-
-    Args:
-        record: The record of the worker's run.
-        spec: The worker.
-        refs: The existing branches.
-    """
-    return (record.top / spec.directory).exists() or f"refs/heads/{spec.branch}" in refs
 
 
 class _Place:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.config.values import CacheKind
-from orchestrator.engine.images.project import LOCK_FILES
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.files.owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
@@ -124,6 +123,9 @@ def find_caches(
 
 def lock_key(repository: Repository, commit: str) -> str:
     """Return a hash of the lock files of a commit."""
+    # Imported here because only runs with caches need it.
+    from orchestrator.engine.images.project import LOCK_FILES
+
     listing = repository.git.tree(commit)
     names = {os.fsencode(name) for name in LOCK_FILES}
     locks = [entry for entry in listing if entry.rpartition(b"\t")[2].rpartition(b"/")[2] in names]

@@ -85,3 +85,28 @@ def test_a_cleanup_without_dead_runs_imports_nothing_that_runs_workers(one_run: 
 def test_a_run_that_is_not_watched_on_a_terminal_draws_no_table(repo: Path) -> None:
     modules = loaded("parallel", "true", "--agent-cli", "shell", "--dry-run", where=repo)
     assert not modules & {"rich.console", "humanize"}
+
+
+RARE = {
+    "yaml", "tomllib", "configparser", "rich.console", "humanize",
+    "orchestrator.reports", "orchestrator.judging", "orchestrator.landing", "orchestrator.web",
+    "orchestrator.cleanup.remove", "orchestrator.state.listing",
+    "orchestrator.engine.docker.gateway", "orchestrator.engine.images.project",
+    "orchestrator.runs.dry_run", "orchestrator.runs.detach", "orchestrator.runs.webhooks",
+}  # fmt: skip
+"""Modules that a run needs only with a file or an option that most runs do not have."""
+MOST_MODULES = 255
+"""Maximum number of our own modules that a run of one worker imports."""
+
+
+@pytest.mark.docker
+def test_a_run_imports_only_what_it_needs(repo: Path) -> None:
+    modules = loaded(
+        *("parallel", "true", "--agent-cli", "shell", "--network", "none", "--workers", "1"),
+        *("--summary", "--quiet"),
+        where=repo,
+        GITHUB_ACTIONS="",
+        GITLAB_CI="",
+    )
+    assert not modules & RARE
+    assert len([name for name in modules if name.startswith("orchestrator.")]) <= MOST_MODULES

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from orchestrator.config.document import MAX_BYTES, DocumentError, read_document
+from orchestrator.config.document import MAX_BYTES, read_document
+from orchestrator.config.node import DocumentError
 
 
 def read(tmp_path, text: str | bytes, name: str = "c.yaml") -> object:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from orchestrator.config.document import DocumentError, read_document
+from orchestrator.config.document import read_document
 from orchestrator.config.loading import check_file, json_schema
+from orchestrator.config.node import DocumentError
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
 from orchestrator.workflow.parsing.reader import read_workflow

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.config.document import DocumentError, Node, read_document, read_text
+from orchestrator.config.document import read_document, read_text
+from orchestrator.config.node import DocumentError, Node
 from orchestrator.git.repository import Repository
 
 _LIST_LIMIT = 64 * 1024**2

@@ -21,7 +21,6 @@ from orchestrator.engine.docker.container import (
 )
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
-from orchestrator.engine.docker.gateway import start_gateway
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.process import DockerProcess
@@ -114,8 +113,7 @@ class DockerEngine(DockerImages):
             return self._create_in_network_of(spec, spec.network_of)
         if spec.egress is None:
             return create(self._client, spec, seccomp=self._seccomp)
-        start = start_guard if spec.egress.hosts is None else start_gateway
-        guard = start(self._client, spec, spec.egress, seccomp=self._seccomp)
+        guard = self._start_guard(spec, spec.egress)
         try:
             container = create(self._client, _sharing(spec, guard), seccomp=self._seccomp)
         except BaseException:
@@ -123,6 +121,14 @@ class DockerEngine(DockerImages):
             raise
         container.guard, container.ports = guard, guard.ports
         return container
+
+    def _start_guard(self, spec: ContainerSpec, egress: Egress) -> DockerContainer:
+        if egress.hosts is None:
+            return start_guard(self._client, spec, egress, seccomp=self._seccomp)
+        # Imported here because only an allow-list needs a gateway.
+        from orchestrator.engine.docker.gateway import start_gateway
+
+        return start_gateway(self._client, spec, egress, seccomp=self._seccomp)
 
     def _create_in_network_of(self, spec: ContainerSpec, other: str) -> DockerContainer:
         holder = self.adopt(other)

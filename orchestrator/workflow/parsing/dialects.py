@@ -6,7 +6,7 @@ The conversion works on parsed nodes, so that every part keeps its line number.
 import re
 from collections.abc import Callable
 
-from orchestrator.config.document import Node
+from orchestrator.config.node import Node
 from orchestrator.workflow.parsing.manifest import ManifestTask
 
 _SHORTHAND = re.compile(r"(?P<agent>[a-z][A-Za-z0-9_-]*):(?P<task>(?:[^\W\d_]|[\"'`]).*)", re.S)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.config.document import DocumentError, Node, read_document
+from orchestrator.config.document import read_document
+from orchestrator.config.node import DocumentError, Node
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.dialects import as_manifest

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.config.document import DocumentError, Node, read_text
+from orchestrator.config.document import read_text
+from orchestrator.config.node import DocumentError, Node
 from orchestrator.config.sources import unknown
 from orchestrator.workflow.parsing.templates import holds
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from orchestrator.config.document import Node
+from orchestrator.config.node import Node
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.text.path_patterns import directories

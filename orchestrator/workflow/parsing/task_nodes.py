@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orchestrator.config.document import Node
+from orchestrator.config.node import Node
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.manifest import is_id

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from orchestrator.config.document import Node
+from orchestrator.config.node import Node
 
 QUOTE = "quote"
 FILLED = frozenset(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from orchestrator.config.document import Node
+from orchestrator.config.node import Node
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.foreach import as_text

@@ -166,6 +166,9 @@ def doors() -> Iterator[Protection]:
         ("settings are not read from a FIFO",
          'read_limited(path, most=MAX_BYTES, follow=True).decode("utf-8-sig")',
          'path.read_bytes().decode("utf-8-sig")'),
+    )  # fmt: skip
+    yield from patches(
+        "config/node.py", ("tests/cli/test_input_decoding.py", "tests/workflow"),
         ("numbers keep their spelling", "self if self.written is None else", "self if True else"),
     )  # fmt: skip
     yield from patches(
