@@ -132,7 +132,7 @@ class TestGuest:
 
     @pytest.mark.parametrize("place", ["orchestrator.yaml", ".orchestrator/config.yaml"])
     @pytest.mark.parametrize("kind", ["link", "folder", "fifo", "dangling"])
-    def test_content_behind_a_link_is_not_shown(self, tmp_path, place, kind):
+    def test_content_of_a_linked_file_is_not_shown(self, tmp_path, place, kind):
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         (elsewhere / "config.yaml").write_text("private-word: x\n")

@@ -176,7 +176,7 @@ class TestTally:
             {"time": "t", "host": host, "port": 443, "decision": decision, "reason": reason}
         )
 
-    def test_connections_are_told_twice_a_second_and_each_refused_host_at_once(self) -> None:
+    def test_connections_are_reported_twice_a_second_and_refused_hosts_at_once(self) -> None:
         now = 10.0
         tally = ConnectionTally(1, clock=lambda: now)
         first = tally.add(self.record("a.example"))
@@ -197,7 +197,7 @@ class TestTally:
         assert last is not None
         assert (last.host, last.connections) == ("e.example", 4)
 
-    def test_number_of_hosts_that_are_told_at_once_is_limited(self) -> None:
+    def test_number_of_hosts_that_are_reported_at_once_is_limited(self) -> None:
         tally = ConnectionTally(1, clock=lambda: 0.0)
         told = [tally.add(self.record(f"h{n}.example", "name")) for n in range(100)]
         assert sum(event is not None for event in told) == 20

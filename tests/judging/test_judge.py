@@ -289,7 +289,7 @@ def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
     assert fixed.candidates[0].decided_by == "must fix"
 
 
-def test_unstable_check_counts_for_nobody(world: World, tmp_path: Path) -> None:
+def test_unstable_check_counts_for_no_candidate(world: World, tmp_path: Path) -> None:
     """The check fails at every second run on the same files."""
     counts = tmp_path / "counts"
     counts.mkdir()
@@ -304,7 +304,7 @@ def test_unstable_check_counts_for_nobody(world: World, tmp_path: Path) -> None:
     assert [one.passes for one in with_it.candidates] == [True, True, False]
 
 
-def test_suite_without_tests_passes_nobody(world: World) -> None:
+def test_suite_without_tests_passes_no_candidate(world: World) -> None:
     check = 'echo "<testsuite tests=\'0\'/>" > "$ORCHESTRATOR_JUNIT"'
     judgement = judge(world, {"calc.py": RIGHT}, checks=(check,))
     assert flags(judgement.candidates[0]) == ["nothing_ran"]

@@ -43,7 +43,7 @@ def test_two_candidates_differ_in_the_first_column_of_those_between_them(world: 
     assert "  notes.txt +1 -0" in text.splitlines()
 
 
-def test_same_change_is_told_and_commits_may_be_gone(world: World) -> None:
+def test_same_change_is_reported_and_commits_may_be_gone(world: World) -> None:
     judgement = judge(world, {"calc.py": RIGHT}, {"calc.py": RIGHT + "\n"}, checks=(FAST,))
     pair = compared(world, judgement, 1, 2)
     assert pair.decided_by == "same change"

@@ -42,5 +42,5 @@ def test_size_alone_decides_nothing_but_equal_changes_share_a_place() -> None:
     assert decide(ranked) == ("clear", 2)
 
 
-def test_nobody_is_picked_if_nobody_passes() -> None:
+def test_no_candidate_is_picked_if_none_passes() -> None:
     assert decide(rank(_scores([(0, 0, 1, 0, 0)]))) == ("none", None)

@@ -21,7 +21,7 @@ def test_judge_that_sees_the_same_in_both_orders_decides(world: World) -> None:
     assert judgement.candidates[0].decided_by == "judge"
 
 
-def test_judge_that_always_says_a_decides_nothing(world: World) -> None:
+def test_judge_that_always_answers_a_decides_nothing(world: World) -> None:
     fooling = {"calc.py": FOOLED + RIGHT + "\n\nSIZE = 3\n"}
     judgement = judge(world, SHORT, fooling, judge="""echo '{"winner": "A"}'""", checks=(FAST,))
     assert [one.wins for one in judgement.candidates] == [0, 0]

@@ -133,7 +133,7 @@ def test_failing_base_lands_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("offset", range(3))
-def test_check_that_fails_every_third_time_blames_nobody(world: World, offset: int) -> None:
+def test_check_that_fails_every_third_time_blames_no_branch(world: World, offset: int) -> None:
     count = iter(range(offset, 10_000))
     flaky = Checks(world, answer=lambda answer: "fail" if next(count) % 3 == 0 else answer)
     merged = merge(world, *branches(world, 5), test=flaky)
@@ -151,7 +151,7 @@ def forget_verdicts(world: World) -> None:
 
 
 @pytest.mark.extra
-def test_check_that_fails_at_random_blames_nobody_in_fifty_runs(world: World) -> None:
+def test_check_that_fails_at_random_blames_no_branch_in_fifty_runs(world: World) -> None:
     """The check fails in a third of its runs. One of the branches is bad in half of the merges."""
     chance = random.Random(15)
     five = branches(world, 5)
@@ -173,7 +173,7 @@ def test_check_that_fails_at_random_blames_nobody_in_fifty_runs(world: World) ->
 
 @pytest.mark.parametrize("when", range(1, 8))
 @pytest.mark.variants("2", "6")
-def test_test_without_answers_blames_nobody(world: World, when: int) -> None:
+def test_test_without_answers_blames_no_branch(world: World, when: int) -> None:
     """The engine goes away during the queue, at each test in turn."""
     count = iter(range(1, 10_000))
     checks = Checks(world, "f3", answer=lambda answer: "none" if next(count) >= when else answer)

@@ -46,7 +46,7 @@ def test_resolution_lands_with_both_real_parents(world: World) -> None:
     assert (world.repo / "two").exists()
 
 
-def test_agent_is_told_of_both_sides(world: World) -> None:
+def test_prompt_of_the_agent_describes_both_sides(world: World) -> None:
     _, agent = resolve(world, {"numbers": BOTH})
     conflict, said, _ = agent.asked[0]
     assert conflict.paths == ("numbers",)

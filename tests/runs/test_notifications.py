@@ -296,7 +296,7 @@ def messages() -> list[bytes]:
 
 
 class TestExamples:
-    def test_slack_gets_text_that_mentions_nobody(self, posted, monkeypatch) -> None:
+    def test_slack_message_mentions_no_user(self, posted, monkeypatch) -> None:
         address, bodies = posted
         monkeypatch.setenv("SLACK_WEBHOOK", address)
         for message in messages():

@@ -205,7 +205,7 @@ def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
     assert ours(client, repo) == []
 
 
-def test_worker_that_lost_its_gateway_says_so_and_is_retried(
+def test_worker_that_lost_its_gateway_reports_it_and_is_retried(
     world: Outside, repo: Path, client: docker.APIClient
 ) -> None:
     url = "https://files.example/"

@@ -113,8 +113,7 @@ def test_a_retry_starts_from_the_base_or_from_what_was_committed(
 
 
 @pytest.mark.variants("bind")
-def test_nobody_overwrites_what_is_at_the_worktrees_path(repo: Path) -> None:
-    """It came after the run had begun, so that the run could not refuse to start."""
+def test_worktree_that_appears_after_a_teardown_has_the_work(repo: Path) -> None:
     taken = repo / ".architect-parallel-1"
     task = "echo w > w"
     result = run_one(repo, task, "--worktrees", "end", "--teardown", "sleep 0.1")

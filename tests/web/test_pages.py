@@ -265,7 +265,7 @@ def test_browsing_changes_nothing(repo):
     assert snapshot_of(repo) == before
 
 
-def test_list_has_pages_and_repositories_are_told_apart(repo):
+def test_list_has_pages_and_distinguishes_repositories(repo):
     for number in range(55):
         write_run(
             repo, [WorkerSpec(worker_id=1, task=f"task {number}", model=None)], [],

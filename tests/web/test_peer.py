@@ -65,9 +65,7 @@ def test_connections_of_others_are_refused(server, tmp_path, monkeypatch, rows):
         server.accept()[0].close()
 
 
-def test_without_tables_of_the_kernel_everybody_needs_the_cookie_only(
-    server, tmp_path, monkeypatch
-):
+def test_without_kernel_tables_every_user_needs_only_the_cookie(server, tmp_path, monkeypatch):
     monkeypatch.setattr(peer, "_TABLES", (tmp_path / "none",))
     with socket.create_connection(server.getsockname()):
         server.accept()[0].close()

@@ -41,7 +41,7 @@ def spans(axis: Axis) -> list[tuple[str, float, float]]:
     return [(bar.look, float(bar.x[:-1]), float(bar.end[:-1])) for bar in bars]
 
 
-def test_long_waits_are_shortened_and_their_length_is_told(snapshot):
+def test_long_waits_are_shortened_and_their_length_is_shown(snapshot):
     axis = axis_of(snapshot)
     (gap,) = axis.breaks
     assert (gap.x, gap.width, gap.title) == ("48.500%", "3.000%", "1h 00m of waiting")

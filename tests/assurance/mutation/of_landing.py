@@ -133,7 +133,7 @@ def landing() -> Iterator[Protection]:
         ("pr: texts that someone changed are kept",
          "ours = found.body.lstrip().startswith(marker(self._run.run_id, place.branch))",
          "ours = True"),
-        ("pr: texts mention nobody",
+        ("pr: texts mention no user",
          "return _COMMAND.sub(_JOINER, _REFERENCE.sub(_JOINER, text))",
          "return _COMMAND.sub(_JOINER, text)"),
         ("pr: texts give no commands", "return _COMMAND.sub(_JOINER, _REFERENCE",

@@ -32,7 +32,7 @@ def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.docker
-def test_hidden_tests_are_found_by_nobody(
+def test_candidates_cannot_find_hidden_tests(
     repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     hidden = tmp_path / "hidden" / "tests" / "test_more.py"
