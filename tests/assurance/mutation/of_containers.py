@@ -15,6 +15,7 @@ GATEWAY_CONTAINER = "tests/engine/docker/test_gateway.py"
 CONFIGURATIONS = "tests/gateway/test_configurations.py"
 HOSTS = "tests/gateway/test_hosts.py"
 PROJECT_IMAGES = "tests/system/test_project_images.py"
+SECCOMP = "tests/engine/docker/test_seccomp.py"
 SERVICES = "tests/worker/test_services.py"
 _NETWORKS = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
@@ -28,11 +29,15 @@ def container() -> Iterator[Protection]:
     """Return the security options of a container."""
     yield from patches(
         "engine/docker/arguments.py",
+        (SECCOMP,),
+        ("custom seccomp profile", '["no-new-privileges", *filtered]',
+         '["no-new-privileges"]'),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/arguments.py",
         (FLAGS, ISOLATION, CONTRACT),
         ("capabilities dropped", 'cap_drop=["ALL"]', "cap_drop=[]"),
         ("no new privileges", '["no-new-privileges", *filtered]', "[*filtered]"),
-        ("custom seccomp profile", '["no-new-privileges", *filtered]',
-         '["no-new-privileges"]'),
         ("root file system read-only",
          "read_only=True,\n        ipc", "read_only=False,\n        ipc"),
         ("init process reaps orphans", "init=True", "init=False"),
