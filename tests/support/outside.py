@@ -54,6 +54,8 @@ class Outside:
         self._folder = folder
         self._seen = folder / "seen"
         self._resolv = folder / "resolv.conf"
+        self.certificate = folder / "certificate"
+        """Certificate of all web servers with TLS, which is not signed by any authority."""
         self._resolv.write_text(f"nameserver {NAME_SERVER}\n")
 
     def orchestrator(
@@ -176,7 +178,9 @@ def _servers(namespace: str, folder: Path) -> Iterator[None]:
 
 
 def _make_certificate(folder: Path) -> None:
-    subject = ("-subj", "/CN=outside", "-addext", "subjectAltName=DNS:*.example")
+    # Several clients accept no wildcard directly below the last label.
+    names = ",".join(f"DNS:{name}" for name in RECORDS)
+    subject = ("-subj", "/CN=outside", "-addext", f"subjectAltName={names}")
     kind = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     files = ("-keyout", str(folder / "key"), "-out", str(folder / "certificate"))
     subprocess.run(

@@ -6,6 +6,7 @@ Run in a network namespace, with two arguments: a folder, from which `records`, 
 
 import http.server
 import json
+import mimetypes
 import socketserver
 import ssl
 import struct
@@ -71,11 +72,15 @@ class Web(http.server.BaseHTTPRequestHandler):
             body = f"served {here[0]}:{here[1]} {self.path}\n".encode()
         found = file.is_file() or not SITE.exists()
         self.send_response(200 if found else 404)
+        kind, _ = mimetypes.guess_type(file)
+        self.send_header("Content-Type", kind or "application/octet-stream")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    do_POST = do_GET
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         pass

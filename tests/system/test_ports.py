@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -98,15 +99,26 @@ for host in (gateway, "172.17.0.1", "10.99.112.10"):
     ids=["none", "allowlist", "learn", "services"],
 )  # fmt: skip
 def test_port_of_a_confined_worker_is_published(repo: Path, options: tuple[str, ...]) -> None:
-    (repo / "serve.py").write_text(SERVE_ONE)
     (repo / "web.yaml").write_text(
         f"services: {{web: {{image: {BASE_IMAGE}, command: [sleep, '600']}}}}\n"
     )
+    said = served_once(repo, "", options)
+    assert said[1:] == ["held"] * 5
+    # With the network `learn`, the gateway's own port 80 is open: it passes requests on.
+    assert said[0].startswith("held" if "learn" not in options else "reached")
+
+
+def served_once(
+    repo: Path, then: str, options: tuple[str, ...], env: Mapping[str, str] | None = None
+) -> list[str]:
+    """Fetch a page from a worker's port, which then runs a command; return what it printed."""
+    (repo / "serve.py").write_text(SERVE_ONE)
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "server")
+    task = f"python3 serve.py $PORT $HOST_PORT; {then}"
     process = start(
-        *SHELL, "python3 serve.py $PORT $HOST_PORT", "--workers", "1", "--ports", "3000", "--json",
-        *options, cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        *SHELL, task, "--workers", "1", "--ports", "3000", "--json", *options, cwd=repo, env=env,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     noted = repo / ".git/orchestrator/runs"
     port = eventually(lambda: [path.read_text() for path in noted.glob("*/ports-1")])[0]
@@ -114,10 +126,21 @@ def test_port_of_a_confined_worker_is_published(repo: Path, options: tuple[str, 
     stdout, _ = process.communicate(timeout=120)
     (result,) = json.loads(stdout)["results"]
     assert (result["status"], result["ports"]) == ("success", {"3000": int(port)})
-    said = printed(result).splitlines()
-    assert said[1:] == ["held"] * 5
-    # With the network `learn`, the gateway's own port 80 is open: it passes requests on.
-    assert said[0].startswith("held" if "learn" not in options else "reached")
+    return printed(result).splitlines()
+
+
+@pytest.mark.extra
+@pytest.mark.usefixtures("broker_image")
+@pytest.mark.parametrize("network", ["none", "open"])
+def test_port_of_a_worker_with_the_broker_is_published(repo: Path, network: str) -> None:
+    ask = (
+        'curl -s -o /dev/null -w "%{http_code}\\n" -H "Authorization: Bearer $OPENAI_API_KEY" '
+        '"$OPENAI_BASE_URL/files"; case "$OPENAI_API_KEY" in sk-ant-gateway-*) echo token;; esac'
+    )
+    options = ("--keys", "broker", "--network", network, "--env", "OPENAI_API_KEY")
+    said = served_once(repo, ask, options, env={"OPENAI_API_KEY": "sk-canary-2c7e90d4"})
+    # The broker answers, and refuses this call.
+    assert said[-2:] == ["403", "token"]
 
 
 @pytest.mark.extra
