@@ -9,7 +9,7 @@ from pathlib import Path
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from orchestrator.errors import GitCommandError, RepositoryError
-from orchestrator.files.owner import change_owner
+from orchestrator.files.change_owner import change_owner
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.limits import UNTRUSTED

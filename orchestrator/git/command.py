@@ -27,7 +27,7 @@ from orchestrator.errors import (
 )
 from orchestrator.git.defaults import CONFIG, ENVIRONMENT, KEPT
 from orchestrator.git.limits import UNTRUSTED, Limits
-from orchestrator.git.owner import creating_for
+from orchestrator.git.setpriv import creating_for
 from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)

@@ -4,6 +4,7 @@ GitHub shows ten annotations of a kind for each step, and silently drops the res
 most 1 MiB. An output ends at a delimiter, so the delimiter must not occur in the value.
 """
 
+import errno
 import secrets
 from collections.abc import Iterator, Mapping
 from io import FileIO
@@ -126,8 +127,10 @@ def _append(file: FileIO, text: str) -> None:
     """Append a text in one system call, so that a process that is killed leaves no half of it.
 
     Raises:
-        OSError: The text was not written as a whole.
+        OSError: There is no room for the whole text; then nothing was appended.
     """
-    data = text.encode("utf-8", "replace")
+    data, end = text.encode("utf-8", "replace"), file.tell()
     if file.write(data) != len(data):
-        raise OSError("the disk is full")
+        # GitHub rejects a file of outputs that ends within a value.
+        file.truncate(end)
+        raise OSError(errno.ENOSPC, "there is no room for the whole text")

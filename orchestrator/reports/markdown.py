@@ -75,7 +75,7 @@ def _listed(rows: Iterable[str]) -> Iterator[str]:
 
 
 def _bounded(parts: Iterable[str], room: int) -> str:
-    """Return as many parts as fit into `room` and `_DECIDED` characters."""
+    """Join parts until the text would exceed `room` or `_DECIDED` characters; mark a cut."""
     text = ""
     for part in parts:
         if len(text) + len(part) > min(room, _DECIDED):

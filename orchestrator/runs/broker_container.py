@@ -23,7 +23,7 @@ from orchestrator.state.secret_files import memory_root
 from orchestrator.worker.bundle import bundle
 from orchestrator.worker.context import RunContext
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workspace.owner import worker_user
+from orchestrator.workspace.worker_user import worker_user
 
 BROKER_ROLE = "broker"
 """Role, in the containers' labels, of the broker and of the container that owns its network."""

@@ -63,7 +63,7 @@ _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class _Usage(TypedDict):
-    """Fields of a worker's look that are measured."""
+    """What a running container uses, as fields of `WorkerLook`."""
 
     cpus: str
     memory: str

@@ -45,11 +45,11 @@ class _Question:
 
 
 def merge_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page:
-    """Return the form of a merge, its preview, or its outcome.
+    """Return the page on which a person merges workers: a form, then a preview, then the outcome.
 
     Args:
         view: The run.
-        given: The form's fields; None before the form was sent.
+        given: The fields of the sent form; None before it was sent, which returns the form.
         named: The worker that is chosen at first. Default: all that succeeded.
     """
     workers = view.snapshot.workers
@@ -73,12 +73,14 @@ def merge_page(view: View, given: Fields | None = None, *, named: int | None = N
 
 
 def pick_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page | None:
-    """Return the form that merges a candidate of a judgement, its preview, or its outcome.
+    """Return the page on which a person merges one candidate of a judgement, whatever its place.
+
+    As in `merge_page`, the page is a form, then a preview, then the outcome.
 
     Args:
         view: The run.
-        given: The form's fields; None before the form was sent.
-        named: Number of the candidate. Default: the one that the judgement picked.
+        given: The fields of the sent form; None before it was sent, which returns the form.
+        named: Number of the candidate. Default: the candidate that the judgement picked.
 
     Returns:
         The page; None if the run was not judged, or has no such candidate.

@@ -8,7 +8,7 @@ from typing import Literal
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import RepositoryError
-from orchestrator.files.owner import change_owner
+from orchestrator.files.change_owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.object_packs import pack_since
@@ -32,9 +32,9 @@ from orchestrator.workspace.confined import confined_to
 from orchestrator.workspace.furnish import Extras
 from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.mounts import Workspace
-from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
 from orchestrator.workspace.shared_checkout import Checkouts, shared_user
+from orchestrator.workspace.worker_user import worker_user
 
 
 def ready_objects(

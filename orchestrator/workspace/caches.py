@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orchestrator.config.values import CacheKind
 from orchestrator.engine.spec import BindMount, OverlayMount
-from orchestrator.files.owner import change_owner
+from orchestrator.files.change_owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
-from orchestrator.files.owner import change_owner
+from orchestrator.files.change_owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.changes import blobs
 from orchestrator.git.checkout import Worktree

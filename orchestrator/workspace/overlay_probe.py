@@ -11,7 +11,7 @@ from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.layout import PROBE, WORKSPACE, Mode
-from orchestrator.workspace.owner import worker_user
+from orchestrator.workspace.worker_user import worker_user
 
 _PROBE_TIMEOUT = 60.0
 

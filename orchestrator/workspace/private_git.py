@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.files.owner import change_owners
+from orchestrator.files.change_owner import change_owners
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME

@@ -28,8 +28,8 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
-from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.settle import settle
+from orchestrator.workspace.worker_user import worker_user
 
 KEPT_UNUSED = 2
 """Number of unused checkouts that are kept for later runs."""

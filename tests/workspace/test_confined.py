@@ -18,7 +18,7 @@ from orchestrator.workflow.model import Task, WorkerSettings, Workflow
 from orchestrator.workflow.parsing.reader import read_workflow
 from orchestrator.workspace.layout import SWEPT, WORKSPACE, Mode
 from orchestrator.workspace.mounts import Workspace
-from orchestrator.workspace.owner import worker_user
+from orchestrator.workspace.worker_user import worker_user
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, show

@@ -17,8 +17,8 @@ from orchestrator.git.worktree import open_worktree
 from orchestrator.state.worker_directory import Store
 from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE, WRITTEN, Mode
 from orchestrator.workspace.mounts import Workspace
-from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
+from orchestrator.workspace.worker_user import worker_user
 from tests.support.repository import git
 
 

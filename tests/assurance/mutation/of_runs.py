@@ -104,7 +104,7 @@ def workspace() -> Iterator[Protection]:
         ("LFS content requires more than its hash", "if one.oid in known)", ")"),
     )  # fmt: skip
     yield from patches(
-        "workspace/owner.py", ("tests/workspace/test_private_git.py",),
+        "workspace/worker_user.py", ("tests/workspace/test_private_git.py",),
         ("worker is never root", "if os.getuid() == 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
@@ -134,7 +134,7 @@ def workspace() -> Iterator[Protection]:
          "        if self.is_shared:\n            return\n", ""),
     )  # fmt: skip
     yield from patches(
-        "files/owner.py", ("tests/files/test_owner.py",),
+        "files/change_owner.py", ("tests/files/test_change_owner.py",),
         ("change of owner with `chown` does not follow links", '"-h", "-R", "-P"', '"-R", "-L"'),
         ("change of owner in Python does not follow links",
          "dir_fd=descriptor, follow_symlinks=False)", "dir_fd=descriptor)"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.files.owner import change_owner
+from orchestrator.files.change_owner import change_owner
 
 pytestmark = pytest.mark.process
 THEIRS = (20_001, 20_001) if os.getuid() == 0 else (os.getuid(), os.getgid())
@@ -51,7 +51,7 @@ def test_top_of_a_worktree_keeps_its_owner(tmp_path: Path) -> None:
 def test_missing_file_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(
-        "orchestrator.files.owner._changed", lambda *_: (tmp_path / "file").unlink()
+        "orchestrator.files.change_owner._changed", lambda *_: (tmp_path / "file").unlink()
     )
     change_owner(tmp_path, THEIRS, keep=tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Run git so that the files it creates belong to another user."""
+"""Run a program with `setpriv`, so that the files it creates belong to another user."""
 
 from collections.abc import Sequence
 
