@@ -149,8 +149,12 @@ def test_delta_bomb_is_refused(handover: Handover) -> None:
 
 
 def test_too_many_files_are_refused(handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No directory alone has too many entries."""
     monkeypatch.setattr(harvest, "MAX_ENTRIES", 50)
-    tip = handover.hand_over(handover.commit_files(**{f"f{n}": "same" for n in range(60)}))
+    for folder in ("a", "b"):
+        (handover.clone / folder).mkdir()
+    files = {f"{folder}/f{n}": "same" for folder in ("a", "b") for n in range(30)}
+    tip = handover.hand_over(handover.commit_files(**files))
     handover.refused("too many")
     assert not handover.has(tip)
 
