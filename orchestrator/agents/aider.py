@@ -44,8 +44,8 @@ _COMMAND: Final = (
     "--no-gitignore",
 )
 _TAIL: Final = 4 * 1024 * 1024
-"""Number of bytes at the end of aider's output that are parsed: more than four model calls print.
-"""
+"""Number of bytes at the end of aider's output that are parsed: more than aider prints for four
+model calls."""
 _FIGURE: Final = r"\d{1,6}(?:\.\d{1,9})?"
 _COST: Final = rf"Cost: \${_FIGURE} message, \$(?P<cost>{_FIGURE}) session\."
 # Printed after each answer of the model. An answer can forge such a line, but would only falsify

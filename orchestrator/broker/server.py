@@ -230,7 +230,7 @@ def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way
         account.ledger.refuse("call")
     if repository is None:
         raise RefusedError(
-            403, "repository_not_allowed", f"{asked.place:.200} is not a listed repository"
+            403, "repository_not_allowed", f"`git_read` does not list {asked.place:.200}"
         )
     if asked.does == "writes":
         raise RefusedError(403, "push_not_allowed", "workers may read this repository, not push")

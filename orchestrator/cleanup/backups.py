@@ -50,7 +50,7 @@ def _with_changes(repository: Repository, worker: RecordedWorker, worktree: Work
 
 
 def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> str:
-    """Return the ref to store `commit` under: an unused one, or one with an ancestor of it."""
+    """Return the ref for a backup: an unused ref, or a ref at an ancestor of `commit`."""
     for round_number in count(1):
         suffix = "" if round_number == 1 else f".{round_number}"
         ref = f"{BACKUPS}{worker.directory.run_id}{suffix}/{worker.number}"

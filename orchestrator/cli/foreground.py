@@ -113,7 +113,7 @@ def _go_on(
     output: OutputOptions,
     workflow: Workflow | None,
 ) -> "tuple[int, Merged | None]":
-    """Perform the next step and print the result of the run; return the exit code, and a merge."""
+    """Perform the step after the run, and print the result; return the exit code and any merge."""
     code = exit_code(result.results, fail_on=config.fail_on)
     if not output.json:
         _show_result(result, config, output, workflow)

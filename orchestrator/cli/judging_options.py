@@ -49,7 +49,8 @@ class JudgingOptions:
         typer.Option(
             "--instrument",
             metavar="GLOB",
-            help="Files besides tests, such as `ci/*.sh`, to use as the base has them; repeatable.",
+            help="Files besides tests, such as `ci/*.sh`, that checks take from the base; "
+            "repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
@@ -58,7 +59,7 @@ class JudgingOptions:
         typer.Option(
             "--lint",
             metavar="CMD",
-            help="Command that prints a line for each finding; fewer new lines are better; "
+            help="Linter that prints a line for each finding; adding fewer findings is better; "
             "repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
@@ -68,7 +69,7 @@ class JudgingOptions:
         typer.Option(
             "--coverage",
             metavar="CMD",
-            help="Command that writes a coverage file; more executed new lines are better.",
+            help="Command that writes a coverage file; covering more of the new lines is better.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
@@ -77,7 +78,8 @@ class JudgingOptions:
         typer.Option(
             "--probe",
             metavar="CMD",
-            help="Command that shows how a candidate behaves; the most frequent output is best.",
+            help="Command whose output shows how a candidate behaves; the output of most "
+            "candidates is best.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

@@ -30,7 +30,7 @@ class LandedRun:
 
     @property
     def values(self) -> Mapping[str, object]:
-        """Return what the JSON object of the run has in addition."""
+        """Return the additional keys of the run's JSON object, with their values."""
         return {"landing": self.merged.model_dump(mode="json")}
 
 
@@ -55,10 +55,10 @@ class LandRun:
     def __init__(
         self, repository: Repository, config: ParallelConfig, how: str, *, quiet: bool
     ) -> None:
-        """Check the settings before the run starts; the run's checks are those of a queue.
+        """Check the settings before the run starts; with `queue`, the run's checks test the merge.
 
         Raises:
-            ConfigError: `how` is another word, or a queue has no checks.
+            ConfigError: `how` is neither `merge` nor `queue`, or there are no checks for a queue.
         """
         checks = _checks(config, how)
         note = (lambda _: None) if quiet else tell

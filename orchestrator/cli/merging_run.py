@@ -122,7 +122,7 @@ def _agent_settings(repository: Repository, request: MergeRequest) -> ParallelCo
     ).config
     if config.agent_cli == "shell" and request.task is None:
         raise ConfigError(
-            "`shell` is no agent that can resolve a conflict",
+            "`--agent-cli shell` runs commands, and no agent that could resolve a conflict",
             hint="name an agent program with `--agent-cli`, or a command with `--resolver-task`",
         )
     return config

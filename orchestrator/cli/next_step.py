@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Sequel(Protocol):
-    """The outcome of the step."""
+    """The outcome of a step that followed a run."""
 
     @property
     def exit_code(self) -> int:

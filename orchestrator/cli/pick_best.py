@@ -34,7 +34,7 @@ class Picked:
 
     @property
     def values(self) -> Mapping[str, object]:
-        """Return what the JSON object of the run has in addition."""
+        """Return the additional keys of the run's JSON object, with their values."""
         return {"judgement": self.judgement.model_dump(mode="json")}
 
 

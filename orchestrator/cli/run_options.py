@@ -86,7 +86,8 @@ Land = Annotated[
     typer.Option(
         "--land",
         metavar="merge|queue",
-        help="At the end: merge the branches of all workers, with `queue` after the checks.",
+        help="At the end: merge all workers' branches, or with `queue` each that passes the "
+        "checks.",
         rich_help_panel=Group.MERGING,
     ),
 ]

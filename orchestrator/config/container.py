@@ -32,7 +32,7 @@ class Limits(Model):
     """Size in bytes of `/tmp`, and of the home directory. Each counts as memory of the worker."""
     disk: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=8 * 1024**3, ge=1024**2)
     """Maximum size of each worker's files on disk, in bytes or with a unit such as `2g`. Its
-    worktree and its git store count.
+    worktree and its private git directory count.
     """
     inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100)
     """Maximum number of files and directories that each worker may create. Its worktree and its git

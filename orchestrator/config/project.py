@@ -153,7 +153,8 @@ class Project(Model):
             Group.COMMON,
             "CMD",
             "--check",
-            help="Command that a worker's commit must pass, or else it is `partial`; repeatable.",
+            help="Command that must succeed on a worker's commit, or the worker is `partial`; "
+            "repeatable.",
             repeatable=True,
         ),
     ] = ()

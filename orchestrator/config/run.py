@@ -91,7 +91,7 @@ class Triggers(Model):
     notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL|desktop")] = Field(
         default=None, min_length=1
     )
-    """Command, URL or `desktop` that is told of alerts, failed workers and the run's end. A command
+    """Command, URL or `desktop` to notify of alerts, failed workers and the run's end. A command
     runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the object
     is posted, again after a temporary failure, and signed with the key in the variable
     `ORCHESTRATOR_NOTIFY_SECRET`. `desktop` calls `notify-send`.
@@ -241,7 +241,7 @@ class ParallelConfig(Model):
     retry_on: Annotated[tuple[Reason, ...], Option(Group.RETRIES, "CSV")] = ()
     """Reasons to retry a failed worker in addition to temporary failures, such as `timeout,oom`."""
     retry_from: Annotated[Literal["base", "keep"], Option(Group.RETRIES, "base|keep")] = "base"
-    """Commit that a retry starts from: `base`, or `keep` for that of the failed attempt."""
+    """Commit that a retry starts from: `base`, or `keep` for the failed attempt's commit."""
     rate_limit_wait: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(
         default=3600.0, ge=0, le=86_400
     )

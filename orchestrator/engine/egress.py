@@ -168,8 +168,8 @@ def check_gateways(
         )
     if not features.gateways and any(one.hosts is not None for one in egress.values()):
         raise UnsupportedError(
-            "this engine has no gateways, which allow-lists need, and published ports without "
-            "an open network",
+            "this engine has no gateways: allow-lists need them, as do ports that are published "
+            "without an open network",
             hint="use `--network open`, or `--network none` without `--ports`",
         )
 

@@ -47,7 +47,7 @@ class ContainerLimits:
         self.switch.starting(self.worker_id, self._late(0.0))
 
     def started(self, age: float) -> None:
-        """Inform the dead man's switch of a container's deadline; it started `age` seconds ago."""
+        """Inform the dead man's switch of the deadline of a container that is `age` seconds old."""
         self.switch.running(self.worker_id, self._late(age))
 
     def _late(self, age: float) -> float | None:

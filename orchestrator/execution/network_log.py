@@ -28,7 +28,8 @@ from orchestrator.text.redact import Redactor
 
 NETWORK_LOG = "network.ndjson"
 _LARGEST = 16 * 1024**2
-"""Size in bytes of one worker's network log from which connections are summed up."""
+"""Size in bytes of one worker's network log; once it is reached, further connections are summed up.
+"""
 _SHOWN = 10
 """Maximum number of hosts that a notice names."""
 _MOST_NOTED = 1000
@@ -205,7 +206,7 @@ class NetworkFollower:
 
 
 class ConnectionTally:
-    """Counts the connections of a worker, and decides which of them a viewer is told."""
+    """Counts the connections of a worker, and decides for which of them an event is emitted."""
 
     def __init__(self, worker_id: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without a connection."""
@@ -215,7 +216,7 @@ class ConnectionTally:
         self._hosts: set[tuple[str, int | None]] = set()
         self._told_at = -_PAUSE
         self._latest: NetworkRecord | None = None
-        """The latest connection, if it was not told."""
+        """The latest connection, unless an event about it was returned."""
 
     def add(self, record: NetworkRecord) -> WorkerConnected | None:
         """Count a connection; return an event unless an event was returned a moment ago.

@@ -207,14 +207,14 @@ class _Watch:
         code = self.exit_status.exit_code
         if was_over and code != 0:
             raise EngineError(
-                "the engine went away during the run, and the container ended with exit "
+                "the engine was not reachable for a time, and the container ended with exit "
                 f"code {code}"
             )
 
     def _find_again(self) -> None:
         again = self.container.again()
         if again is None:
-            raise EngineError("the container is gone: the engine lost it")
+            raise EngineError("the container is gone: the engine no longer knows it")
         self.container = again
         self.log.restart()
 

@@ -38,7 +38,7 @@ def _trees(root: Path, keep: Path | None) -> list[Path]:
 def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
     """Change the owner with the program `chown`, which is fast; return whether that succeeded.
 
-    Another process also leaves this process's other threads alone.
+    As a separate process, `chown` does not hold up the other threads of this process.
     """
     command = ["chown", "-h", "-R", "-P", f"{owner[0]}:{owner[1]}", "--", *map(str, paths)]
     try:

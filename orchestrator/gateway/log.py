@@ -15,7 +15,8 @@ from orchestrator.results import NetworkCounts
 from orchestrator.text.sanitize import one_line
 
 MOST_RECORDS = 20_000
-"""Number of connections of one container after which further ones are summed up."""
+"""Number of connections of one container that are recorded singly; further connections are summed
+up."""
 MOST_SUMS = 1000
 """Maximum number of hosts for which further connections are summed up separately."""
 _LONGEST_HOST = 253
@@ -36,7 +37,7 @@ class NetworkRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     time: str
-    """End of the connection, or of the last of them."""
+    """End of the connection, or of the latest connection that the record stands for."""
     host: str
     """Name of the host; empty if the worker gave no name, and for a sum over many hosts."""
     port: int | None = None
@@ -59,7 +60,7 @@ class NetworkRecord(BaseModel):
 
 
 class LogReader:
-    """Reads the lines of one gateway's output, and sums up what is too much to be listed."""
+    """Reads the lines of one gateway's output, and sums up connections beyond `MOST_RECORDS`."""
 
     def __init__(self) -> None:
         """Start before the first line."""

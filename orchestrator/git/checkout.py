@@ -178,7 +178,7 @@ class Worktree:
             raise
 
     def _take_in(self, git: Git, *, base: str, tip: str) -> None:
-        """Add files to the index that a killed git already wrote as they are in `tip`."""
+        """Add to the index the files that a killed git process already wrote as in `tip`."""
         raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
         fields = git.run(*raw, base, tip).split(b"\0")
         # `:old_mode new_mode old new status`, NUL, path, NUL.
@@ -194,7 +194,7 @@ class Worktree:
         git.run("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
 
     def _unlike(self, git: Git, tip: str) -> frozenset[bytes]:
-        """Return the files of `tip` that have other content in the worktree."""
+        """Return the files of the commit `tip` that have other content in the worktree."""
         index = self.git_dir / "index.take-in"
         env = {"GIT_INDEX_FILE": str(index)}
         try:
@@ -205,7 +205,7 @@ class Worktree:
             index.unlink(missing_ok=True)
 
     def _drop_if_cut_short(self, git: Git, path: bytes, blob: str) -> None:
-        """Remove a file of which a killed git wrote only a part."""
+        """Remove a file of which a killed git process wrote only a part."""
         file = self.path / os.fsdecode(path)
         if file.is_symlink() or not file.is_file() or file.parent.resolve() != file.parent:
             return

@@ -35,7 +35,8 @@ RECORD = "lfs.json"
 repository that uses git-lfs.
 """
 FOLDER = "lfs"
-"""Directory in which new LFS objects of a worker are handed over, each file named by its hash."""
+"""Directory in which the packing container leaves new LFS objects of a worker for the host, each in
+a file named by its hash."""
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*"
     rb"oid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"

@@ -257,7 +257,7 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
 def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
     base = origin.base
     if git.text("cat-file", "-t", tip) != "commit":
-        raise HarvestRefusedError("the worker's work does not end with a commit")
+        raise HarvestRefusedError("the last object of the worker's work is not a commit")
     if origin.on_top and not git.succeeds("merge-base", "--is-ancestor", base, tip):
         raise HarvestRefusedError("the worker's commits are not on top of its base")
     # This also checks connectivity: every object that the new commits need is in the pack or was

@@ -1,6 +1,7 @@
-"""Write down which checks earlier candidates failed, for later candidates; no hidden tests.
+"""Describe for later candidates which checks earlier candidates failed, except hidden tests.
 
-No text of an earlier candidate is part of it: a candidate must not address a later one.
+The description contains no text that an earlier candidate wrote: a candidate must not be able to
+instruct later candidates.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.text.sanitize import one_line
 
 MOST = 8 * 1024
-"""Maximum number of characters of the text."""
+"""Maximum number of characters of the description."""
 _CANDIDATES = 5
 _NAMES = 10
 _SAID = {
@@ -23,7 +24,7 @@ _SAID = {
 
 
 def lessons_of(judgement: Judgement) -> str:
-    """Return what the public checks found about candidates that do not pass; empty if nothing."""
+    """Return the description of failed candidates; empty if none failed a visible check."""
     found = ([*_findings(one)] for one in _in_order(judgement) if not one.passes)
     # A candidate that only fails hidden tests is not told about.
     told = [findings for findings in found if findings][:_CANDIDATES]

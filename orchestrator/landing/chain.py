@@ -58,7 +58,7 @@ def _refusals() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """Adds branches to commits in one of the possible forms."""
+    """Adds branches to commits in the form that the user chose, such as merge commits."""
 
     repository: Repository
     git: Git

@@ -37,7 +37,7 @@ def only_one(repository: Repository) -> Iterator[None]:
     lock = take_lock(repository.state_dir / "landing.lock")
     if lock is None:
         raise ConfigError(
-            "another `orchestrator merge` is at work in this repository",
+            "another `orchestrator merge` is running in this repository",
             hint="wait for the end of that command",
         )
     with lock:
@@ -171,7 +171,7 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
         raise RepositoryError(
             f"`{target.branch}` was moved, but its files in {target.checkout.path} were not all "
             f"written: {one_line(error.message)}",
-            hint="remove the cause, then run `orchestrator merge`: it writes the other files",
+            hint="remove the cause, then run `orchestrator merge`, which writes the other files",
         ) from error
 
 

@@ -124,7 +124,7 @@ class _Publisher:
         self._stack = Stack(repository, run, wish.target, remote)
 
     def all_of(self, chosen: Sequence[int]) -> Iterator[PublishedWorker]:
-        """Publish the chosen workers, those that others build on first."""
+        """Publish the chosen workers, each after the workers that it builds on."""
         for place in self._stack.places(chosen, stacked=self._wish.stack):
             yield self._published(place)
 

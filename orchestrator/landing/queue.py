@@ -18,7 +18,8 @@ Answer = Literal["pass", "fail", "none"]
 """Result of a test: `pass`, `fail`, or `none` if the engine failed or the test was cancelled."""
 _TWICE = 2
 _OFTEN = 5
-"""Number of failures in a row that count, if the same commit once failed and then passed."""
+"""Number of failed tests after which a commit counts as failing, if the checks are known to be
+unstable."""
 _ATTEMPTS = 3
 """Maximum number of searches that are begun again, because a repeated test gave another result."""
 

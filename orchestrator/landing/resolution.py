@@ -33,7 +33,8 @@ class Resolver:
 
     agent: ResolvingAgent
     allowed: tuple[str, ...] = ()
-    """Patterns, as in `.gitignore`, of files that the agent may change in addition."""
+    """Patterns, as in `.gitignore`, of files that the agent may change besides the conflicting
+    files."""
 
     def resolve(self, git: Git, conflict: Conflict) -> Proposal:
         """Return the accepted work of an agent.

@@ -106,7 +106,7 @@ class _Matrix:
         return pair, True
 
     def _both(self, pair: Pair, alone: dict[int, tuple[Pair, bool]]) -> Pair:
-        """Return a pair of workers, after a test if both are good without the other one."""
+        """Return a pair of workers; test their merge first if both pass the checks alone."""
         if not pair.is_clean or not all(
             alone[number][0].is_clean and not alone[number][1] for number in (pair.a, pair.b)
         ):

@@ -1,9 +1,10 @@
 """Decide which commit of each worker becomes a pull request, and into which branch.
 
-In a stack, the pull request of a worker goes into the branch of the worker that it builds on.
-When the other one has landed, it goes into the target; if it landed as other commits (a squash),
-the worker's branch gets a merge with the target in which only the worker's own changes remain.
-Nothing is rebased, so that no push needs force.
+In a stack, the pull request of a worker goes into the branch of the worker that it builds on, its
+parent. After the parent was merged into the target branch, the pull request goes into the target
+branch. If the parent was merged as other commits (a squash), the worker's branch also gets a merge
+with the target branch in which only the worker's own changes remain. Nothing is rebased, so that no
+push needs force.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ class Stack:
         self._branches = {one.worker_id: one for one in run.branches if not one.is_empty}
 
     def places(self, chosen: Sequence[int], *, stacked: bool) -> Iterator[Place]:
-        """Yield the places of workers; those that others build on come first.
+        """Yield the place of each worker, after the places of the workers that it builds on.
 
         Raises:
             ConfigError: A worker committed nothing, or builds on one that is not published.
@@ -89,7 +90,7 @@ class Stack:
         ]
 
     def _parent(self, git: Git, number: int) -> Branch | None:
-        """Return the branch that a worker directly builds on, if it is only one."""
+        """Return the branch that a worker directly builds on; None if there are several or none."""
         below = self._below(git, number)
         nearest = [
             one
@@ -166,8 +167,8 @@ class Stack:
         if tree is None:
             raise ConfigError(
                 f"worker {branch.worker_id} conflicts with `{self._target}` since worker "
-                f"{parent.worker_id} landed there",
-                hint=f"merge `{self._target}` into its branch by hand",
+                f"{parent.worker_id} was merged there",
+                hint=f"merge `{self._target}` into the branch of worker {branch.worker_id} by hand",
             )
         signed = signature(self._repository, self._run.began)
         said = f"Merge {self._target}, which has worker {parent.worker_id}\n".encode()

@@ -121,7 +121,7 @@ def _read(path: Path) -> str | None:
 
 
 def check_fit(repository: Repository, target: Target) -> None:
-    """Check that the branch points at the same commit, and that no git operation is in progress.
+    """Check that the branch has not moved, and that no git operation is in progress.
 
     Raises:
         NotFitError: The branch or its checkout cannot be changed now.

@@ -1,7 +1,7 @@
 """A report as one HTML file that needs nothing else: no script, no request, no other file.
 
 Text of workers is escaped everywhere, and the file forbids scripts and requests to the browser. It
-has a light and a dark form, and one for paper, and can be read from 360 pixels on.
+has a light, a dark and a print style, and can be read on screens from 360 pixels wide.
 """
 
 from collections.abc import Iterable, Iterator

@@ -6,9 +6,10 @@ from html import escape
 from orchestrator.text.sanitize import lines
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
-"""The characters that XML 1.0 does not allow and that `lines` leaves."""
+"""Characters that XML 1.0 forbids and that `orchestrator.text.sanitize.lines` does not replace."""
 _COMMAND = re.compile(r"[#:](?=[#:])|(?<![^\s])[-+~^](?=[-+~^])")
-"""Where a CI system would find a command if the document is printed: see `cli.output.ci`."""
+"""Pattern of the places where a CI system would find a command if the document is printed: see
+`cli.output.ci`."""
 
 
 def escaped(text: str) -> str:

@@ -36,7 +36,8 @@ FLAGS: Mapping[FlagKind, tuple[str, str]] = {
         "A check passes only with the candidate's configuration files",
     ),
 }
-"""The rules for findings about candidates: id and description."""
+"""For each kind of finding that a judgement makes about a worker: id and description of its SARIF
+rule."""
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _UNNAMED = re.compile(r"[^A-Za-z0-9_.-]+")
 _TEXT = 500

@@ -44,7 +44,7 @@ def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
         f"there are {len(taken)} worktrees of workers; {wanted} more would exceed "
         f"`max_worktrees`, which is {most}{lines}",
         hint="`orchestrator parallel-cleanup --merged` removes merged, clean worktrees; "
-        "without `--merged` it removes the others too, and `orchestrator restore` "
+        "without `--merged` it removes the other worktrees too, and `orchestrator restore` "
         "restores them",
     )
 

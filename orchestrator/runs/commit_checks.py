@@ -36,8 +36,8 @@ _UNLIMITED: Mapping[str, object] = {
     "budget_per_worker": None, "budget_total": None,
     "tokens_per_worker": None, "tokens_total": None,
 }  # fmt: skip
-"""Settings that are about agents: a check must not end because of another check, of its output, of
-the files that it writes, or of a cost that the tested code claims.
+"""Values that switch off settings made for agents. A check must not be stopped because another
+check failed, nor by alerts about its output and files, nor by a cost that the tested code claims.
 """
 
 

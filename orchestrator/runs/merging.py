@@ -164,7 +164,7 @@ class Merger:
             stop()
 
     def _tested(self, wish: Wish, run: RunBranches, options: MergeOptions, engine: Engine) -> Wish:
-        """Return the wish with a test of merged commits."""
+        """Return how the branches are merged, with a test of the merged commits."""
         target = find_target(self._repository, wish.into).commit
         protection = Protection(
             self._repository, target, options.tests, run.began, self._config.judge.instruments
@@ -207,7 +207,7 @@ class Merger:
 
     def _resolver(self, options: MergeOptions, engine: Engine) -> Resolver:
         if options.agent is None:
-            raise ConfigError("`on_conflict` is `agent`, and there are no settings of an agent")
+            raise ConfigError("`on_conflict` is `agent`, but the option `agent` is not set")
         agent = ConflictAgent(
             options.agent,
             self._repository.top,

@@ -209,10 +209,10 @@ def _check_engine(
 
 
 def _checked(request: RunRequest, every: _Settings, problems: Problems) -> CheckedRequest:
-    """Check what all workers share, and combine everything into the checked request.
+    """Read the inputs that all workers share, such as secrets, and return the checked request.
 
     Raises:
-        OrchestratorError: There are problems.
+        OrchestratorError: This check or an earlier check of the request found problems.
     """
     config = request.config
     repository = Repository(request.root)

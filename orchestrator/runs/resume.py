@@ -77,7 +77,7 @@ class ResumedRun:
         directory = self._directory
         if not directory.take_over(self._lease):
             raise ConfigError(
-                f"run {directory.run_id} is carried out by process {directory.process}",
+                f"run {directory.run_id} is in progress in process {directory.process}",
                 hint=f"watch the run with `orchestrator watch {directory.run_id}`",
             )
         try:

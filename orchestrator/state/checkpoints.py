@@ -82,11 +82,11 @@ class Checkpoints:
 
     @property
     def prepared(self) -> bool:
-        """Return whether the worker's worktree and git store are complete."""
+        """Return whether the worker's worktree and private git directory are complete."""
         return (self._directory / "prepared").exists()
 
     def note_prepared(self, start: str) -> None:
-        """Record that the worker's worktree and git store are complete."""
+        """Record that the worker's worktree and private git directory are complete."""
         write_atomically(self._directory / "prepared", start)
 
     def start(self) -> str | None:

@@ -116,7 +116,7 @@ def _checked(name: str, value: bytes) -> bytes:
     if max((len(line.strip()) for line in value.splitlines()), default=0) < SHORTEST:
         raise ConfigError(
             f"secret `{name}` is shorter than {SHORTEST} bytes",
-            hint="a short value cannot be told from ordinary words in a log; use a longer secret",
+            hint="short values also occur in ordinary words of a log; use a longer secret",
         )
     return value
 
@@ -176,7 +176,7 @@ def keep_private(root: Path, run_id: str, name: str, content: bytes) -> None:
             _own_directory(directory)
             write_private(directory / name, content)
     except OSError as error:
-        raise EngineError(f"cannot write private values: {error.strerror}") from error
+        raise EngineError(f"cannot keep secret inputs in memory: {error.strerror}") from error
 
 
 def private_directory(root: Path, run_id: str) -> Path:

@@ -59,10 +59,7 @@ class Pattern:
         return tuple(names) == self.literal or len(names) in self._ends(names)
 
     def _ends(self, names: Sequence[str]) -> Iterator[int]:
-        """Yield the lengths of those starts of the path that match the whole pattern.
-
-        A length is a number of path components.
-        """
+        """Yield each `n` for which the first `n` components of the path match the whole pattern."""
         reached = self._passing({0})
         for depth, name in enumerate(names, start=1):
             stay = {place for place in reached if self.parts[place : place + 1] == (ANY_DEPTH,)}
@@ -76,7 +73,7 @@ class Pattern:
                 yield depth
 
     def _passing(self, places: set[int]) -> set[int]:
-        """Return the positions, and those after each `**` there, which may match nothing."""
+        """Return the positions, and the positions after a `**`, which may match no component."""
         reached = set(places)
         for place, part in enumerate(self.parts):
             if place in reached and part == ANY_DEPTH:

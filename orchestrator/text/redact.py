@@ -28,7 +28,7 @@ _FEW = 64
 _LONG = 2 * _WORD - 1
 _START = 3
 _ALIKE = 16
-"""Number of bytes with which spellings begin alike if they are searched together."""
+"""Minimum number of equal first bytes of encoded values that are searched for together."""
 _BASE64_LINES = (64, 76)
 """Lengths of the lines that `openssl base64` and `base64` print."""
 _HEX_LINE = 60
@@ -205,9 +205,9 @@ def _encode(text: str) -> bytes:
 
 
 def _probes(spellings: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Return texts of which every spelling contains one; spellings that begin alike share a text.
+    """Return the byte strings to search for: each encoded value begins with one of the strings.
 
-    Each text is searched in all data, so that fewer texts cost less.
+    All data is searched for each string, so values that begin alike share a string.
     """
     found: list[bytes] = []
     for spelling in sorted(spellings):

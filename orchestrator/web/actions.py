@@ -95,7 +95,7 @@ def _stop(view: View, number: int | None, *, kill: bool) -> str:
         stopped = request_stop(history, chosen, kill=kill)
     if stopped:
         workers = ", ".join(map(str, stopped))
-        how = "killed" if kill else "stopped"
-        message = f"web view: worker {workers} is to be {how}"
+        how = "kill" if kill else "stop"
+        message = f"web view: the user asked to {how} worker {workers}"
         record_notice(view.snapshot.directory, message)
     return path_of(view.run.repository, view.snapshot.run_id, number)

@@ -68,7 +68,8 @@ _SWITCHES: dict[int, dict[str, bool]] = {
 def runs_of(text: str) -> tuple[Run, ...]:
     """Return a text as runs that are safe to show.
 
-    Lines, control characters and invisible characters are treated as by `lines`.
+    Lines, control characters and invisible characters are treated as by
+    `orchestrator.text.sanitize.lines`.
     """
     if "\x1b[" not in text:
         return (Run("", lines(text)),) if text else ()

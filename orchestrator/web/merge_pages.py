@@ -135,7 +135,7 @@ def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, objec
     if _one(fields, "how", "preview") != "merge":
         return {"preview": _clean(preview)}
     if _one(fields, "before", "") != preview.before:
-        raise ConfigError(f"`{preview.target}` moved since the preview: look at the merge again")
+        raise ConfigError(f"`{preview.target}` moved since the preview: open the preview again")
     wish = Wish(form=form, on_conflict=conflict, named=True)  # type: ignore[arg-type]
     merged = question.merge(wish)
     if merged.landed:

@@ -31,7 +31,7 @@ class OwnSocket(socket.socket):
         with connection, suppress(OSError):
             connection.settimeout(0)
             connection.send(_REFUSAL)
-        raise ConnectionAbortedError("the connection is another user's")
+        raise ConnectionAbortedError("the connection belongs to another user")
 
 
 _SAID = b"refused: this server answers the user who started it\n"

@@ -189,7 +189,7 @@ def _turn(log: Path, name: str, count: int) -> int:
 
 
 def _without_empty_network(spec: ContainerSpec) -> ContainerSpec:
-    """Return a specification without a network if its own gateway would lead nowhere."""
+    """Return the specification; without a network if its gateway would allow no host."""
     egress = spec.egress
     leads_nowhere = egress is not None and egress.hosts == () and not egress.learn
     if spec.network_of is not None or spec.link is not None or not leads_nowhere:

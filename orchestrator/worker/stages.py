@@ -18,7 +18,7 @@ from orchestrator.workspace.mounts import Workspace
 
 @dataclass(frozen=True)
 class _KilledAlone:
-    """A request to stop that ignores gentle requests, so that a teardown can tidy up."""
+    """A request to stop that has no effect before a kill, so that a teardown can complete."""
 
     button: CancelButton
 

@@ -53,9 +53,9 @@ class Order:
         self._fits = fits
 
     def skips(self, waiting: Collection[str], fates: TaskOutcomes) -> Iterator[Skip]:
-        """Yield the waiting tasks that will never run. A skipped task may cause others to be, too.
+        """Yield the waiting tasks that will never run; skipping a task may cause further skips.
 
-        `waiting` and `fates`, the outcomes of tasks that have ended, are by id.
+        `waiting` has task ids, and `fates` the outcomes of ended tasks by id.
         """
         known = dict(fates)
         stopper = next((task for task in self._workflow.tasks if _has_stopped(task, known)), None)
@@ -76,7 +76,7 @@ class Order:
     ) -> list[Task]:
         """Return the tasks that should start now, in order, at most `free` of them.
 
-        `waiting`, `running` and `fates`, the outcomes of tasks that have ended, are by id.
+        `waiting` and `running` have task ids, and `fates` the outcomes of ended tasks by id.
         """
         by_id = self._workflow.by_id
         shares = self._workflow.complexity

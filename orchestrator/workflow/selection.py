@@ -113,8 +113,8 @@ def _check_inputs(task: Task, kept: Collection[str]) -> None:
     if task.inputs and not any(_inputs(task, kept)):
         names = ", ".join(f"`{name}`" for name in task.inputs[:10])
         raise ConfigError(
-            f"`{task.id}` reduces the results of {names}, but none of them is selected",
-            hint="select at least one of them, or use their results of a run: `--after RUN`",
+            f"task `{task.id}` reduces the results of {names}, none of which is selected",
+            hint="select one of the reduced tasks, or use results of an earlier run: `--after RUN`",
         )
 
 

@@ -32,7 +32,8 @@ class Extras:
     copies: Copies = NO_COPIES
     """Untracked files to copy from the user's checkout."""
     added: frozenset[str] = frozenset()
-    """Paths of files that are generated for the worker. Like copies, they must not be committed."""
+    """Paths of generated files in the worker's tree. Like the copies of untracked files, they must
+    not be committed."""
     submodules: tuple[Submodule, ...] = ()
     """Submodules of the base commit whose objects are on this machine."""
     content: Content = NO_CONTENT

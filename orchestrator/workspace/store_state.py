@@ -16,9 +16,9 @@ _PIECE = 1024**2
 def is_store_as_created(store: Store, shared: Path) -> bool:
     """Return whether a worker's git directory has only what it had at its creation.
 
-    It is compared with the git directory for packing, which was created with the same files and
-    which no worker can see. If it was created with additional files, such as submodules, the result
-    is False.
+    The worker's directory is compared with the git directory for packing, which was created with
+    the same files and which no worker can see. If the worker's directory was created with
+    additional files, such as submodules, the result is False.
 
     Args:
         store: The files of the worker.

@@ -165,7 +165,7 @@ def test_168_commits_in_a_submodule_are_reported(
         "mkfifo $GIT_DIR/modules/0/objects/ab/$(printf %038d 1); "
         "rm -rf $GIT_DIR/modules/1; ln -s / $GIT_DIR/modules/1; echo w > w",
     ).results
-    told = "the worker's own commits in a submodule are not kept, only its files: vendor/lib"
+    told = "the worker's commits in a submodule are not kept, only the files: vendor/lib"
     assert told in (stashed.message or "")
     assert told not in (quiet.message or "")
     assert hostile.files_modified == ["w"]
@@ -195,7 +195,7 @@ def test_170_tags_over_the_limit_are_reported(repo: Path, local_engine: LocalEng
         "git hash-object -t tag -w --stdin > $GIT_DIR/refs/tags/t$n; done; echo w > w",
     )
     assert (len(worker.kept_refs), worker.files_modified) == (100, ["w"])
-    assert "tags and refs of files beyond the first 100 were left out: 1" in (worker.message or "")
+    assert "refs to tags and files beyond the first 100 were left out: 1" in (worker.message or "")
 
 
 def test_171_lfs_content_only_in_the_store_is_reported(
@@ -208,7 +208,7 @@ def test_171_lfs_content_only_in_the_store_is_reported(
         "mkdir $p/ab/cd/e; mkfifo $p/ab/cd/e/$(printf %064d 2); ln -s / $p/root; echo w > w",
     )
     assert worker.files_modified == ["w"]
-    assert "is only in the worker's git store is not kept: 2 objects" in (worker.message or "")
+    assert "is only in the worker's git directory is not kept: 2 objects" in (worker.message or "")
 
 
 def test_172_foreign_refs_below_our_prefixes_are_ignored(

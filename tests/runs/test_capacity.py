@@ -23,7 +23,8 @@ Usage = namedtuple("Usage", "total used free")
 COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 HINT = (
     "`orchestrator parallel-cleanup --merged` removes merged, clean worktrees; "
-    "without `--merged` it removes the others too, and `orchestrator restore` restores them"
+    "without `--merged` it removes the other worktrees too, and `orchestrator restore` "
+    "restores them"
 )
 
 

@@ -154,5 +154,5 @@ def test_run_is_resumed_by_one_process_only(repo: Path) -> None:
     said = [process.communicate()[1].decode() for process in both]
     codes = sorted(process.returncode for process in both)
     assert codes == [0, 3], said
-    assert any("is carried out by process" in text for text in said)
+    assert any("is in progress in process" in text for text in said)
     assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun\ndone"

@@ -28,7 +28,7 @@ def test_stop_asks_first_and_then_requests_it_like_the_command(repo, live):
     assert (answer.status, answer.headers["location"]) == (303, f"{RUN}/2")
     assert live.stop_requests() == {2}
     assert not live.kill_asked(2)
-    assert "web view: worker 2 is to be stopped" in visitor.get(f"{RUN}/events").text
+    assert "web view: the user asked to stop worker 2" in visitor.get(f"{RUN}/events").text
     visitor.post(f"{RUN}/stop", {"token": token, "how": "kill"})
     assert live.stop_requests() == {1, 2}
     assert live.kill_asked(1)

@@ -42,7 +42,7 @@ class TestOnly:
 
     def test_reducing_task_needs_a_selected_input(self, workflow: Workflow) -> None:
         with pytest.raises(
-            ConfigError, match="`sum` reduces the results of `map-1`, `map-2`, but no"
+            ConfigError, match="`sum` reduces the results of `map-1`, `map-2`, none of"
         ):
             only(workflow, ["sum", "design"])
         earlier = {

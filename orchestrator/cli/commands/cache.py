@@ -72,7 +72,7 @@ def clear() -> None:
     removed = remove_generations(repository)
     if before and not removed:
         raise ConfigError(
-            "a run is still running and may use the caches",
+            "a run is in progress and may use the caches",
             hint="wait for the run's end, or stop the run: `orchestrator stop --all`",
         )
     for generation in removed:

@@ -228,12 +228,12 @@ def _shown(builds: BuildProgress, *, quiet: bool) -> Iterator[Progress]:
 
 
 def _with_step(builds: BuildProgress, text: str) -> str:
-    """Return a line of output after the step that prints it."""
+    """Return a line of a build's output with the current build step before it."""
     step = builds.text()
     return f"{step}: {text}" if step else text
 
 
 def _with_estimate(builds: BuildProgress, text: str) -> str:
-    """Return the line that begins a step with the time left; other lines are unchanged."""
+    """Append the estimated time left to a line that begins a build step, and to no other line."""
     _, separator, left = builds.text().partition(", ")
     return f"{text} ({left})" if separator and text.startswith("Step ") else text

@@ -34,7 +34,7 @@ _OF_AGENT = (
 )
 """Settings of an agent that resolves conflicts."""
 _SAME = ("form", "order", "on_conflict", "into", "dry_run")
-"""Options with the names that they have in `MergeOptions` of `orchestrator.runs.merging`."""
+"""Options that `MergeOptions` of `orchestrator.runs.merging` has under the same names."""
 SOME_LEFT = 1
 _SHORT = 12
 
@@ -94,7 +94,8 @@ class MergeOptions:
         typer.Option(
             "--tests",
             metavar="frozen|extend|free",
-            help="Tests that count with `--queue`: target's, target's with new files, or merge's.",
+            help="Tests used by `--queue`: the target's, the target's with new files, or the "
+            "merge's.",
             rich_help_panel=Group.MERGING,
         ),
     ] = None

@@ -24,7 +24,7 @@ As = Annotated[
     typer.Option(
         "--as",
         metavar="|".join(get_args(Form)),
-        help="Result: a merge commit, one commit, rebased commits, or uncommitted changes.",
+        help="Add the work as a merge commit, one commit, rebased commits, or uncommitted changes.",
     ),
 ]
 Into = Annotated[

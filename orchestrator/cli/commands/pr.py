@@ -36,7 +36,8 @@ class PullRequestOptions:
     stack: Annotated[
         bool,
         typer.Option(
-            "--stack", help="Merge a worker into the branch of the worker that it builds on."
+            "--stack",
+            help="Open a pull request into the branch of the worker that the work builds on.",
         ),
     ] = False
     best: Annotated[

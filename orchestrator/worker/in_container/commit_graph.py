@@ -9,9 +9,9 @@ from orchestrator.worker.in_container.host_git import HostGit
 from orchestrator.worker.in_container.notes import Notes
 
 MOST_OBJECTS = 1_000_000
-"""Maximum number of objects that are listed of a worker's git store."""
+"""Maximum number of objects that are listed of a worker's git directory."""
 MOST_COMMITS = 50_000
-"""Maximum number of commits that are read of a worker's git store."""
+"""Maximum number of commits that are read of a worker's git directory."""
 LARGEST_COMMIT = 1 << 20
 """Maximum size in bytes of a commit or tag that is read."""
 _PARENT = re.compile(rb"^parent ([0-9a-f]+)$", re.MULTILINE)
@@ -19,7 +19,7 @@ _NO_OTHERS = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ""}
 
 
 class CommitGraph:
-    """The commits in a worker's git store, and the parents of each."""
+    """The commits in a worker's git directory, and the parents of each."""
 
     def __init__(self, git: HostGit, notes: Notes) -> None:
         """Start without commits; `read` fills the graph."""
@@ -63,7 +63,7 @@ class CommitGraph:
                 if number == MOST_OBJECTS:
                     process.kill()
                     self._notes.warn(
-                        "the worker's git store is too large: only a part of it was searched"
+                        "the worker's git directory is too large: only a part of it was searched"
                     )
                     return
                 words = line.decode().split()

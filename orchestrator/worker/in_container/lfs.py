@@ -1,4 +1,4 @@
-"""Replace files that git-lfs manages by pointer files, and hand their content over to the host."""
+"""Replace files that git-lfs manages by pointer files, and copy their content for the host."""
 
 import hashlib
 import os
@@ -30,10 +30,10 @@ class Lfs:
         self._given = {str(one[0]): int(one[1]) for one in git.given("lfs.json").values()}
         """Size of the content that the worker was given, by its hash."""
         self.room = room()
-        """Bytes of content that may still be handed over."""
+        """Number of bytes of content that may still be copied for the host."""
 
     def put_pointers(self, base: str) -> None:
-        """Replace changed files by LFS pointers, and hand over the content of new ones."""
+        """Put LFS pointers for changed files into the index, and copy new content for the host."""
         if not os.path.exists(os.path.join(self._git.places.git_dir, "lfs.json")):
             return
         form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=AMT")
@@ -93,7 +93,7 @@ class Lfs:
         self._git.text("update-index", "--add", "-z", "--index-info", stdin=line)
 
     def warn_of_lost_content(self) -> None:
-        """Warn of LFS content that exists only in the worker's git store and is not kept."""
+        """Warn of LFS content that exists only in the worker's git directory and is not kept."""
         kept = set(self._given)
         with suppress(OSError):
             kept |= set(os.listdir(self._folder))
@@ -104,6 +104,6 @@ class Lfs:
                 break
         if left:
             self._notes.warn(
-                "content of git-lfs that is only in the worker's git store is not kept: "
+                "content of git-lfs that is only in the worker's git directory is not kept: "
                 f"{left} objects"
             )

@@ -1,4 +1,4 @@
-"""Leave only objects and packs in a git store that a worker could write to."""
+"""Clean up the object directories of a worker's git directory before git reads them."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _OBJECT_FILE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?|pack-[0-9a-f]+\.(?:pac
 
 
 def tidy_store(store: str) -> None:
-    """Move everything but objects and packs out of the object directories of a git store.
+    """Move everything but objects and packs out of the object directory of a git directory.
 
     Other files could be harmful: a commit graph may be wrong, an alternates file may point
     anywhere, and reading a FIFO may block.
@@ -26,7 +26,7 @@ def tidy_store(store: str) -> None:
 
 
 def tidy_objects(store: str, objects: str) -> None:
-    """Move everything but objects and packs out of an object directory, to the git store."""
+    """Move everything but objects and packs from an object directory to a new directory."""
     aside = os.path.join(store, f"aside-{random_name()}")
     os.mkdir(aside)
     if os.path.lexists(objects) and not is_directory(objects):

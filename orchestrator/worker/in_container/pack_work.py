@@ -30,7 +30,7 @@ from orchestrator.worker.in_container.work_tree import WorkTree, made_at
 
 
 class Harvest:
-    """A worker's worktree and git store, as they are mounted in this container."""
+    """A worker's worktree and git directory, as they are mounted in this container."""
 
     def __init__(self, places: Places, base: str) -> None:
         self._base = base
@@ -43,7 +43,7 @@ class Harvest:
         self._committer = FilesCommitter(self._git, self._notes, self._tree, self._kept)
 
     def tidy(self, written: str) -> None:
-        """Make the worktree and the git store safe and readable for git.
+        """Make the worktree and the git directory safe and readable for git.
 
         Args:
             written: The same tree with only the worker's files, which is the overlay's upper layer,
@@ -77,7 +77,7 @@ class Harvest:
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise
             said = last_line(str(error))
-            self._notes.warn(f"not all of the worker's git store could be read: {said}")
+            self._notes.warn(f"not all of the worker's git directory could be read: {said}")
         self._kept.write()
         return tip
 

@@ -11,7 +11,7 @@ _KINDS = ("heads", "tags", "stash")
 
 
 class RefTargets:
-    """The refs in a worker's git store, and a commit for each ref's object."""
+    """The refs in a worker's git directory, and a commit for each ref's object."""
 
     def __init__(self, git: HostGit, notes: Notes, graph: CommitGraph, base: str) -> None:
         self._git = git
@@ -33,7 +33,7 @@ class RefTargets:
                 named[name] = commit
         if left_out:
             self._notes.warn(
-                f"tags and refs of files beyond the first {MOST_REFS} were left out: {left_out}"
+                f"refs to tags and files beyond the first {MOST_REFS} were left out: {left_out}"
             )
         return named
 

@@ -1,4 +1,4 @@
-"""Read the refs in a worker's git store without letting git read its configuration."""
+"""Read the refs in a worker's git directory without letting git read its configuration."""
 
 import os
 import re
@@ -9,14 +9,14 @@ from orchestrator.worker.in_container.safe_files import open_regular, read_start
 LARGEST_LIST = 256 << 20
 """Maximum number of bytes that are read of the list of packed refs, in all searches together."""
 MOST_NAMES = 2000
-"""Maximum number of refs that are read in a worker's git store."""
+"""Maximum number of refs that are read in a worker's git directory."""
 _LOG = 1 << 20
 _PACKED = 4 << 20
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class StoreRefs:
-    """The refs in a worker's git store, which are all untrusted."""
+    """The refs in a worker's git directory, which are all untrusted."""
 
     def __init__(self, store: str) -> None:
         self._store = store

@@ -38,7 +38,7 @@ class Submodules:
         tidy_objects(store, objects)
         if self._graph.has_commits(objects):
             self._notes.warn(
-                f"the worker's own commits in a submodule are not kept, only its files: {path}"
+                f"the worker's commits in a submodule are not kept, only the files: {path}"
             )
 
     def _write_patch(self, path: str, number: int, commit: str) -> None:

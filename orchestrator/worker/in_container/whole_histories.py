@@ -27,7 +27,7 @@ class WholeHistories:
             group = pending.pop()
             checks += 1
             if checks > MOST_CHECKS:
-                self._notes.warn(f"commits beside damaged commits were left out: {len(group)}")
+                self._notes.warn(f"commits left out, as too many others are damaged: {len(group)}")
             elif self._is_complete(commit for _, commit in group):
                 whole.update(group)
             elif len(group) > 1:

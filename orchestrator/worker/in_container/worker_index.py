@@ -19,7 +19,7 @@ class WorkerIndex:
     """A copy of the worker's own git index."""
 
     def __init__(self, git: HostGit, notes: Notes) -> None:
-        """Copy the index out of the worker's git store; add a warning if it cannot be read."""
+        """Copy the index out of the worker's git directory; add a warning if it cannot be read."""
         self._git = git
         self._store = git.places.store
         copy = os.path.join(git.places.git_dir, "worker-index")

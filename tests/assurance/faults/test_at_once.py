@@ -53,7 +53,7 @@ def test_only_one_of_two_processes_resumes_a_run(tmp_path: Path, counts: Tally) 
     ended = run_together(world, *[["resume", "--json", "--quiet"]] * 2)
     (_, said, _), (_, _, refused) = sorted(ended)
     assert sorted(code for code, _, _ in ended) == [0, 3], ended
-    assert "is carried out by process" in refused
+    assert "is in progress in process" in refused
     world.check_whole({one["worker_id"]: one for one in json.loads(said)["results"]})
     world.check_nothing_left()
     refs = git(world.repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator").splitlines()
