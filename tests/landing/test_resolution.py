@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.landing.conflict import Proposal
 from orchestrator.landing.merged import Merged
-from orchestrator.landing.queue import Answer
+from orchestrator.landing.queue import Answer, CommitTest
 from orchestrator.landing.resolution import Resolver
 from orchestrator.landing.target import NotFitError
 from tests.support.landing import branch, merge
@@ -167,12 +167,14 @@ def test_agent_that_failed_is_asked_again_but_not_after_a_failure_of_the_machine
     assert "the engine is gone" in merged.left[0].refused[0]
 
 
-def test_conflicts_are_resolved_last(world: World) -> None:
+@pytest.mark.parametrize("test", [None, lambda _: "pass"], ids=["merge", "queue"])
+def test_conflicts_are_resolved_last(world: World, test: CommitTest | None) -> None:
     agent = ScriptedAgent(world, {"numbers": BOTH})
     one = branch(world, 1, {"numbers": OURS})
     two = branch(world, 2, {"numbers": THEIRS})
     three = branch(world, 3, {"three": "3\n"})
-    merged = merge(world, one, two, three, on_conflict="agent", resolver=Resolver(agent=agent))
+    resolver = Resolver(agent=agent)
+    merged = merge(world, one, two, three, on_conflict="agent", resolver=resolver, test=test)
     assert merged.landed == (1, 3, 2)
 
 

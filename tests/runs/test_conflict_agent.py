@@ -133,7 +133,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("target", "when", "nth", "runs"), POINTS)
-@pytest.mark.variants("*put-after-1-1")
+@pytest.mark.variants("*harvest_worker-before-1-1")
 def test_killed_resolution_is_continued_by_the_next_merge(
     world: World, tmp_path: Path, target: str, when: str, nth: int, runs: int
 ) -> None:

@@ -112,7 +112,7 @@ def landing() -> Iterator[Protection]:
          "            commit = self._committed(self._tree(tree), onto, branch, note)\n"
          "            self._check(commit, onto, branch)\n",
          "            commit = self._committed(self._tree(tree), onto, branch, note)\n"),
-        ("agent: resolutions are tested in the queue",
+        ("agent: the queue resolves conflicts last",
          "queue = Queue(self._add, tested, verdicts, resolve)",
          "queue = Queue(self._resolve if resolve else self._add, tested, verdicts)"),
         ("agent: run is continued, not repeated",
