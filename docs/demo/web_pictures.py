@@ -1,4 +1,4 @@
-"""Take the pictures of the web view in the documentation, and check pages in a real browser.
+"""Take the pictures of the web view and of a report, and check pages in a real browser.
 
 Needs a Docker daemon, the Debian package `chromium`, and the packages `playwright` and
 `axe-playwright-python`. Every page is loaded at 1400 and 400 pixels, light and dark. The program
@@ -27,6 +27,8 @@ RUNS = ".git/orchestrator/runs"
 WIDTHS = {1400: 900, 400: 800, 360: 740}
 PICTURES = {"web-run": ("run", "light"), "web-log": ("log", "dark")}
 """Pictures of the documentation: page and theme, at 1400 pixels."""
+REPORT = HERE / "report.png"
+"""Picture of the documentation: the report of the ended workflow."""
 _SHIFT = """() => new Promise(done => {
   let sum = 0;
   new PerformanceObserver(list => list.getEntries().forEach(one => { sum += one.value; }))
@@ -97,7 +99,20 @@ def visit(link: str, repository: Path, keep: Path | None) -> Iterator[str]:
                         page.wait_for_timeout(6000)
                         page.screenshot(path=HERE / f"{target}.png")
         yield from said
+        picture_of_report(page, repository)
         browser.close()
+
+
+def picture_of_report(page: Page, repository: Path) -> None:
+    """Take the picture of the HTML report."""
+    run_id = addresses(repository)["workflow"].rpartition("/")[2]
+    file = repository.with_name("report.html")
+    command = [ORCHESTRATOR, "report", run_id, "--report", f"html={file}"]
+    subprocess.run(command, cwd=repository, check=True)
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1000, "height": 820})
+    page.goto(file.as_uri())
+    page.screenshot(path=REPORT)
 
 
 def addresses(repository: Path) -> dict[str, str]:

@@ -60,9 +60,21 @@ Y
 "$orchestrator" spec run release.yaml --agent-cli shell --network none --workers 4 --quiet || true
 
 solve="printf 'def refund(total):\n    return -total\n' >> src/billing.py"
-"$orchestrator" parallel --agent-cli shell --network none --workers 3 --quiet \
-  --task "$solve; mkdir -p tests; echo '1' > tests/test_refund.txt" --task "$solve; : > README.md" \
-  --task "echo 'I found nothing to do'"
+cat > refund.yaml <<Y
+name: Refunds, in three ways
+tasks:
+  - id: careful
+    task: |
+      $solve
+      mkdir -p tests; echo 1 > tests/test_refund.txt
+  - id: careless
+    task: |
+      $solve
+      : > README.md
+  - id: idle
+    task: echo 'I found nothing to do'
+Y
+"$orchestrator" spec run refund.yaml --agent-cli shell --network none --workers 3 --quiet
 "$orchestrator" judge --check 'grep -q refund src/billing.py' --check 'test -s README.md' > judged.txt || true
 rm judged.txt
 
@@ -87,4 +99,4 @@ tasks:
     task: "sleep 9; printf '\\nInstall with make.\\n' >> README.md; echo done; sleep 900"
 Y
 "$orchestrator" spec run sprint.yaml --agent-cli shell --network none --workers 8 --alert-prompt 3 \
-  --detach --quiet --retries 1 --retry-delay 2 --timeout-per-worker 900
+  --memory 1g --detach --quiet --retries 1 --retry-delay 2 --timeout-per-worker 900

@@ -65,7 +65,7 @@ def _stop_question(view: View, who: str, number: int | None) -> dict[str, object
     live = [one for one in view.snapshot.workers if one.result is None]
     lines = [
         "The agent gets a signal and a few seconds to end. What it wrote is saved on its branch.",
-        "To kill at once, without these seconds, choose the second button.",
+        "“Kill at once” leaves out these seconds; what the agent wrote is saved too.",
     ]
     if number is None:
         lines.insert(0, f"{plural(len(live), 'worker')} of {view.snapshot.run_id} will be stopped.")

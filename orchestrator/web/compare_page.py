@@ -1,7 +1,8 @@
 """The page that shows two workers of a run side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.judging.judgement import Candidate
@@ -19,6 +20,9 @@ from orchestrator.web.view import View, look_of, run_values
 _MOST_FILES = 500
 """Maximum number of files that are listed."""
 _NOTHING = Diff((), is_whole=True)
+_MOST_EACH = 8
+"""Maximum number of workers of which an export compares each with each."""
+Pair = tuple[int, int]
 
 
 def compare_page(view: View) -> Page | None:
@@ -27,12 +31,13 @@ def compare_page(view: View) -> Page | None:
     The variables `a` and `b` of the address are the workers' numbers. Default: the first two that
     have ended, else the first two.
     """
-    if len(view.snapshot.workers) < 2 or view.shell.is_static:
+    if len(view.snapshot.workers) < 2:
         return None
     look = look_of(view)
     values = run_values(view, tab="compare", look=look)
     looks = {one.number: one for one in look.workers}
-    pair = tuple(looks[number] for number in _chosen(view))
+    numbers = _chosen(view)
+    pair = tuple(looks[number] for number in numbers)
     diffs, between, problem = _diffs(view, pair)
     values |= {
         "a": pair[0],
@@ -42,14 +47,55 @@ def compare_page(view: View) -> Page | None:
         "files": between.files,
         "is_whole": between.is_whole,
         "problem": problem,
+        "choices": _choices(view, look.workers, numbers) if view.shell.is_static else (),
     }
     return view.page("compare.html", values)
 
 
-def _chosen(view: View) -> tuple[int, int]:
+def exported_pairs(view: View) -> Sequence[Pair]:
+    """Return the pairs of workers that an export compares: all, or the first one with each."""
+    order = _order(view)
+    if len(order) > _MOST_EACH:
+        return [(order[0], other) for other in order[1:]]
+    return list(combinations(order, 2))
+
+
+def address_of(view: View, pair: Pair) -> str:
+    """Return the address of the page of an export that compares two workers."""
+    first, second = pair
+    return view.shell.href(
+        view.run.repository, view.snapshot.run_id, "compare", f"{first}-{second}"
+    )
+
+
+def _choices(view: View, workers: Sequence[WorkerLook], shown: Pair) -> list[object]:
+    """Return the workers that can take the place of each of the two that an export shows.
+
+    A worker has an empty address if it is shown already, or if no page compares this pair.
+    """
+    pages = {frozenset(pair): address_of(view, pair) for pair in exported_pairs(view)}
+    return [
+        {
+            "kept": kept,
+            "links": [
+                (one, pages.get(frozenset((one.number, kept)), ""), one.number == replaced)
+                for one in workers
+                if one.number != kept
+            ],
+        }
+        for replaced, kept in (shown, shown[::-1])
+    ]
+
+
+def _order(view: View) -> list[int]:
     known = [one.spec.worker_id for one in view.snapshot.workers]
     ended = [one.spec.worker_id for one in view.snapshot.workers if one.result]
-    order = list(dict.fromkeys([*ended, *known]))
+    return list(dict.fromkeys([*ended, *known]))
+
+
+def _chosen(view: View) -> Pair:
+    order = _order(view)
+    known = sorted(order)
     asked = [_number(view.query.get(name, ""), known) for name in ("a", "b")]
     first = asked[0] or next(one for one in order if one != asked[1])
     second = asked[1] or next(one for one in order if one != first)

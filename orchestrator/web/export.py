@@ -1,10 +1,12 @@
 """Write the pages of runs as files that need no server and no script."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
+from orchestrator.web.compare_page import address_of, compare_page, exported_pairs
 from orchestrator.web.library import Library, ListedRun
 from orchestrator.web.logs import logs_of
 from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
@@ -60,6 +62,9 @@ def _pages(library: Library, runs: Sequence[ListedRun], shell: Shell) -> Iterato
         for tab, make in RUN_PAGES.items():
             name = shell.href(run.repository, run.directory.run_id, tab)
             yield name, make(view)
+        for a, b in exported_pairs(view):
+            pair = replace(view, query={"a": str(a), "b": str(b)})
+            yield address_of(view, (a, b)), compare_page(pair)
         yield from _worker_pages(view)
 
 

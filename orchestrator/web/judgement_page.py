@@ -11,6 +11,14 @@ from orchestrator.web.view import View, run_values
 
 _MOST = 200
 """Maximum number of candidates on a page."""
+_COLUMNS = {
+    "out": "the next is excluded",
+    "review": "the next needs a review",
+    "same output": "more have the same output",
+    "number": "only its number",
+    "same change": "the next has the same change",
+}
+"""Words for columns whose names do not explain why a candidate is before the next."""
 _DECISIONS = {
     "clear": ("success", "is the best"),
     "undecided": ("warning", "No worker is clearly the best"),
@@ -76,6 +84,6 @@ def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
         "checks": f"{passed}/{len(candidate.checks)}",
         "lines": plural(candidate.lines, "line"),
         "cost": dollars(candidate.cost, known=candidate.cost_known),
-        "why": candidate.decided_by or "",
+        "why": _COLUMNS.get(candidate.decided_by or "", candidate.decided_by or ""),
         "flags": [one_line(flag.message, limit=200) for flag in candidate.flags],
     }

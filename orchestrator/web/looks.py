@@ -105,11 +105,13 @@ class WorkerLook:
     insertions: int
     deletions: int
     attempts: int
+    steps: str
+    """Number of the agent's steps so far, such as `12 steps`; empty if unknown."""
     checks: str
     """Passed and all checks, such as `2/3`; empty without checks."""
     is_over: bool
     cpus: str
-    """CPUs in use; empty if the worker is not measured."""
+    """Share of one CPU in use, such as `150%`; empty if the worker is not measured."""
     memory: str
     files_now: int | None
     """Number of files that a running worker has changed so far; None if unknown."""
@@ -206,15 +208,11 @@ def cost_of(worker: WorkerRecord) -> float | None:
 def _counts(workers: Sequence[WorkerLook]) -> tuple[tuple[Tone, int, str], ...]:
     found = []
     for tone, word in TONES.items():
-        number = sum(_counted_as(one) == tone for one in workers)
+        number = sum(one.badge.tone == tone for one in workers)
         if number:
             many = number > 1 and tone == "warning"
             found.append((tone, number, "need attention" if many else word))
     return tuple(found)
-
-
-def _counted_as(worker: WorkerLook) -> Tone:
-    return "warning" if worker.alert else worker.badge.tone
 
 
 def look_at_worker(
@@ -250,6 +248,7 @@ def look_at_worker(
         insertions=result.insertions if result else 0,
         deletions=result.deletions if result else 0,
         attempts=result.attempts if result else (worker.phases[-1].attempt if worker.phases else 1),
+        steps=_steps(worker),
         checks=_checks(result),
         is_over=result is not None,
         **_usage(measured if since else None),
@@ -260,7 +259,7 @@ def _usage(measured: WorkerMeasured | None) -> _Usage:
     if measured is None:
         return {"cpus": "", "memory": "", "files_now": None}
     return {
-        "cpus": "" if measured.cpus is None else f"{measured.cpus:.1f}",
+        "cpus": "" if measured.cpus is None else f"{measured.cpus:.0%}",
         "memory": octets(measured.memory) if measured.memory else "",
         "files_now": measured.files,
     }
@@ -276,6 +275,8 @@ def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
     if result is None:
         if not snapshot.is_live:
             return Badge("Interrupted", "danger")
+        if _alert(worker, snapshot):
+            return Badge("Needs attention", "warning")
         waits = worker.state in (WorkerState.QUEUED, WorkerState.RETRYING)
         return Badge(_STATES[worker.state], "idle" if waits else "active")
     if result.reason in _SKIPPED or (result.never_ran and result.status is Status.SUCCESS):
@@ -286,7 +287,7 @@ def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
 
 
 def _alert(worker: WorkerRecord, snapshot: Snapshot) -> str:
-    if worker.alert is None or not snapshot.is_live:
+    if worker.alert is None or not snapshot.is_live or worker.state not in _TALKING:
         return ""
     return one_line(worker.alert.detail, limit=300)
 
@@ -306,6 +307,11 @@ def _message(worker: WorkerRecord, snapshot: Snapshot) -> str:
     printed = last_line(newest).decode("utf-8", "replace").strip()
     # The line loses its colours as in a log, and then everything else that could be seen wrongly.
     return one_line(lines(printed.rpartition("\r")[2]), limit=200)
+
+
+def _steps(worker: WorkerRecord) -> str:
+    number = worker.result.steps if worker.result else worker.steps
+    return plural(number, "step") if number else ""
 
 
 def _checks(result: WorkerResult | None) -> str:

@@ -29,6 +29,7 @@ def overview_page(view: View) -> Page:
         "died": snapshot.state is RunState.DIED,
         "slots": f"{snapshot.slots} at once" if snapshot.slots else "",
         "search": search,
+        "shows_models": len({one.model for one in look.workers}) > 1,
         "shows_idle": view.query.get("idle") == "show",
         "in_use": _in_use(look, view.measured),
     }
@@ -51,7 +52,7 @@ def _rows(view: View, look: RunLook, axis: Axis, search: str) -> list[dict[str, 
 
 
 def _texts(look: WorkerLook) -> Sequence[str]:
-    state = TONES["warning" if look.alert else look.badge.tone]
+    state = TONES[look.badge.tone]
     return (str(look.number), look.title, look.task, look.model, look.badge.word, state,
             look.reason, look.alert)  # fmt: skip
 
@@ -68,12 +69,12 @@ def _sums(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _in_use(look: RunLook, measured: Mapping[int, WorkerMeasured]) -> tuple[str, str] | None:
-    """Return the CPUs and the memory that running workers use; None before a measurement."""
+    """Return the CPU time and the memory that running workers use; None before a measurement."""
     running = [measured[one.number] for one in look.workers if one.memory]
     if not running:
         return None
     cpus = sum(one.cpus or 0 for one in running)
-    return f"{cpus:.1f} CPU", octets(sum(one.memory or 0 for one in running))
+    return f"{cpus:.0%} CPU", octets(sum(one.memory or 0 for one in running))
 
 
 def _critical_path(snapshot: Snapshot, plan: RunRecord | None) -> frozenset[str | None]:

@@ -251,8 +251,6 @@ def _tone(phase: Phase, worker: WorkerRecord, snapshot: Snapshot) -> str:
     last = [one for one in worker.phases if one.kind is PhaseKind.AGENT][-1]
     if phase is not last:
         return "danger"
-    if worker.alert is not None and worker.result is None:
-        return "warning"
     return worker_badge(worker, snapshot).tone
 
 

@@ -119,7 +119,7 @@ def _absent_tabs(view: View) -> set[str]:
         absent.add("graph")
     if next(view.snapshot.directory.path.glob("judgement-*.json"), None) is None:
         absent.add("judgement")
-    if view.shell.is_static or len(view.snapshot.workers) < 2:
+    if len(view.snapshot.workers) < 2:
         absent.add("compare")
     return absent
 

@@ -78,13 +78,14 @@ def log_page(
     elif chosen is not None:
         piece = read_end(chosen) if before is None else read_before(chosen, before)
     plan, result = view.plan, worker.result
+    # The summary of a shell is the end of its output, which the log shows.
+    is_shell = plan is not None and plan.config.agent_cli == "shell"
     values = _values(view, worker, "") | {
         "logs": logs if chosen else [],
         "chosen": chosen,
         "piece": piece,
         "follows": snapshot.is_live and result is None and before is None,
-        "summary": lines(result.summary).strip() if result and result.summary else "",
-        "is_shell": plan is not None and plan.config.agent_cli == "shell",
+        "summary": "" if is_shell or not result else lines(result.summary or "").strip(),
     }
     return view.page("log.html", values, moves=True)
 

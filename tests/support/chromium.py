@@ -1,4 +1,7 @@
-"""Drive Debian's Chromium without a network, by the DevTools protocol over a pipe."""
+"""Drive Debian's Chromium by the DevTools protocol over a pipe.
+
+It reaches files and servers of this machine only.
+"""
 
 import base64
 import itertools
@@ -10,10 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.live import eventually
+
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "--remote-debugging-pipe",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--hide-scrollbars",
+    "--remote-debugging-pipe",
 )  # fmt: skip
 _PIPE = 64 * 1024
 
@@ -46,8 +52,8 @@ class Page:
                 return dict(answer["result"])
             self.events.append(answer)
 
-    def open(self, path: Path, *, width: int, theme: str) -> None:
-        """Load a file in a window of this width, and wait until it is complete."""
+    def open(self, page: Path | str, *, width: int = 1400, theme: str = "light") -> None:
+        """Load a file or an address in a window of this width, and wait until it is complete."""
         features = [{"name": "prefers-color-scheme", "value": theme}]
         self.call("Emulation.setEmulatedMedia", features=features)
         self.call(
@@ -55,7 +61,7 @@ class Page:
             width=width, height=900, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not self.of("Page.loadEventFired"):
             self.events.append(self._next())
 
@@ -67,7 +73,11 @@ class Page:
         """Return the value of a JavaScript expression."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
-        return found["result"]["value"]
+        return found["result"].get("value")
+
+    def wait_for(self, expression: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        eventually(lambda: bool(self.value(expression)), expression)
 
     def picture(self, path: Path) -> None:
         """Write a picture of the visible part of the page."""

@@ -1,6 +1,11 @@
 """The web view without a socket, and runs whose files are written by hand."""
 
 import asyncio
+import http.client
+import os
+import re
+import socket
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +24,7 @@ from orchestrator.web.door import Door, Sessions
 from orchestrator.web.gauges import Gauges
 from orchestrator.web.library import Library
 from orchestrator.worker_spec import WorkerSpec
+from tests.support.cli import start
 from tests.support.reports import BASE, RUN_ID, at
 
 PORT = 8123
@@ -111,6 +117,43 @@ async def _answer(
     return Answer(sent[0]["status"], found, b"".join(one.get("body", b"") for one in sent[1:]))
 
 
+class Server:
+    """A running `orchestrator ui`."""
+
+    def __init__(self, repo: Path, *options: str, state: Path) -> None:
+        environ = {**os.environ, "XDG_STATE_HOME": str(state)}
+        self.process = start(
+            "ui", *options, cwd=repo, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
+        )
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        text = line if isinstance(line, str) else line.decode()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/open#(\S+)", text)
+        assert found, text
+        self.port, self.key = int(found[1]), found[2]
+
+    def ask(
+        self, method: str, path: str, body: str | None = None, **headers: str
+    ) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        self.cookie = answer.getheader("Set-Cookie") or ""
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    def raw(self, request: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            connection.sendall(request)
+            return connection.recv(100)
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
 def no_retry(repository: Repository, run_id: str, number: int) -> str:
     """Refuse to repeat a worker."""
     raise AssertionError(f"{repository.top}: {run_id} {number}")
@@ -167,10 +210,12 @@ def write_run(
     return run
 
 
-def ended_run(repo: Path, *results: WorkerResult, task: str = "do it") -> RunDirectory:
+def ended_run(
+    repo: Path, *results: WorkerResult, task: str = "do it", run_id: str = RUN_ID
+) -> RunDirectory:
     """Write a run with these results."""
     specs = [WorkerSpec(worker_id=one.worker_id, task=task, model=one.model) for one in results]
-    run = write_run(repo, specs, begun(specs))
+    run = write_run(repo, specs, begun(specs), run_id=run_id)
     for one in results:
         run.write_result(one)
         run.log_event(WorkerDone(at=at(8), result=one))

@@ -34,7 +34,7 @@ NPM = (
 PIP = ("junit2html==31.1.4",)
 NEEDED = ("npm", "java", "rsync", "docker")
 """Programs that must be installed."""
-LIMIT = 300.0
+LIMIT = 600.0
 """Maximum number of seconds of each installation, and of each run of a validator."""
 NAMES = ("every", "decided")
 """Names of the reports."""

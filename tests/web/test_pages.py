@@ -163,13 +163,16 @@ def test_live_run_shows_alerts_and_is_refreshed(repo):
     visitor = browser(repo)
     page = visitor.get(RUN).text
     assert "needs attention:" in Shape(page).text
+    assert '<span class="badge warning">' in visitor.get(f"{RUN}/1").text
     assert "drop? (y/n)" in page
     assert "data-live" in page
     assert "Stop run" in page
     version = page.partition('data-version="')[2].partition('"')[0]
     assert version.startswith("1")
     run.log_event(WorkerHarvesting(at=at(9), worker_id=1))
-    assert "Saving work" in visitor.get(RUN, x_version=version).text
+    page = visitor.get(RUN, x_version=version).text
+    assert "Saving work" in page
+    assert "needs attention" not in page, "the agent has ended"
     run.release()
     died = visitor.get(RUN).text
     assert "Died" in died

@@ -1,7 +1,5 @@
 """Tests of the server at a real port, of the command's options, and of exported pages."""
 
-import http.client
-import os
 import random
 import re
 import signal
@@ -19,7 +17,7 @@ from orchestrator.results import Reason, Status
 from orchestrator.web.server import listening
 from tests.support.cli import start
 from tests.support.reports import RUN_ID
-from tests.support.web import Shape, ended_run, result_of
+from tests.support.web import Server, Shape, ended_run, result_of
 
 TASK = "the task of the worker"
 
@@ -33,43 +31,6 @@ def there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory.worker(1) / "stdout.log").write_text("said by worker 1\n")
     monkeypatch.chdir(repo)
     return repo
-
-
-class Server:
-    """A running `orchestrator ui`."""
-
-    def __init__(self, repo: Path, *options: str, state: Path) -> None:
-        environ = {**os.environ, "XDG_STATE_HOME": str(state)}
-        self.process = start(
-            "ui", *options, cwd=repo, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
-        )
-        assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        text = line if isinstance(line, str) else line.decode()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/open#(\S+)", text)
-        assert found, text
-        self.port, self.key = int(found[1]), found[2]
-
-    def ask(
-        self, method: str, path: str, body: str | None = None, **headers: str
-    ) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        self.cookie = answer.getheader("Set-Cookie") or ""
-        text = answer.read().decode()
-        connection.close()
-        return answer.status, text
-
-    def raw(self, request: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
-            connection.sendall(request)
-            return connection.recv(100)
-
-    def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        self.process.communicate(timeout=60)
-        return self.process.returncode
 
 
 def free_port() -> int:
@@ -166,6 +127,7 @@ def test_exported_pages_need_no_server(tmp_path, capsys):
     assert capsys.readouterr().out == f"wrote 1 run: {target}/index.html\n"
     names = {path.name for path in target.iterdir()}
     assert f"repo-{RUN_ID}-1-log-stdout.html" in names
+    assert f"repo-{RUN_ID}-compare-1-2.html" in names
     for page in target.glob("*.html"):
         text = page.read_text()
         for link in Shape(text).links:
@@ -180,6 +142,23 @@ def test_exported_pages_need_no_server(tmp_path, capsys):
     assert run(["ui", "--export", str(target)]) == 0, "an export is replaced"
     assert TASK in (target / "index.html").read_text()
     assert {path.name for path in target.iterdir()} == names
+
+
+@pytest.mark.parametrize(("workers", "pairs"), [(4, 6), (12, 11)])
+def test_export_compares_each_worker_with_each_or_many_with_the_first(
+    there, tmp_path, workers, pairs
+):
+    other = "20300101-000000-aaaaaa"
+    ended_run(there, *(result_of(number) for number in range(1, workers + 1)), run_id=other)
+    target = tmp_path / "pages"
+    assert run(["ui", "--export", str(target)]) == 0
+    written = {path.name for path in target.glob(f"repo-{other}-compare-*.html")}
+    assert len(written) == pairs
+    first = Shape((target / f"repo-{other}-compare.html").read_text())
+    assert "From worker 1 to worker 2" in first.text
+    linked = {link for name in written for link in Shape((target / name).read_text()).links}
+    assert written <= linked
+    assert written & {*first.links}
 
 
 def test_export_refuses_a_directory_with_other_files(tmp_path, capsys):

@@ -36,7 +36,7 @@ def watch(run: Run = None) -> None:
     with open_run(run) as history:
         _show(history)
         if len(history.workers) > 1 and (report := read_run(history.directory)):
-            tell(timeline(report, width=terminal_width()))
+            tell(f"\n{timeline(report, width=terminal_width())}\n")
         raise typer.Exit(show_ending(history))
 
 

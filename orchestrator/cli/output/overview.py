@@ -83,7 +83,7 @@ def timeline(report: RunReport, *, width: int | None = None) -> str:
 def _lines(report: RunReport, width: int) -> Iterator[str]:
     names = [_name(worker) for worker in report.workers]
     label = max(map(len, names), default=0)
-    columns = max(width - label - 2, _NARROWEST)
+    columns = max(width - label - 3, _NARROWEST)
     ends = [phase.end for worker in report.workers for phase in worker.phases]
     length = max((max([report.until, *ends]) - report.started_at).total_seconds(), 0.001)
     used = set()
@@ -91,7 +91,7 @@ def _lines(report: RunReport, width: int) -> Iterator[str]:
         line = _line(report, worker, columns / length)
         used |= {*line}
         mark = "*" if worker.is_critical else " "
-        yield f"{name.ljust(label)}{mark} {line}".rstrip()
+        yield f"{name.ljust(label)} {mark} {line}".rstrip()
     legend = ", ".join(f"{mark} {name}" for mark, name in _NAMES.items() if mark in used)
     critical = "; * critical path" if report.critical_path else ""
     yield f"{duration(length)}: {legend}{critical}"
@@ -103,5 +103,7 @@ def _line(report: RunReport, worker: WorkerReport, scale: float) -> str:
         start = (phase.start - report.started_at).total_seconds() * scale
         end = (phase.end - report.started_at).total_seconds() * scale
         line = line.ljust(round(start))
-        line += _MARKS[phase.kind] * max(round(end) - len(line), 0)
+        # The agent stays visible in a long run.
+        least = 1 if phase.kind is PhaseKind.AGENT else 0
+        line += _MARKS[phase.kind] * max(round(end) - len(line), least)
     return line

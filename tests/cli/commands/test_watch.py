@@ -106,7 +106,8 @@ def test_timeline_of_an_ended_run_is_shown(repo, local_engine, capsys):
     shown = capsys.readouterr()
     lines = shown.err.splitlines()
     (legend,) = (number for number, line in enumerate(lines) if "# agent" in line)
-    assert [line[:2] for line in lines[legend - 2 : legend]] == ["W1", "W2"]
+    assert [line[:2] for line in lines[legend - 3 : legend]] == ["", "W1", "W2"]
+    assert lines[legend + 1] == ""
     assert "agent, " not in shown.out
 
 

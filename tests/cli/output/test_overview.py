@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from orchestrator.cli.output.file_matrix import shared_files
-from orchestrator.cli.output.overview import overview
+from orchestrator.cli.output.overview import overview, timeline
 from orchestrator.cli.output.report import after_run
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.state.history import RunState, WorkerState
-from tests.support.reports import BASE, RUN_ID, ended, ended_run, judged
+from tests.support.reports import BASE, RUN_ID, at, ended, ended_run, judged
 
 
 def changed(number: int, *files: str) -> WorkerResult:
@@ -50,7 +50,7 @@ def test_overview_has_a_timeline_of_the_terminals_width(tmp_path: Path) -> None:
         ended(tmp_path, 1, files_modified=["a"], is_critical=True),
         ended(tmp_path, 2, Status.FAILED, reason=Reason.OOM, files_modified=["a"]),
     ]
-    lines = overview(ended_run(tmp_path, workers, critical_path=("worker-1",)), width=54)
+    lines = overview(ended_run(tmp_path, workers, critical_path=("worker-1",)), width=55)
     assert lines.splitlines() == [
         "orchestrator: failed, 1 of 2 workers succeeded",
         f"run {RUN_ID}, base 0123456789ab, 5.0 s, cost ?",
@@ -59,14 +59,19 @@ def test_overview_has_a_timeline_of_the_terminals_width(tmp_path: Path) -> None:
         "W1      task 1  success       ?     2.5 s  1",
         "W2      task 2  failed (oom)  ?     2.5 s  1",
         "",
-        f"W1* {'.' * 5}{'-' * 5}{'#' * 25}{'+' * 5}",
-        f"W2  {'.' * 5}{'-' * 5}{'#' * 25}{'+' * 5}",
+        f"W1 * {'.' * 5}{'-' * 5}{'#' * 25}{'+' * 5}",
+        f"W2   {'.' * 5}{'-' * 5}{'#' * 25}{'+' * 5}",
         "5.0 s: . queue, - prepare, # agent, + harvest; * critical path",
         "",
         "1 file changed by more than one worker:",
         "FILE  W1  W2",
         "a     x   x",
     ]
+
+
+def test_a_short_agent_is_visible_in_a_long_run(tmp_path: Path) -> None:
+    run = ended_run(tmp_path, [ended(tmp_path, 1)], until=at(100_000))
+    assert timeline(run, width=60).count("#") == 2, "in its line and in the legend"
 
 
 def test_overview_of_a_live_run_without_phases(tmp_path: Path) -> None:
