@@ -88,6 +88,8 @@ class DeadMan:
         self._run = run
         self._lines: dict[int, str] = {}
         self._pipe: int | None = None
+        self._launched: list[subprocess.Popen[bytes]] = []
+        """Processes that end as soon as the switch that they start has detached itself."""
         self._lock = threading.Lock()
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
@@ -98,13 +100,16 @@ class DeadMan:
     def running(self, worker_id: int, seconds: float | None) -> None:
         """Record the seconds until a worker's containers must be dead; None for no deadline."""
         self._tell(worker_id, f"running {worker_id} {_moment(seconds)}\n")
+        self._await_launch()
 
     def idle(self, worker_id: int) -> None:
         """Record that none of a worker's running containers has a deadline."""
         self._tell(worker_id, f"idle {worker_id}\n")
+        self._await_launch()
 
     def close(self, *, forget: bool) -> None:
         """Disconnect from the process, which ends when it has nothing left to watch."""
+        self._await_launch()
         with self._lock:
             if self._pipe is None:
                 return
@@ -132,11 +137,18 @@ class DeadMan:
                 self._pipe = None
             read, self._pipe = os.pipe()
             try:
-                _launch(read, self._run, self._engine)
+                # The commands are read when the switch has started. Until then, the engine can
+                # prepare the container.
+                self._launched.append(_launch(read, self._run, self._engine))
             finally:
                 os.close(read)
             os.set_blocking(self._pipe, False)
             os.write(self._pipe, "".join(self._lines.values()).encode())
+
+    def _await_launch(self) -> None:
+        with self._lock:
+            while self._launched:
+                self._launched.pop().wait()
 
 
 def make_switch(engine: ContainerEngine, run: Path) -> Switch:
@@ -150,10 +162,10 @@ def _moment(seconds: float | None) -> str:
     return "-" if seconds is None else f"{deadman_process.uptime() + seconds:.3f}"
 
 
-def _launch(source: int, run: Path, engine: str) -> None:
+def _launch(source: int, run: Path, engine: str) -> "subprocess.Popen[bytes]":
     kill = (sys.executable, "-P", "-m", "orchestrator.execution.overdue", engine, run.name)
     program = (sys.executable, "-I", "-S", deadman_process.__file__)
-    subprocess.run(
+    return subprocess.Popen(
         [*program, str(run / "lease"), str(run / LOG), *kill],
         stdin=source,
         stdout=subprocess.DEVNULL,
@@ -161,7 +173,6 @@ def _launch(source: int, run: Path, engine: str) -> None:
         cwd="/",
         env=_environment(os.environ),
         start_new_session=True,
-        check=False,
     )
 
 

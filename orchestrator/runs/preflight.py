@@ -70,7 +70,8 @@ def check_request(request: RunRequest) -> CheckedRequest:
         OrchestratorError: The run could not start. The error lists every problem.
     """
     problems = Problems()
-    return _checked(request, _check_settings(request, problems), problems)
+    repository, settings = _check_settings(request, problems)
+    return _checked(request, repository, settings, problems)
 
 
 def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
@@ -81,9 +82,9 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     """
     problems = Problems()
     request = _with_known_runtime(request, engine, problems)
-    settings = _check_settings(request, problems)
+    repository, settings = _check_settings(request, problems)
     features = _check_engine(engine, settings, problems)
-    checked = _checked(request, settings, problems)
+    checked = _checked(request, repository, settings, problems)
     return CheckedRun(request=checked, engine=engine, features=features[0].value)
 
 
@@ -107,8 +108,8 @@ _Settings = list[tuple[str | None, list[Task], CheckedSettings]]
 """Settings of workers, each with the first task that has them and with all tasks that have them."""
 
 
-def _check_settings(request: RunRequest, problems: Problems) -> _Settings:
-    """Check the settings of the run, or, in a workflow, of each task."""
+def _check_settings(request: RunRequest, problems: Problems) -> tuple[Repository, _Settings]:
+    """Check the settings of the run, or, in a workflow, of each task; find the repository."""
     config, workflow = request.config, request.workflow
     every: list[tuple[ParallelConfig, list[Task]]] = [(config, [])]
     if workflow is not None:
@@ -131,7 +132,7 @@ def _check_settings(request: RunRequest, problems: Problems) -> _Settings:
         settings = _check_worker(request, repository.value, own, tasks, problems.of_task(first))
         if settings is not None:
             found.append((first, tasks, settings))
-    return found
+    return repository.value, found
 
 
 def _check_worker(
@@ -208,14 +209,15 @@ def _check_engine(
     return found
 
 
-def _checked(request: RunRequest, every: _Settings, problems: Problems) -> CheckedRequest:
+def _checked(
+    request: RunRequest, repository: Repository, every: _Settings, problems: Problems
+) -> CheckedRequest:
     """Read the inputs that all workers share, such as secrets, and return the checked request.
 
     Raises:
         OrchestratorError: This check or an earlier check of the request found problems.
     """
     config = request.config
-    repository = Repository(request.root)
     secrets = problems.attempt(read_secrets, config.isolation.secrets, request.environ)
     copies = problems.attempt(choose_copies, repository, config.isolation.copied)
     given = problems.attempt(read_given, repository.top, config.context)

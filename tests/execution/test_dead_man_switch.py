@@ -229,14 +229,14 @@ class TestTheProcess:
 
     @pytest.fixture
     def switch(self, killer: Killer, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadMan]:
-        launch = subprocess.run
+        launch = subprocess.Popen
 
-        def run(words: list[str], **rest: object) -> "subprocess.CompletedProcess[bytes]":
+        def start(words: list[str], **rest: object) -> "subprocess.Popen[bytes]":
             # The preceding words are the interpreter, the program, the lease and the log.
             at = words.index("-P") - 1
             return launch([*words[:at], *killer.command], **rest)  # type: ignore[call-overload,no-any-return]
 
-        monkeypatch.setattr(deadman.subprocess, "run", run)
+        monkeypatch.setattr(deadman.subprocess, "Popen", start)
         monkeypatch.setenv("TOKEN", SECRET)
         monkeypatch.setenv("DOCKER_HOST", "unix:///somewhere")
         switch = DeadMan("docker", killer.run)
@@ -262,12 +262,32 @@ class TestTheProcess:
         assert (killer.run / "place").read_text() == "/\n"
         eventually(lambda: pid_of(killer) is None, "its end")
 
+    def test_start_of_a_container_does_not_wait_for_the_switch(
+        self, killer: Killer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waited = list[int]()
+
+        class Launcher(subprocess.Popen[bytes]):
+            def wait(self, timeout: float | None = None) -> int:
+                waited.append(self.pid)
+                return super().wait(timeout)
+
+        monkeypatch.setattr(deadman.subprocess, "Popen", Launcher)
+        switch = DeadMan("docker", killer.run)
+        switch.starting(1, 300)
+        assert waited == []
+        switch.running(1, 300)
+        assert len(waited) == 1
+        switch.close(forget=True)
+        eventually(lambda: pid_of(killer) is None, "its end")
+        assert len(waited) == 1
+
     def test_switch_ends_with_the_run_without_killing(
         self, killer: Killer, switch: DeadMan
     ) -> None:
-        switch.running(1, 0.5)
+        switch.running(1, 300)
         switch.idle(1)
-        switch.running(2, 60)
+        switch.running(2, 300)
         switch.close(forget=True)
         eventually(lambda: pid_of(killer) is None, "its end")
         assert killer.killed == []

@@ -71,6 +71,8 @@ class DockerEngine(DockerImages):
         with translated("query the Docker engine"):
             version = self._client.version()
         check_engine(self._client.base_url, version, info)
+        # The daemon needs long for its description, and containers are about to be started.
+        self._filters_calls = is_supported(info)
         for image in images:
             if self.image_id(image) is None:
                 raise ImageNotFoundError(f"no such image: `{image}`", hint=image_hint(image))
@@ -86,7 +88,7 @@ class DockerEngine(DockerImages):
             cpus=info["NCPU"],
             memory=info["MemTotal"],
             version=f"docker {info['ServerVersion']}",
-            seccomp=is_supported(info),
+            seccomp=self._filters_calls,
             gateways=True,
         )
 
@@ -99,7 +101,12 @@ class DockerEngine(DockerImages):
     @cached_property
     def _seccomp(self) -> str | None:
         """The seccomp profile of containers; None if the daemon cannot filter system calls."""
-        return profile() if is_supported(self._info()) else None
+        return profile() if self._filters_calls else None
+
+    @cached_property
+    def _filters_calls(self) -> bool:
+        """Whether the daemon can filter system calls."""
+        return is_supported(self._info())
 
     @staticmethod
     def _may_overlay(info: Mapping[str, Any]) -> bool:
