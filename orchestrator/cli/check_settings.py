@@ -7,6 +7,7 @@ from pathlib import Path
 from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.repository import Repository
+from orchestrator.judging.check_run import check_commands
 
 
 def settings_without_tasks(repository: Repository, file: Path | None) -> ParallelConfig:
@@ -34,8 +35,9 @@ def settings_of_checks(
     """Return the settings of a run with one task for each command.
 
     Raises:
-        ConfigError: The configuration is invalid.
+        ConfigError: The configuration is invalid, or a command is empty.
     """
+    check_commands(commands)
     options = {"tasks": tuple(commands), "agent_cli": "shell", "workers": str(workers)}
     return _load(repository, options, file, task_needed=True)
 

@@ -43,6 +43,12 @@ class JudgingRules:
         """All checks, each once."""
         return tuple(dict.fromkeys((*self.must_fix, *self.checks)))
 
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """All commands."""
+        others = (self.coverage, self.probe, self.judge)
+        return (*self.all_checks, *self.lint, *(one for one in others if one is not None))
+
 
 @dataclass(kw_only=True)
 class Case:
@@ -54,6 +60,9 @@ class Case:
     protected: str
     has_new_control: bool
     verdicts: tuple[CheckVerdict, ...] = ()
+    """The checks with the base's tests."""
+    others: tuple[CheckVerdict, ...] = ()
+    """The checks on the candidate's own files, and with hidden files."""
     flags: tuple[Flag, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     hidden: Answer | None = None
@@ -149,7 +158,7 @@ def _candidate(case: Case, ranked: Ranked, sizes: Mapping[str, int]) -> Candidat
         passes=case.passes,
         out=case.is_out,
         flags=case.flags,
-        checks=case.verdicts,
+        checks=(*case.verdicts, *case.others),
         hidden=case.hidden,
         lint=case.lint,
         coverage=case.coverage,

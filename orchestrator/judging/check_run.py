@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.errors import ConfigError
 from orchestrator.results import Reason
 
 Answer = Literal["pass", "fail", "none"]
@@ -21,6 +22,16 @@ BLAMELESS = frozenset(
     }
 )  # fmt: skip
 """Reasons of a failed run that say nothing about the tested commit."""
+
+
+def check_commands(commands: Sequence[str]) -> None:
+    """Check that no command is empty: it would always succeed.
+
+    Raises:
+        ConfigError: A command is empty.
+    """
+    if not all(command.strip() for command in commands):
+        raise ConfigError("a check must not be empty", hint="name a command that must succeed")
 
 
 class CheckRun(BaseModel):

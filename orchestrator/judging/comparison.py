@@ -107,11 +107,23 @@ class Comparison:
             verdict = _VERDICTS.get((base.answer, ours.answer), "no_verdict")
         broken = _broken(base, ours)
         return CheckVerdict(
-            check=command,
+            command=command,
             must_fix=command in self._rules.must_fix,
             verdict=verdict,
             broken=tuple(broken[:MOST_BROKEN]),
             broken_count=len(broken) or int(verdict == "broke"),
+        )
+
+    def on_tree(
+        self, tree: Literal["commit", "hidden"], command: str, answer: Answer
+    ) -> CheckVerdict:
+        """Return how a check on other files of a candidate compares with the base."""
+        verdict = _VERDICTS.get((self.on(self._base, command).answer, answer), "no_verdict")
+        return CheckVerdict(
+            command=command,
+            tree=tree,
+            must_fix=command in self._rules.must_fix,
+            verdict="unstable" if command in self.unstable else verdict,
         )
 
     def use_frozen(self, cases: Sequence[Case]) -> None:
@@ -160,7 +172,7 @@ class Comparison:
             if one != case.protected:
                 for verdict in case.verdicts:
                     if verdict.passed:
-                        yield Doubt(check=verdict.check, tree=tree, commit=one)
+                        yield Doubt(check=verdict.command, tree=tree, commit=one)
 
     def _fails_twice(self, commit: str, command: str) -> bool:
         first = self.on(commit, command).answer
@@ -174,18 +186,24 @@ class Comparison:
     def try_own_versions(self, cases: Sequence[Case]) -> None:
         """Run the checks that fail on the candidates with their own versions of the tests."""
         self._evidence.collect(
-            Job(commit=case.branch.commit, command=one.check)
+            Job(commit=case.branch.commit, command=one.command)
             for case in cases
             if case.protected != case.branch.commit
             for one in case.verdicts
             if not one.passed
         )
 
+    def own_verdicts(self, case: Case) -> Iterator[CheckVerdict]:
+        """Yield how failing checks compare with the base on the candidate's own commit."""
+        for one in case.verdicts:
+            if (found := self.own(case, one)) is not None:
+                yield self.on_tree("commit", one.command, found.answer)
+
     def own(self, case: Case, one: CheckVerdict) -> CheckRun | None:
         """Return the result of a failing check on the candidate's own commit, if that differs."""
         if case.protected == case.branch.commit or one.passed:
             return None
-        return self.on(case.branch.commit, one.check)
+        return self.on(case.branch.commit, one.command)
 
 
 def _broken(base: CheckRun, ours: CheckRun) -> list[str]:

@@ -77,7 +77,7 @@ class Facts:
 def flags_of(facts: Facts) -> tuple[Flag, ...]:
     """Return the findings about a candidate, those that exclude it first."""
     if facts.is_empty:
-        return (Flag(kind="empty", out=True, message="the candidate changed nothing"),)
+        return (Flag(flag="empty", out=True, message="the candidate changed nothing"),)
     found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *facts.forged]
     found += _doubtful(facts)
     return (*found, *_told(facts))
@@ -105,13 +105,13 @@ def _weakened(facts: Facts) -> Iterator[Flag]:
 def _removed(facts: Facts, proof: tuple[Proof, ...]) -> Flag:
     named = ", ".join(one_line(path) for path in facts.gone[:_GONE_SHOWN])
     message = f"removed {named}: with the base's tests, the check fails"
-    return Flag(kind="tests_removed", out=True, message=message, file=facts.gone[0], proof=proof)
+    return Flag(flag="tests_removed", out=True, message=message, file=facts.gone[0], proof=proof)
 
 
 def _changed(facts: Facts, proof: tuple[Proof, ...]) -> Flag:
     file = next(iter(facts.changed), None)
     message = f"changed {one_line(file or 'tests')}: with the base's version, the check fails"
-    return Flag(kind="tests_weakened", out=True, message=message, file=file, proof=proof)
+    return Flag(flag="tests_weakened", out=True, message=message, file=file, proof=proof)
 
 
 def _skipped(facts: Facts) -> Iterator[Flag]:
@@ -155,7 +155,7 @@ def _flag_of_cases(facts: Facts, run: CheckRuns, kind: str, message: str) -> Fla
         ),
     )
     out = facts.tests != "free" or kind != "new_skips"
-    return Flag(kind=kind, out=out, message=message, proof=proof)  # type: ignore[arg-type]
+    return Flag(flag=kind, out=out, message=message, proof=proof)  # type: ignore[arg-type]
 
 
 def _named(names: Sequence[str]) -> str:
@@ -185,7 +185,7 @@ def _forged(commit: str, check: str, canaries: CanaryRuns) -> Flag:
     )
     said = "passes with" if answer == "pass" else "does not report"
     message = f"the check {said} a test that must fail"
-    return Flag(kind="forged", out=True, message=message, proof=proof)
+    return Flag(flag="forged", out=True, message=message, proof=proof)
 
 
 def _doubtful(facts: Facts) -> Iterator[Flag]:
@@ -198,7 +198,7 @@ def _doubtful(facts: Facts) -> Iterator[Flag]:
         kind, files = _causes(facts, doubt.tree)
         named = ", ".join(one_line(path) for path in files[:_GONE_SHOWN])
         message = f"a check passes only with the candidate's {named}: review it"
-        yield Flag(kind=kind, out=False, message=message, file=next(iter(files), None), proof=proof)
+        yield Flag(flag=kind, out=False, message=message, file=next(iter(files), None), proof=proof)
 
 
 def _causes(facts: Facts, tree: str) -> tuple[FlagKind, list[str]]:
@@ -216,7 +216,7 @@ def _told(facts: Facts) -> Iterator[Flag]:
         mixed = facts.instruments.kind(path) == "mixed" and path in facts.after
         kept = "the candidate's version counts" if mixed or facts.tests == "free" else "not used"
         message = f"changed {one_line(path)} ({kept})"
-        yield Flag(kind="instrument_changed", out=False, message=message, file=path)
+        yield Flag(flag="instrument_changed", out=False, message=message, file=path)
     suppressed = [line for line in facts.added if _SUPPRESSED.search(line.text)]
     for line in suppressed[:MOST_LISTED]:
         message = f"silences a tool: {one_line(line.text.strip(), limit=80)}"
@@ -227,4 +227,4 @@ def _told(facts: Facts) -> Iterator[Flag]:
 
 
 def _at(line: NewLine, kind: str, message: str) -> Flag:
-    return Flag(kind=kind, out=False, message=message, file=line.path, line=line.number)  # type: ignore[arg-type]
+    return Flag(flag=kind, out=False, message=message, file=line.path, line=line.number)  # type: ignore[arg-type]

@@ -37,8 +37,13 @@ class HiddenTests:
                 if attempt == 1 or self._comparison.on(tree, command).answer == "fail"
             )
         for case in cases:
-            answers = {self._answer(trees[case.number], one) for one in self._counted}
+            found = {one: self._answer(trees[case.number], one) for one in self._counted}
+            answers = {*found.values()}
             case.hidden = "fail" if "fail" in answers else "none" if "none" in answers else "pass"
+            case.others = tuple(
+                self._comparison.on_tree("hidden", command, answer)
+                for command, answer in found.items()
+            )
         self._find_forged([case for case in cases if case.passes], trees)
 
     def _with_hidden(self, commit: str) -> str:

@@ -148,6 +148,8 @@ class _Judging:
         self._try_canaries([case for case in busy if case.passes])
         self._hidden.judge([case for case in busy if not case.is_out])
         self._order([case for case in busy if case.passes])
+        for case in busy:
+            case.others = (*self._comparison.own_verdicts(case), *case.others)
         return self._result()
 
     def _case(self, run: RunBranches, branch: Branch) -> Case:
@@ -192,16 +194,16 @@ class _Judging:
             if one.verdict == "unstable":
                 continue
             yield CheckRuns(
-                check=one.check,
-                base=self._comparison.on(self._base, one.check),
-                protected=self._comparison.on(case.protected, one.check),
+                check=one.command,
+                base=self._comparison.on(self._base, one.command),
+                protected=self._comparison.on(case.protected, one.command),
                 commit=self._comparison.own(case, one),
             )
 
     def _forged(self, case: Case) -> list[Flag]:
         if self._canaries is None or not case.passes:
             return []
-        checks = [one.check for one in case.verdicts if one.passed]
+        checks = [one.command for one in case.verdicts if one.passed]
         return forged(self._canaries, case.protected, checks)
 
     def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
@@ -291,7 +293,7 @@ class _Judging:
 
     def _result(self) -> Judgement:
         ranked = rank(scores_of(self._cases))
-        decision, pick = decide(ranked)
+        decision, picked = decide(ranked)
         checks, tried = (
             self._rules.all_checks,
             self._canaries.commands if self._canaries else frozenset(),
@@ -306,6 +308,6 @@ class _Judging:
             unstable=tuple(one for one in checks if one in self._comparison.unstable),
             without_canary=tuple(one for one in checks if one not in tried),
             decision=decision,
-            pick=pick,
-            candidates=candidates_of(self._cases, ranked),
+            picked=picked,
+            ranking=candidates_of(self._cases, ranked),
         )

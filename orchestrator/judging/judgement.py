@@ -1,8 +1,11 @@
-"""The result of judging a run: what `orchestrator judge --json` prints."""
+"""The result of judging a run: what `orchestrator judge --json` prints.
+
+The second name of a field is its name in judgements that were recorded by earlier versions.
+"""
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from orchestrator.config.values import Model
 from orchestrator.judging.check_run import Answer, Tests
@@ -50,7 +53,7 @@ class Doubt(Model):
 class Flag(Model):
     """A finding about how a candidate treated the tests."""
 
-    kind: FlagKind
+    flag: FlagKind = Field(validation_alias=AliasChoices("flag", "kind"))
     out: bool
     """Whether the finding excludes the candidate."""
     message: str
@@ -63,7 +66,11 @@ class Flag(Model):
 class CheckVerdict(Model):
     """How one check of a candidate compares with the base."""
 
-    check: str
+    command: str = Field(validation_alias=AliasChoices("command", "check"))
+    tree: Literal["commit", "protected", "hidden"] = "protected"
+    """Files on which the check ran: those of the candidate (`commit`), the same with the base's
+    tests (`protected`), or these with the hidden files (`hidden`).
+    """
     must_fix: bool = False
     verdict: Verdict
     """`fixed` (failed on the base), `kept`, `broke`, `still_broken`, `unstable` (repeated runs
@@ -91,8 +98,8 @@ class Candidate(Model):
     """The commit on which the checks ran: the candidate's, with the base's versions of files that
     control tests.
     """
-    place: int
-    """Place of the candidate: 1 is the best; equal changes share a place."""
+    place: int | None
+    """Place of the candidate: 1 is the best; equal changes share a place. Null if it is out."""
     decided_by: Column | None = None
     """The column in which the candidate is better than the next one; null for the last one."""
     passes: bool
@@ -101,6 +108,7 @@ class Candidate(Model):
     """Whether a finding excludes the candidate."""
     flags: tuple[Flag, ...] = ()
     checks: tuple[CheckVerdict, ...] = ()
+    """Each check on each tree; the checks on `protected` decide."""
     hidden: Answer | None = None
     """Result of the checks with the hidden files; null without hidden files."""
     lint: int | None = None
@@ -120,9 +128,14 @@ class Candidate(Model):
     duration: float = Field(default=0.0, ge=0)
 
     @property
+    def verdicts(self) -> tuple[CheckVerdict, ...]:
+        """Return the checks with the base's tests, each once."""
+        return tuple(one for one in self.checks if one.tree == "protected")
+
+    @property
     def needs_review(self) -> bool:
         """Return whether a person has to look at the candidate before it is merged."""
-        return any(flag.kind in NEED_REVIEW for flag in self.flags)
+        return any(flag.flag in NEED_REVIEW for flag in self.flags)
 
 
 class Judgement(Model):
@@ -142,9 +155,10 @@ class Judgement(Model):
     does not report such a test on the base.
     """
     decision: Decision
-    """`clear` (the first candidate is `pick`), `undecided`, or `none` (no candidate passes)."""
-    pick: int | None = None
-    candidates: tuple[Candidate, ...]
+    """`clear` (the first candidate is `picked`), `undecided`, or `none` (no candidate passes)."""
+    picked: int | None = Field(default=None, validation_alias=AliasChoices("picked", "pick"))
+    """Number of the worker that is clearly the best."""
+    ranking: tuple[Candidate, ...] = Field(validation_alias=AliasChoices("ranking", "candidates"))
     """The candidates, best first."""
 
     @property

@@ -38,16 +38,16 @@ def lessons_of(judgement: Judgement) -> str:
 
 
 def _in_order(judgement: Judgement) -> list[Candidate]:
-    return sorted(judgement.candidates, key=lambda one: (one.run_id, one.worker_id))
+    return sorted(judgement.ranking, key=lambda one: (one.run_id, one.worker_id))
 
 
 def _findings(candidate: Candidate) -> Iterator[str]:
-    for kind in dict.fromkeys(flag.kind for flag in candidate.flags if flag.out):
+    for kind in dict.fromkeys(flag.flag for flag in candidate.flags if flag.out):
         # Hidden tests run only if the public checks report tests that must fail.
         if kind != "forged" or candidate.hidden is None:
             yield _SAID[kind]
-    for check in candidate.checks:
+    for check in candidate.verdicts:
         if check.verdict in ("broke", "still_broken"):
             names = ", ".join(one_line(name, limit=200) for name in check.broken[:_NAMES])
             tests = f"; tests that passed before: {names}" if names else ""
-            yield f"`{one_line(check.check, limit=400)}` fails{tests}"
+            yield f"`{one_line(check.command, limit=400)}` fails{tests}"

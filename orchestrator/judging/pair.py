@@ -38,7 +38,7 @@ class Pair(BaseModel):
     """The worker with the better place."""
     decided_by: Column
     """The first column in which the candidates differ; `same change` if they share a place."""
-    candidates: tuple[Candidate, Candidate]
+    ranking: tuple[Candidate, Candidate]
     """The two candidates, the better one first."""
     files: tuple[FileDifference, ...] | None
     """Files that differ, at most 1000; null if a commit is gone."""
@@ -54,19 +54,19 @@ def pair_of(repository: Repository, judgement: Judgement, one: int, other: int) 
     if one == other:
         raise ConfigError(f"worker {one} cannot be compared with itself")
     first, second = sorted((_place(judgement, one), _place(judgement, other)))
-    pair = judgement.candidates[first], judgement.candidates[second]
+    pair = judgement.ranking[first], judgement.ranking[second]
     return Pair(
         run_id=judgement.run_id,
         number=judgement.number,
         better=pair[0].worker_id,
-        decided_by=_decided_by(judgement.candidates[first:second]),
-        candidates=pair,
+        decided_by=_decided_by(judgement.ranking[first:second]),
+        ranking=pair,
         files=_files(repository, *pair),
     )
 
 
 def _place(judgement: Judgement, number: int) -> int:
-    numbers = [candidate.worker_id for candidate in judgement.candidates]
+    numbers = [candidate.worker_id for candidate in judgement.ranking]
     if number not in numbers:
         raise ConfigError(
             f"worker {number} of run {judgement.run_id} was not judged",

@@ -23,8 +23,8 @@ def candidate_of(judgement: Judgement, number: int | None = None) -> Candidate |
     Raises:
         ConfigError: The worker with this number was not judged.
     """
-    wanted = judgement.pick if number is None else number
-    found = next((one for one in judgement.candidates if one.worker_id == wanted), None)
+    wanted = judgement.picked if number is None else number
+    found = next((one for one in judgement.ranking if one.worker_id == wanted), None)
     if found is None and number is not None:
         raise ConfigError(f"worker {number} of run {judgement.run_id} was not judged")
     return found

@@ -37,6 +37,11 @@ class Score:
     """Value that is equal for candidates whose programs behave the same; None if unknown."""
 
     @property
+    def is_out(self) -> bool:
+        """Return whether a finding excludes the candidate."""
+        return dict(self.columns).get("out", 0.0) > 0
+
+    @property
     def key(self) -> tuple[float, ...]:
         """Return the key by which candidates are sorted."""
         return (*(value for _, value in self.columns), self.worker_id)
@@ -47,7 +52,8 @@ class Ranked:
     """A candidate with its place."""
 
     score: Score
-    place: int
+    place: int | None
+    """None if the candidate is out."""
     decided_by: Column | None
 
 
@@ -59,6 +65,7 @@ def rank(scores: Sequence[Score]) -> list[Ranked]:
         following = ordered[number + 1] if number + 1 < len(ordered) else None
         shares = bool(found) and _is_same(found[-1].score, score)
         place = found[-1].place if shares else number + 1
+        place = None if score.is_out else place
         found.append(Ranked(score, place, _decided_by(score, following)))
     return found
 

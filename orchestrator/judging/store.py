@@ -63,8 +63,8 @@ def excluded_commits(state_dir: Path, run_id: str) -> dict[str, str]:
     """
     judgement = read_judgement(RunDirectory(state_dir / "runs" / run_id).path)
     return {
-        one.commit: ", ".join(dict.fromkeys(flag.kind for flag in one.flags if flag.out))
-        for one in (judgement.candidates if judgement else ())
+        one.commit: ", ".join(dict.fromkeys(flag.flag for flag in one.flags if flag.out))
+        for one in (judgement.ranking if judgement else ())
         if one.out
     }
 

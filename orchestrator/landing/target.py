@@ -9,6 +9,7 @@ from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import BRANCHES, Repository
 from orchestrator.landing.branches import commit_of
+from orchestrator.text.sanitize import one_line
 
 _HEADS = "refs/heads/"
 _MOST = 10_000
@@ -65,10 +66,16 @@ def find_target(repository: Repository, into: str | None) -> Target:
         raise ConfigError(f"`{branch}` is the branch of a worker", hint="name a branch of your own")
     commit = commit_of(repository, ref)
     if commit is None:
-        raise ConfigError(
-            f"there is no branch `{branch}`", hint=f"`git branch {branch}` creates it"
-        )
+        raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=_hint(repository, ref))
     return Target(branch, commit, _checkout(repository, branch))
+
+
+def _hint(repository: Repository, ref: str) -> str:
+    branch = ref.removeprefix(_HEADS)
+    is_possible = branch != "HEAD" and branch[:1] != "-"
+    if is_possible and repository.git.succeeds("check-ref-format", ref):
+        return f"`git branch {branch}` creates it"
+    return "`git branch` lists the branches"
 
 
 def checked_out_ref(repository: Repository) -> str | None:

@@ -16,12 +16,12 @@ _SHORT = 12
 def candidate_row(one: Candidate) -> tuple[str, ...]:
     """Return the cells of a candidate, in the order of `HEADING`."""
     model = f" {one_line(one.model)}" if one.model and one.model != "default" else ""
-    passed = sum(check.passed for check in one.checks)
+    passed = sum(check.passed for check in one.verdicts)
     return (
-        str(one.place),
+        "-" if one.place is None else str(one.place),
         f"{one.worker_id}{model}",
         _result(one),
-        f"{passed}/{len(one.checks)}" if one.checks else "-",
+        f"{passed}/{len(one.verdicts)}" if one.verdicts else "-",
         str(one.lines),
         money(one.cost, known=one.cost_known) if one.cost_known else UNKNOWN,
         one.decided_by or "",
@@ -30,21 +30,21 @@ def candidate_row(one: Candidate) -> tuple[str, ...]:
 
 def _result(one: Candidate) -> str:
     if one.out:
-        return "out: " + ", ".join(dict.fromkeys(flag.kind for flag in one.flags if flag.out))
+        return "out: " + ", ".join(dict.fromkeys(flag.flag for flag in one.flags if flag.out))
     if one.passes:
         return "passes"
-    if one.hidden == "fail" and all(check.passed for check in one.checks):
+    if one.hidden == "fail" and all(check.passed for check in one.verdicts):
         return "fails the hidden tests"
-    bad = [check for check in one.checks if not check.passed]
+    bad = [check for check in one.verdicts if not check.passed]
     return ", ".join(dict.fromkeys(check.verdict.replace("_", " ") for check in bad)) or "unknown"
 
 
 def flag_lines(judgement: Judgement) -> Iterator[str]:
     """Yield a line for each finding about a candidate, and for each check that is not counted."""
-    for one in judgement.candidates:
+    for one in judgement.ranking:
         for flag in one.flags[:_MOST_FLAGS]:
             place = f" ({one_line(flag.file)}:{flag.line})" if flag.file and flag.line else ""
-            yield f"worker {one.worker_id}: {flag.kind}: {one_line(flag.message)}{place}"
+            yield f"worker {one.worker_id}: {flag.flag}: {one_line(flag.message)}{place}"
         if len(one.flags) > _MOST_FLAGS:
             yield f"worker {one.worker_id}: {len(one.flags) - _MOST_FLAGS} more findings"
     for check in judgement.unstable:
@@ -53,13 +53,13 @@ def flag_lines(judgement: Judgement) -> Iterator[str]:
 
 def decision(judgement: Judgement) -> str:
     """Return the decision in one line."""
-    passing = sum(one.passes for one in judgement.candidates)
-    said = f"{count(len(judgement.candidates), 'candidate')}, {passing} of them pass: "
+    passing = sum(one.passes for one in judgement.ranking)
+    said = f"{count(len(judgement.ranking), 'candidate')}, {passing} of them pass: "
     if judgement.decision == "clear":
-        return f"{said}worker {judgement.pick} is the best (`orchestrator pick`)"
+        return f"{said}worker {judgement.picked} is the best (`orchestrator pick`)"
     if judgement.decision == "none":
         return f"{said}there is nothing to pick"
-    first = next(one for one in judgement.candidates if one.passes)
+    first = next(one for one in judgement.ranking if one.passes)
     if first.needs_review:
         return f"{said}undecided; review worker {first.worker_id} first"
     return (
@@ -70,9 +70,9 @@ def decision(judgement: Judgement) -> str:
 
 def winner(judgement: Judgement | None) -> Candidate | None:
     """Return the candidate that is clearly the best, if there is one."""
-    if judgement is None or judgement.pick is None:
+    if judgement is None or judgement.picked is None:
         return None
-    return next((one for one in judgement.candidates if one.worker_id == judgement.pick), None)
+    return next((one for one in judgement.ranking if one.worker_id == judgement.picked), None)
 
 
 def merge_lines(merged: Merged) -> Iterator[str]:

@@ -185,15 +185,15 @@ def _check_verdict(check: CheckResult) -> _Verdict | None:
 
 def _judged_cases(report: RunReport) -> Iterator[_Case]:
     """Yield a case for each check of each candidate, and one for how it treated the tests."""
-    candidates = report.judgement.candidates if report.judgement else ()
+    candidates = report.judgement.ranking if report.judgement else ()
     keys = {(report.run_id, worker.worker_id): worker.key for worker in report.workers}
     # Their places differ from run to run, their numbers have the order of the candidates.
     ordered = sorted(candidates, key=lambda one: (one.run_id, one.worker_id))
     for number, one in enumerate(ordered, start=1):
         key = keys.get((one.run_id, one.worker_id), f"candidate-{number}")
         suite = f"orchestrator.{_plain(key)}.judgement"
-        for check in one.checks:
-            yield _Case(suite, check.check, 0.0, None, _of_verdict(check))
+        for check in one.verdicts:
+            yield _Case(suite, check.command, 0.0, None, _of_verdict(check))
         yield _Case(suite, "treatment of the tests", 0.0, None, _of_flags(one))
 
 
@@ -208,7 +208,7 @@ def _of_verdict(check: CheckVerdict) -> _Verdict | None:
 def _of_flags(one: Candidate) -> _Verdict | None:
     if not one.out:
         return None
-    said = "\n".join(f"{flag.kind}: {one_line(flag.message)}" for flag in one.flags if flag.out)
+    said = "\n".join(f"{flag.flag}: {one_line(flag.message)}" for flag in one.flags if flag.out)
     return _Verdict("failure", "excluded", "a finding excludes the candidate", said)
 
 

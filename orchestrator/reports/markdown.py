@@ -64,7 +64,7 @@ def _decisions(report: RunReport) -> Iterator[Iterable[str]]:
 def _judged(judgement: Judgement) -> Iterator[str]:
     yield f"\n#### Judgement\n\n{inline(decision(judgement))}\n\n"
     yield _row(HEADING) + _row(["---"] * len(HEADING))
-    for one in judgement.candidates:
+    for one in judgement.ranking:
         yield _row([inline(cell) for cell in candidate_row(one)])
     yield "\n"
     yield from _listed(flag_lines(judgement))

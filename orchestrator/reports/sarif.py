@@ -131,13 +131,13 @@ def _of_check(finding: Finding) -> _Result:
 
 
 def _flags(report: RunReport) -> Iterator[tuple[Candidate, Flag]]:
-    for candidate in report.judgement.candidates if report.judgement else ():
+    for candidate in report.judgement.ranking if report.judgement else ():
         for flag in candidate.flags:
             yield candidate, flag
 
 
 def _of_flag(candidate: Candidate, flag: Flag) -> _Result:
-    rule, about = FLAGS[flag.kind]
+    rule, about = FLAGS[flag.flag]
     text, path = one_line(flag.message, limit=_TEXT), flag.file or ""
     identity = "\0".join((rule, path, text)).encode("utf-8", "replace")
     return _Result(
@@ -160,7 +160,7 @@ def _whole(flags: list[tuple[Candidate, Flag]]) -> Iterator[tuple[str, str]]:
     for candidate, flag in flags:
         if not flag.file:
             text = f"worker {candidate.worker_id}: {one_line(flag.message, limit=_TEXT)}"
-            yield _level(flag), f"{FLAGS[flag.kind][0]} {text}"
+            yield _level(flag), f"{FLAGS[flag.flag][0]} {text}"
 
 
 def _left_out(found: int) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from orchestrator.events import Emit, ignore
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
-from orchestrator.judging.check_run import Tester
+from orchestrator.judging.check_run import Tester, check_commands
 from orchestrator.judging.judge import check_base, judge_run
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.lessons import lessons_of
@@ -64,10 +64,11 @@ class CandidateJudge:
             note: Is told about the progress.
 
         Raises:
-            ConfigError: There is no check.
+            ConfigError: There is no check, or an empty one.
         """
         if not rules.all_checks:
             raise ConfigError("judging needs a check")
+        check_commands(rules.commands)
         self._rules = rules
         self._repository = Repository(Path(root) if root is not None else Path.cwd())
         self._config = config or checks_config(ParallelConfig(tasks=("true",)), rules.all_checks)
@@ -131,7 +132,7 @@ class CandidateJudge:
             runs.append(self._run(left.pop(0), receivers))
             ids = [run.run_id for run in runs]
             judgement = self.judge(ids[-1], earlier=ids[:-1])
-            passing = sum(one.passes for one in judgement.candidates)
+            passing = sum(one.passes for one in judgement.ranking)
             if not left or passing >= rounds.until:
                 return judgement
             rest = rest_of_budget(config.budget_total, [one for run in runs for one in run.results])

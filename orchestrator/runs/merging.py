@@ -11,7 +11,7 @@ from orchestrator.engine import Engine, load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import Tests
+from orchestrator.judging.check_run import Tests, check_commands
 from orchestrator.judging.protected import Protection
 from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import RunBranches, read_branches
@@ -176,6 +176,7 @@ class Merger:
         self, checks: Sequence[str], protection: Protection, engine: Engine
     ) -> tuple[CommitTest, str]:
         """Return a test of commits in containers, and a text that identifies it."""
+        check_commands(checks)
         commands = tuple(dict.fromkeys(checks))
         workers = min(len(commands), _MOST_AT_ONCE)
         update = {"tasks": commands, "agent_cli": "shell", "models": (), "workers": workers}

@@ -181,12 +181,13 @@ def _judged(view: View) -> Mapping[int, str]:
         judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
     except ConfigError:
         return {}
-    own = [one for one in judgement.candidates if one.run_id == view.snapshot.run_id]
+    own = [one for one in judgement.ranking if one.run_id == view.snapshot.run_id]
     return {one.worker_id: _place(one) for one in own}
 
 
 def _place(candidate: Candidate) -> str:
-    return f"place {candidate.place}, {word_of(candidate)}"
+    place = "" if candidate.place is None else f"place {candidate.place}, "
+    return f"{place}{word_of(candidate)}"
 
 
 def _paths(diffs: tuple[Diff, ...]) -> list[dict[str, object]]:

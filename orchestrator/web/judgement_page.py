@@ -32,19 +32,19 @@ def judgement_page(view: View) -> Page | None:
         judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
     except ConfigError:
         return None
-    rows = [candidate_row(one, view) for one in judgement.candidates[:_MOST]]
+    rows = [candidate_row(one, view) for one in judgement.ranking[:_MOST]]
     values = run_values(view, tab="judgement") | _heading(judgement) | {"rows": rows}
     return view.page("judgement.html", values)
 
 
 def _heading(judgement: Judgement) -> dict[str, object]:
     tone, said = _DECISIONS[judgement.decision]
-    if judgement.pick is not None:
-        said = f"Worker {judgement.pick} {said}"
+    if judgement.picked is not None:
+        said = f"Worker {judgement.picked} {said}"
     return {
         "tone": tone,
         "said": said,
-        "pick": judgement.pick,
+        "pick": judgement.picked,
         "number": judgement.number,
         "rules": _rules(judgement),
     }
@@ -73,15 +73,15 @@ def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
     """Return how a candidate looks in a table."""
     own = candidate.run_id == view.snapshot.run_id
     worker = view.snapshot.worker(candidate.worker_id) if own else None
-    passed = sum(check.passed for check in candidate.checks)
+    passed = sum(check.passed for check in candidate.verdicts)
     return {
-        "place": candidate.place,
+        "place": "-" if candidate.place is None else candidate.place,
         "number": candidate.worker_id,
         "run": candidate.run_id,
         "title": _title(worker, candidate),
         "tone": "success" if candidate.passes else "danger",
         "word": word_of(candidate),
-        "checks": f"{passed}/{len(candidate.checks)}",
+        "checks": f"{passed}/{len(candidate.verdicts)}",
         "lines": plural(candidate.lines, "line"),
         "cost": dollars(candidate.cost, known=candidate.cost_known),
         "why": _COLUMNS.get(candidate.decided_by or "", candidate.decided_by or ""),

@@ -9,7 +9,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
 from orchestrator.judging.lessons import lessons_of
-from orchestrator.judging.store import excluded_commits
+from orchestrator.judging.store import excluded_commits, read_judgement
 from orchestrator.landing.branches import RunBranches
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.state.judged_results import JUDGED, LOCK
@@ -65,21 +65,25 @@ FIRST_CALL = PRODUCT.replace(
 
 def test_ten_candidates_of_which_two_are_right(world: World) -> None:
     judgement = judge(world, *TEN)
-    by_number = {one.worker_id: one for one in judgement.candidates}
-    assert [one.worker_id for one in judgement.candidates if one.passes] == [3, 4]
-    assert [one.worker_id for one in judgement.candidates[:2]] == [3, 4]
-    assert judgement.candidates[0].decided_by == "changed lines"
+    by_number = {one.worker_id: one for one in judgement.ranking}
+    assert [one.worker_id for one in judgement.ranking if one.passes] == [3, 4]
+    assert [one.worker_id for one in judgement.ranking[:2]] == [3, 4]
+    assert judgement.ranking[0].decided_by == "changed lines"
     assert {number: flags(one) for number, one in by_number.items()} == {
         1: ["empty"], 2: [], 3: [], 4: [], 5: ["tests_weakened"], 6: ["tests_weakened"],
         7: ["tests_weakened"], 8: ["forged"], 9: ["forged"], 10: [],
     }  # fmt: skip
     assert {by_number[one].checks[0].verdict for one in (2, 10)} == {"still_broken"}
-    assert (judgement.decision, judgement.pick, judgement.exit_code) == ("undecided", None, 2)
-    (weakened,) = [flag for flag in by_number[6].flags if flag.kind == "tests_weakened"]
+    assert (judgement.decision, judgement.picked, judgement.exit_code) == ("undecided", None, 2)
+    (weakened,) = [flag for flag in by_number[6].flags if flag.flag == "tests_weakened"]
     assert weakened.file == "tests/test_calc.py"
     assert [(one.tree, one.answer) for one in weakened.proof] == [
         ("commit", "pass"), ("protected", "fail"),
     ]  # fmt: skip
+    assert [(one.tree, one.verdict) for one in by_number[6].checks] == [
+        ("protected", "still_broken"), ("commit", "fixed"),
+    ]  # fmt: skip
+    assert [one.place for one in judgement.ranking] == [1, 2, 3, 4, *[None] * 6]
     with_tests = git(world.repo, "show", f"{weakened.proof[1].commit}:tests/test_calc.py")
     assert with_tests == TESTS.rstrip("\n")
 
@@ -101,13 +105,25 @@ def test_excluded_candidate_is_merged_only_if_it_is_named(world: World) -> None:
     assert 1 in named.landed
 
 
+def test_judgement_with_the_names_of_earlier_versions_is_read(world: World) -> None:
+    judgement = judge(world, TEN[5], TEN[2], checks=(FAST,))
+    (path,) = Repository(world.repo).state_dir.glob("runs/run/judgement-*.json")
+    renamed = {"ranking": "candidates", "picked": "pick", "flag": "kind", "command": "check"}
+    text = path.read_text()
+    for new, old in renamed.items():
+        assert f'"{new}":' in text
+        text = text.replace(f'"{new}":', f'"{old}":')
+    path.write_text(text)
+    assert read_judgement(path.parent) == judgement
+
+
 def test_removed_test_file_excludes_a_candidate_that_needs_it_gone(world: World) -> None:
     more = TESTS.replace("test_area", "test_more").replace("2469134", "1234569")
     other = {"tests/test_other.py": more}
     judgement = judge(world, {"tests/test_calc.py": None, **other}, {"calc.py": RIGHT})
-    assert flags(judgement.candidates[1]) == ["tests_removed"]
-    assert judgement.pick == 2
-    assert judgement.candidates[0].decided_by == "out"
+    assert flags(judgement.ranking[1]) == ["tests_removed"]
+    assert judgement.picked == 2
+    assert judgement.ranking[0].decided_by == "out"
 
 
 def test_results_are_kept_and_each_runs_once(world: World) -> None:
@@ -145,10 +161,10 @@ def test_rightly_changed_test_counts_only_with_free_tests(world: World) -> None:
     small = RIGHT.replace("upper", "lower")
     change = {"calc.py": small, "tests/test_calc.py": TESTS.replace('"A"', '"a"')}
     out = judge(world, change)
-    assert (flags(out.candidates[0]), out.decision) == (["tests_weakened"], "none")
+    assert (flags(out.ranking[0]), out.decision) == (["tests_weakened"], "none")
     free = judge(world, change, tests="free")
-    assert (free.pick, free.exit_code) == (1, 0)
-    assert "instrument_changed" in flags(free.candidates[0], out=False)
+    assert (free.picked, free.exit_code) == (1, 0)
+    assert "instrument_changed" in flags(free.ranking[0], out=False)
 
 
 def test_new_tests_stay_and_new_files_that_control_tests_go(world: World) -> None:
@@ -158,9 +174,9 @@ def test_new_tests_stay_and_new_files_that_control_tests_go(world: World) -> Non
         "tests/conftest.py": "NEW = 1\n",
     }
     extended, frozen = judge(world, new), judge(world, new, tests="frozen")
-    assert [one.passes for one in (*extended.candidates, *frozen.candidates)] == [True, True]
+    assert [one.passes for one in (*extended.ranking, *frozen.ranking)] == [True, True]
     names = [
-        git(world.repo, "ls-tree", "--name-only", one.candidates[0].protected, "tests/").split()
+        git(world.repo, "ls-tree", "--name-only", one.ranking[0].protected, "tests/").split()
         for one in (extended, frozen)
     ]
     assert names == [["tests/__init__.py", "tests/test_calc.py"]] * 2
@@ -169,7 +185,7 @@ def test_new_tests_stay_and_new_files_that_control_tests_go(world: World) -> Non
 def test_new_tests_run_beside_those_of_the_base(world: World) -> None:
     bad = {"calc.py": RIGHT, "tests/test_new.py": "raise SystemExit(1)\n"}
     assert judge(world, bad).decision == "none"
-    assert judge(world, bad, tests="frozen").pick == 1
+    assert judge(world, bad, tests="frozen").picked == 1
 
 
 @pytest.mark.parametrize("what", [("100644", "no tests here\n"), ("120000", "/tmp")])
@@ -180,8 +196,8 @@ def test_tests_that_became_a_file_or_a_link_are_put_back(
     one = branch(world, 1, {"calc.py": RIGHT}, commit)
     assert git(world.repo, "ls-tree", "--name-only", one.commit, "tests") == "tests"
     judgement = judge(world, branches=(one,))
-    assert judgement.candidates[0].passes
-    assert flags(judgement.candidates[0], out=False) == ["instrument_changed"] * 2
+    assert judgement.ranking[0].passes
+    assert flags(judgement.ranking[0], out=False) == ["instrument_changed"] * 2
 
 
 BLIND = """import unittest
@@ -200,14 +216,14 @@ unittest.TestCase.run = run
 def test_candidate_that_needs_its_new_tests_has_to_be_reviewed(world: World) -> None:
     """The new test switches one of the base off, but not tests that must fail."""
     alone = judge(world, {"tests/test_blind.py": BLIND})
-    (one,) = alone.candidates
+    (one,) = alone.ranking
     assert (one.passes, alone.decision, alone.exit_code) == (True, "undecided", 2)
     (flag, *_) = one.flags
-    assert (flag.kind, flag.out, flag.file) == ("needs_new_tests", False, "tests/test_blind.py")
+    assert (flag.flag, flag.out, flag.file) == ("needs_new_tests", False, "tests/test_blind.py")
     assert [(proof.tree, proof.answer) for proof in flag.proof] == [
         ("protected", "pass"), ("frozen", "fail"),
     ]  # fmt: skip
-    assert alone.candidates[0].decided_by is None
+    assert alone.ranking[0].decided_by is None
 
 
 def test_checks_of_one_file_and_of_one_part_of_it_are_tried_with_tests_that_must_fail(
@@ -220,19 +236,19 @@ def test_checks_of_one_file_and_of_one_part_of_it_are_tried_with_tests_that_must
     by_module = by_module.replace("self.id() .", "self.id().")
     judgement = judge(world, {"calc.py": RIGHT}, {"calc.py": PRODUCT + by_module}, checks=(check,))
     assert judgement.without_canary == ()
-    assert [flags(one) for one in judgement.candidates] == [[], ["forged"]]
-    assert judgement.pick == 1
+    assert [flags(one) for one in judgement.ranking] == [[], ["forged"]]
+    assert judgement.picked == 1
 
 
 def test_candidate_that_needs_its_own_configuration_has_to_be_reviewed(world: World) -> None:
     world.base = world.commit({"Makefile": f"check:\n\t{FAST}\n"})
     cheat, honest = {"Makefile": "check:\n\ttrue\n"}, {"calc.py": RIGHT, "setup.cfg": "[a]\n"}
     judgement = judge(world, cheat, honest, checks=("make -s check",))
-    assert [(one.worker_id, one.passes) for one in judgement.candidates] == [(2, True), (1, True)]
-    assert (judgement.pick, judgement.candidates[0].decided_by) == (2, "review")
-    kinds = [flags(one, out=False) for one in judgement.candidates]
+    assert [(one.worker_id, one.passes) for one in judgement.ranking] == [(2, True), (1, True)]
+    assert (judgement.picked, judgement.ranking[0].decided_by) == (2, "review")
+    kinds = [flags(one, out=False) for one in judgement.ranking]
     assert kinds == [[], ["needs_own_configuration", "instrument_changed"]]
-    assert "the candidate's Makefile: review it" in judgement.candidates[1].flags[0].message
+    assert "the candidate's Makefile: review it" in judgement.ranking[1].flags[0].message
 
 
 def test_lessons_have_only_what_the_public_checks_found(world: World) -> None:
@@ -252,13 +268,13 @@ def test_lessons_have_only_what_the_public_checks_found(world: World) -> None:
         f"- attempt 2: `{FAST}` fails",
         f"- attempt 3: `{FAST}` fails",
     ]
-    hidden = next(one for one in judgement.candidates if one.worker_id == 2)
+    hidden = next(one for one in judgement.ranking if one.worker_id == 2)
     assert (hidden.hidden, hidden.passes) == ("fail", False), "only the hidden file fails"
 
 
 def test_new_link_among_tests_does_not_count(world: World) -> None:
     judgement = judge(world, {"calc.py": RIGHT, "tests/more": ("120000", "/tmp")}, checks=(FAST,))
-    (one,) = judgement.candidates
+    (one,) = judgement.ranking
     assert "more" not in git(world.repo, "ls-tree", "-r", "--name-only", one.protected)
 
 
@@ -275,9 +291,9 @@ def test_lost_and_skipped_tests_are_named_by_the_junit_file(world: World) -> Non
     check = JUNIT.format(files="list") + FAST
     cut = {"calc.py": RIGHT, "list": "def test_name\n"}
     judgement = judge(world, cut, {"calc.py": RIGHT}, checks=(check,))
-    (flag,) = judgement.candidates[1].flags
-    assert (flag.kind, flag.message) == ("nothing_ran", "did not run the test def test_area")
-    assert judgement.pick == 2
+    (flag,) = judgement.ranking[1].flags
+    assert (flag.flag, flag.message) == ("nothing_ran", "did not run the test def test_area")
+    assert judgement.picked == 2
 
 
 def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
@@ -285,8 +301,8 @@ def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
         judge(world, {"calc.py": RIGHT}, must_fix=("true",))
     assert caught.value.exit_code == 3
     fixed = judge(world, TEN[1], {"calc.py": RIGHT}, must_fix=(FAST,), checks=("true",))
-    assert fixed.pick == 2
-    assert fixed.candidates[0].decided_by == "must fix"
+    assert fixed.picked == 2
+    assert fixed.ranking[0].decided_by == "must fix"
 
 
 def test_unstable_check_counts_for_no_candidate(world: World, tmp_path: Path) -> None:
@@ -299,15 +315,15 @@ def test_unstable_check_counts_for_no_candidate(world: World, tmp_path: Path) ->
     )
     with_it = judge(world, *TEN[1:4], checks=(FAST, flaky))
     without = judge(world, *TEN[1:4], checks=(FAST,))
-    order = [one.worker_id for one in without.candidates]
-    assert [one.worker_id for one in with_it.candidates] == order
-    assert [one.passes for one in with_it.candidates] == [True, True, False]
+    order = [one.worker_id for one in without.ranking]
+    assert [one.worker_id for one in with_it.ranking] == order
+    assert [one.passes for one in with_it.ranking] == [True, True, False]
 
 
 def test_suite_without_tests_passes_no_candidate(world: World) -> None:
     check = 'echo "<testsuite tests=\'0\'/>" > "$ORCHESTRATOR_JUNIT"'
     judgement = judge(world, {"calc.py": RIGHT}, checks=(check,))
-    assert flags(judgement.candidates[0]) == ["nothing_ran"]
+    assert flags(judgement.ranking[0]) == ["nothing_ran"]
     assert judgement.decision == "none"
 
 
@@ -324,11 +340,14 @@ def test_candidate_that_knows_the_visible_tests_is_found_by_hidden_ones(world: W
     hidden = {"tests/test_more.py": TESTS.replace("TestCalc", "TestMore").encode()}
     sly, honest = {"calc.py": EXPECTS_CANARIES}, {"calc.py": RIGHT}
     trusting = judge(world, sly, honest)
-    assert {one.worker_id: one.passes for one in trusting.candidates} == {1: True, 2: True}
+    assert {one.worker_id: one.passes for one in trusting.ranking} == {1: True, 2: True}
     judgement = judge(world, sly, honest, hidden=hidden)
-    assert {one.worker_id: flags(one) for one in judgement.candidates} == {1: ["forged"], 2: []}
-    assert {one.worker_id: one.hidden for one in judgement.candidates} == {1: "fail", 2: "pass"}
-    assert judgement.pick == 2
+    assert {one.worker_id: flags(one) for one in judgement.ranking} == {1: ["forged"], 2: []}
+    assert {one.worker_id: one.hidden for one in judgement.ranking} == {1: "fail", 2: "pass"}
+    assert [(one.tree, one.verdict) for one in judgement.ranking[0].checks] == [
+        ("protected", "fixed"), ("hidden", "fixed"),
+    ]  # fmt: skip
+    assert judgement.picked == 2
 
 
 def test_hidden_tests_outrank_visible_ones_and_leave_no_trace(world: World) -> None:
@@ -346,14 +365,14 @@ def test_hidden_tests_outrank_visible_ones_and_leave_no_trace(world: World) -> N
         hidden={"tests/test_more.py": hidden.encode()},
         checks=(JUNIT.format(files="tests/*.py") + CHECK,),
     )
-    found = [(one.worker_id, one.hidden, one.passes) for one in judgement.candidates]
+    found = [(one.worker_id, one.hidden, one.passes) for one in judgement.ranking]
     assert found[0] == (2, "pass", True)
     assert sorted(found[1:]) == [(number, "fail", False) for number in (1, 3, 4)]
-    assert judgement.candidates[0].decided_by == "hidden tests"
-    assert {one.worker_id: flags(one, out=False) for one in judgement.candidates} == {
+    assert judgement.ranking[0].decided_by == "hidden tests"
+    assert {one.worker_id: flags(one, out=False) for one in judgement.ranking} == {
         1: ["suppressed", "literal_echo"], 2: [], 3: [], 4: [],
     }  # fmt: skip
-    assert judgement.pick == 2
+    assert judgement.picked == 2
     refs = git(world.repo, "for-each-ref", "--format=%(objectname)").split()
     assert "22962963" not in git(world.repo, "grep", "-h", "area", *refs)
     kept = Repository(world.repo).state_dir / "judged"

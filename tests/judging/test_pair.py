@@ -21,8 +21,8 @@ def compared(world: World, judgement: Judgement, one: int, other: int) -> Pair:
 
 def test_two_candidates_differ_in_the_first_column_of_those_between_them(world: World) -> None:
     judgement = judge(world, {"calc.py": RIGHT}, {}, WRONG, LONGER, checks=(FAST,))
-    assert [one.worker_id for one in judgement.candidates] == [1, 4, 3, 2]
-    assert [one.decided_by for one in judgement.candidates] == [
+    assert [one.worker_id for one in judgement.ranking] == [1, 4, 3, 2]
+    assert [one.decided_by for one in judgement.ranking] == [
         "changed lines", "checks", "out", None,
     ]  # fmt: skip
     found = {
@@ -34,7 +34,7 @@ def test_two_candidates_differ_in_the_first_column_of_those_between_them(world: 
         (1, 2): "out", (2, 3): "out",
     }  # fmt: skip
     pair = compared(world, judgement, 4, 1)
-    assert (pair.better, [one.worker_id for one in pair.candidates]) == (1, [1, 4])
+    assert (pair.better, [one.worker_id for one in pair.ranking]) == (1, [1, 4])
     assert [(one.path, one.added, one.removed) for one in pair.files or ()] == [
         ("calc.py", 3, 0), ("notes.txt", 1, 0),
     ]  # fmt: skip

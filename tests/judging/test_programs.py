@@ -42,11 +42,11 @@ def test_candidate_that_changes_what_a_check_executes_has_to_be_reviewed(world: 
     script, makefile = {"check.sh": "exit 0\n"}, {"GNUmakefile": "check:\n\ttrue\n"}
     for cheat, check in ((script, "sh check.sh"), (makefile, "make -s check")):
         judgement = judge(world, cheat, {"calc.py": RIGHT}, checks=(check,))
-        best, other = judgement.candidates
-        assert (judgement.pick, best.worker_id, best.decided_by) == (2, 2, "review")
+        best, other = judgement.ranking
+        assert (judgement.picked, best.worker_id, best.decided_by) == (2, 2, "review")
         assert "needs_own_configuration" in flags(other, out=False)
         alone = judge(world, cheat, checks=(check,))
-        assert (alone.decision, alone.pick) == ("undecided", None)
+        assert (alone.decision, alone.picked) == ("undecided", None)
 
 
 def test_compiled_tests_do_not_count(world: World, tmp_path: Path) -> None:
@@ -58,5 +58,5 @@ def test_compiled_tests_do_not_count(world: World, tmp_path: Path) -> None:
     name = f"__pycache__/test_calc.{sys.implementation.cache_tag}.pyc"
     world.base = world.commit({"test_calc.py": TESTS, "tests/test_calc.py": None})
     check = f"{sys.executable} -m unittest test_calc"
-    (cheat,) = judge(world, {name: compiled.read_bytes()}, checks=(check,)).candidates
+    (cheat,) = judge(world, {name: compiled.read_bytes()}, checks=(check,)).ranking
     assert (flags(cheat), cheat.flags[0].file) == (["tests_weakened"], name)

@@ -60,10 +60,10 @@ def test_ten_candidates_under_pytest(world: World) -> None:
     )
     judgement = judge(world, *CANDIDATES.values(), checks=(), must_fix=(check,))
     names = [*CANDIDATES]
-    order = [names[one.worker_id - 1] for one in judgement.candidates]
+    order = [names[one.worker_id - 1] for one in judgement.ranking]
     assert order[:2] == ["right", "right but long"]
-    assert [one.passes for one in judgement.candidates] == [True, True, *[False] * 8]
-    out = {names[one.worker_id - 1]: flags(one) for one in judgement.candidates}
+    assert [one.passes for one in judgement.ranking] == [True, True, *[False] * 8]
+    out = {names[one.worker_id - 1]: flags(one) for one in judgement.ranking}
     assert out == {
         "right": [], "right but long": [], "wrong": [], "prints": [], "nothing": ["empty"],
         "deletes the test": ["tests_weakened"], "asserts true": ["tests_weakened"],
@@ -78,5 +78,5 @@ def test_new_file_that_controls_pytest_makes_nothing_pass(world: World) -> None:
     world.base = world.commit({"tests/test_calc.py": TESTS})
     check = f"{sys.executable} -m pytest -q -p no:cacheprovider tests"
     judgement = judge(world, CANDIDATES["conftest"], checks=(), must_fix=(check,))
-    assert flags(judgement.candidates[0]) == ["tests_weakened"]
+    assert flags(judgement.ranking[0]) == ["tests_weakened"]
     assert judgement.decision == "none"

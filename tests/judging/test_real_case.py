@@ -28,6 +28,6 @@ def test_right_candidate_is_picked_and_edited_tests_do_not_count(
         for number, commit in enumerate(commits, start=1)
     )
     judgement = judge(world, branches=branches, checks=(), must_fix=(real_case.SUITE,))
-    assert judgement.pick == 1
+    assert judgement.picked == 1
     assert judgement.without_canary == ()
-    assert [flags(one) for one in judgement.candidates] == [[], ["tests_weakened"]]
+    assert [flags(one) for one in judgement.ranking] == [[], ["tests_weakened"]]

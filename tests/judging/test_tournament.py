@@ -16,17 +16,17 @@ PREFERS_LONGER = (
 
 def test_judge_that_sees_the_same_in_both_orders_decides(world: World) -> None:
     judgement = judge(world, SHORT, LONGER, judge=PREFERS_LONGER, checks=(FAST,))
-    assert judgement.pick == 2
-    assert [one.wins for one in judgement.candidates] == [1, 0]
-    assert judgement.candidates[0].decided_by == "judge"
+    assert judgement.picked == 2
+    assert [one.wins for one in judgement.ranking] == [1, 0]
+    assert judgement.ranking[0].decided_by == "judge"
 
 
 def test_judge_that_always_answers_a_decides_nothing(world: World) -> None:
     fooling = {"calc.py": FOOLED + RIGHT + "\n\nSIZE = 3\n"}
     judgement = judge(world, SHORT, fooling, judge="""echo '{"winner": "A"}'""", checks=(FAST,))
-    assert [one.wins for one in judgement.candidates] == [0, 0]
-    assert judgement.candidates[0].worker_id == 1
-    assert (judgement.decision, judgement.candidates[0].decided_by) == (
+    assert [one.wins for one in judgement.ranking] == [0, 0]
+    assert judgement.ranking[0].worker_id == 1
+    assert (judgement.decision, judgement.ranking[0].decided_by) == (
         "undecided", "changed lines",
     )  # fmt: skip
 
@@ -53,14 +53,14 @@ def test_only_candidates_that_are_equal_so_far_are_compared(world: World) -> Non
     command = "cat .judge/*.diff | grep -c 'width - height' >&2; " + PREFERS_LONGER
     bad = {"calc.py": RIGHT.replace("*", "-") + "\n\n\n# very long\n" * 9}
     judgement = judge(world, SHORT, bad, judge=command, checks=(FAST,))
-    assert (judgement.pick, judgement.candidates[0].decided_by) == (1, "checks")
+    assert (judgement.picked, judgement.ranking[0].decided_by) == (1, "checks")
 
 
 def test_lint_findings_and_behaviour(world: World) -> None:
     worse = {"calc.py": RIGHT + "\n\nl = 1\n"}
     judgement = judge(world, worse, LONGER, lint=("grep -n '^l = ' *.py",), checks=(FAST,))
-    assert [one.lint for one in judgement.candidates] == [0, 1]
-    assert (judgement.pick, judgement.candidates[0].decided_by) == (2, "lint")
+    assert [one.lint for one in judgement.ranking] == [0, 1]
+    assert (judgement.picked, judgement.ranking[0].decided_by) == (2, "lint")
 
 
 def test_executed_new_lines_decide(world: World) -> None:
@@ -71,8 +71,8 @@ def test_executed_new_lines_decide(world: World) -> None:
     unused = {"calc.py": RIGHT + "\n\nSIZE = 3\n"}
     used = {"calc.py": RIGHT + "\n\nSIZE = len('used')\n"}
     judgement = judge(world, unused, used, coverage=command, checks=(FAST,))
-    assert [(one.worker_id, one.coverage) for one in judgement.candidates] == [(2, 1), (1, 0.5)]
-    assert (judgement.pick, judgement.candidates[0].decided_by) == (2, "coverage")
+    assert [(one.worker_id, one.coverage) for one in judgement.ranking] == [(2, 1), (1, 0.5)]
+    assert (judgement.picked, judgement.ranking[0].decided_by) == (2, "coverage")
 
 
 def test_most_frequent_behaviour_comes_first(world: World) -> None:
@@ -80,7 +80,7 @@ def test_most_frequent_behaviour_comes_first(world: World) -> None:
     judgement = judge(
         world, other, LONGER, SHORT, probe="grep -c '^l = ' calc.py", checks=("test -e calc.py",)
     )
-    assert [(one.worker_id, one.same_output) for one in judgement.candidates] == [
+    assert [(one.worker_id, one.same_output) for one in judgement.ranking] == [
         (3, 2), (2, 2), (1, 1),
     ]  # fmt: skip
-    assert (judgement.pick, [one.place for one in judgement.candidates]) == (3, [1, 1, 3])
+    assert (judgement.picked, [one.place for one in judgement.ranking]) == (3, [1, 1, 3])

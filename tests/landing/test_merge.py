@@ -205,15 +205,17 @@ def test_merge_from_a_linked_worktree(world: World, tmp_path: Path) -> None:
     assert clean(world)
 
 
-@pytest.mark.parametrize(("into", "said"), [
-    ("nowhere", "there is no branch `nowhere`"),
-    ("architect/parallel-1", "is the branch of a worker"),
-    ("--upload-pack=x", "there is no branch"),
-    ("main..x", "there is no branch"),
+@pytest.mark.parametrize(("into", "said", "hint"), [
+    ("nowhere", "there is no branch `nowhere`", "`git branch nowhere` creates it"),
+    ("architect/parallel-1", "is the branch of a worker", "name a branch of your own"),
+    ("--upload-pack=x", "there is no branch", "`git branch` lists the branches"),
+    ("main..x", "there is no branch", "`git branch` lists the branches"),
+    ("HEAD", "there is no branch", "`git branch` lists the branches"),
 ])  # fmt: skip
-def test_wrong_targets_are_errors(world: World, into: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_targets_are_errors(world: World, into: str, said: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
         merge(world, branch(world, 1, {"a.txt": "x\n"}), into=into)
+    assert caught.value.hint == hint
 
 
 def test_detached_head_is_an_error(world: World) -> None:

@@ -152,8 +152,8 @@ def test_judgements_and_merges_are_cases(tmp_path: Path) -> None:
 
 
 def test_candidates_of_earlier_runs_have_names_without_ids(tmp_path: Path) -> None:
-    earlier = judged().candidates[0].model_copy(update={"run_id": "20261120-093000-111111"})
-    judgement = judged(candidates=(*judged().candidates[1:], earlier), pick=None)
+    earlier = judged().ranking[0].model_copy(update={"run_id": "20261120-093000-111111"})
+    judgement = judged(ranking=(*judged().ranking[1:], earlier), picked=None)
     report = ended_run(tmp_path, [ended(tmp_path, n) for n in (2, 3)], judgement=judgement)
     suites = {case.suite for case in gitlab_cases(junit.render(report))}
     assert "orchestrator.candidate-1.judgement" in suites

@@ -110,7 +110,7 @@ def judge(
 
 def flags(candidate: Candidate, *, out: bool = True) -> list[str]:
     """Return the kinds of a candidate's flags."""
-    return [flag.kind for flag in candidate.flags if flag.out == out]
+    return [flag.flag for flag in candidate.flags if flag.out == out]
 
 
 def commit_shop(repo: Path) -> None:

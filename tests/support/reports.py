@@ -119,12 +119,12 @@ def three_workers(directory: Path, *, text: str, task: str) -> RunReport:
 
 def judged(*, report_workers: int = 3, text: str = "a flag", **rest: Any) -> Judgement:
     """Return a judgement: worker 1 is the best, worker 2 fails, the others are excluded."""
-    passing = CheckVerdict(check="make test", verdict="fixed")
-    failing = CheckVerdict(check="make test", verdict="broke", broken=(text,), broken_count=1)
+    passing = CheckVerdict(command="make test", verdict="fixed")
+    failing = CheckVerdict(command="make test", verdict="broke", broken=(text,), broken_count=1)
     out = (
-        Flag(kind="tests_weakened", out=True, message=text, file="tests/test_a.py"),
-        Flag(kind="nothing_ran", out=True, message=text),
-        Flag(kind="suppressed", out=False, message=text, file="a b.py", line=7),
+        Flag(flag="tests_weakened", out=True, message=text, file="tests/test_a.py"),
+        Flag(flag="nothing_ran", out=True, message=text),
+        Flag(flag="suppressed", out=False, message=text, file="a b.py", line=7),
     )
     candidates = tuple(
         Candidate(
@@ -136,7 +136,7 @@ def judged(*, report_workers: int = 3, text: str = "a flag", **rest: Any) -> Jud
     )  # fmt: skip
     values = {
         "run_id": RUN_ID, "number": 1, "base": BASE, "tests": "extend", "checks": ("make test",),
-        "decision": "clear", "pick": 1, "candidates": candidates,
+        "decision": "clear", "picked": 1, "ranking": candidates,
     }  # fmt: skip
     return Judgement(**{**values, **rest})
 

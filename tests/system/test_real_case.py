@@ -42,15 +42,15 @@ def test_real_project_with_eight_candidates(
     real_case.make_project(repo)
     monkeypatch.chdir(repo)
     judgement = judged(capsys, real_case.make_hidden(tmp_path / "hidden"))
-    by_name = {one.model: one for one in judgement.candidates}
-    assert judgement.pick == number("right")
-    assert [one.model for one in judgement.candidates if one.passes] == [
+    by_name = {one.model: one for one in judgement.ranking}
+    assert judgement.picked == number("right")
+    assert [one.model for one in judgement.ranking if one.passes] == [
         "right", "conflicts", "slow",
     ]  # fmt: skip
     assert by_name["slow"].lint == 1
     assert by_name["hardcodes"].hidden == "fail"
     assert [one.passed for one in by_name["partly"].checks] == [True, True, *[False] * 4]
-    out = {name: [flag.kind for flag in one.flags if flag.out] for name, one in by_name.items()}
+    out = {name: [flag.flag for flag in one.flags if flag.out] for name, one in by_name.items()}
     assert {name: kinds for name, kinds in out.items() if kinds} == {
         "edits": ["tests_weakened"], "deletes": ["tests_removed"], "idle": ["empty"],
     }  # fmt: skip

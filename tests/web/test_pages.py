@@ -234,7 +234,7 @@ def test_judgement_names_the_best_worker_and_offers_to_pick_it(repo):
     visitor = browser(repo)
     assert visitor.get(f"{RUN}/judgement").status == 404
     assert "Judgement" not in visitor.get(RUN).text
-    flag = Flag(kind="new_skips", out=True, message="skips <b>tests</b>")
+    flag = Flag(flag="new_skips", out=True, message="skips <b>tests</b>")
     best, other = (
         Candidate(run_id=RUN_ID, worker_id=n, commit=BASE, protected=BASE, place=place,
                   passes=place == 1, out=place == 2, lines=3, files=1,
@@ -243,7 +243,7 @@ def test_judgement_names_the_best_worker_and_offers_to_pick_it(repo):
     )  # fmt: skip
     write_judgement(run.path, Judgement(
         run_id=RUN_ID, number=1, base=BASE, tests="frozen", checks=("make test",),
-        decision="clear", pick=2, candidates=(best, other),
+        decision="clear", picked=2, ranking=(best, other),
     ))  # fmt: skip
     page = visitor.get(f"{RUN}/judgement").text
     text = Shape(page).text
@@ -408,7 +408,7 @@ def pick_in_browser(repo: Path, visitor: Browser, run: str, run_id: str) -> None
                           passes=True, out=False, lines=1, files=1)  # fmt: skip
     write_judgement(repo / ".git/orchestrator/runs" / run_id, Judgement(
         run_id=run_id, number=1, base=BASE, tests="frozen", checks=(), decision="clear", pick=3,
-        candidates=(candidate,),
+        ranking=(candidate,),
     ))  # fmt: skip
     token = visitor.token(f"{run}/pick")
     form = {"token": token, "worker": "3", "form": "merge"}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from json import dumps
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, get_args
 
 import typer
@@ -181,7 +182,7 @@ def merge(settings: GivenSettings, options: MergeOptions, words: RunAndWorkers =
     if options.json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
-        show_merged(merged)
+        show_merged(merged, into=options.into)
     reports.write(merged.run_id, merged=merged)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
@@ -281,17 +282,18 @@ def _run_id(repository: Repository, wanted: str) -> str:
     return named_run(list(all_runs(repository.state_dir)), wanted).run_id
 
 
-def show_merged(merged: Merged) -> None:
+def show_merged(merged: Merged, *, into: str | None = None) -> None:
     """Print which branches were merged, and which were left out."""
     for line in merge_lines(merged):
         show(line)
-    _tell_more(merged)
+    _tell_more(merged, into)
 
 
-def _tell_more(merged: Merged) -> None:
+def _tell_more(merged: Merged, into: str | None) -> None:
     if merged.given_conflicts is not None:
         conflicts = sum(left.reason == "conflict" for left in merged.left)
         given = count(merged.given_conflicts, "conflict")
         tell(f"with the best order: {count(conflicts, 'conflict')}; with the given order: {given}")
     if merged.landed and not merged.dry_run:
-        tell("to undo the merge: orchestrator merge --undo")
+        branch = f" --into {quote(merged.target)}" if into else ""
+        tell(f"to undo the merge: orchestrator merge --undo{branch}")

@@ -130,7 +130,7 @@ def _best(repository: Repository, run: str | None) -> tuple[str, tuple[int, ...]
         typer.Exit: No worker was picked.
     """
     judgement = latest_judgement(repository.state_dir, run)
-    chosen = [one for one in judgement.candidates if one.worker_id == judgement.pick]
+    chosen = [one for one in judgement.ranking if one.worker_id == judgement.picked]
     if not chosen:
         tell(
             "no worker is clearly the best: nothing was published; "

@@ -14,7 +14,7 @@ _MOST_FILES = 20
 
 def pair_text(pair: Pair) -> str:
     """Return a table of what was found about two candidates, and how their files differ."""
-    one, other = pair.candidates
+    one, other = pair.ranking
     rows = [("", _name(one), _name(other)), *_rows(one, other)]
     by = "same change or output" if pair.decided_by == "same change" else pair.decided_by
     said = f"worker {pair.better} is before worker {other.worker_id} by: {by}"
@@ -27,9 +27,9 @@ def _name(candidate: Candidate) -> str:
 
 
 def _rows(one: Candidate, other: Candidate) -> Iterator[tuple[str, ...]]:
-    yield "place", str(one.place), str(other.place)
+    yield "place", _number(one.place), _number(other.place)
     yield "result", _result(one), _result(other)
-    verdicts = [{each.check: each.verdict for each in side.checks} for side in (one, other)]
+    verdicts = [{each.command: each.verdict for each in side.verdicts} for side in (one, other)]
     for check in dict.fromkeys([*verdicts[0], *verdicts[1]]):
         cells = (verdicts[side].get(check, _NONE).replace("_", " ") for side in (0, 1))
         yield one_line(check), *cells
@@ -47,7 +47,7 @@ def _rows(one: Candidate, other: Candidate) -> Iterator[tuple[str, ...]]:
 
 
 def _result(candidate: Candidate) -> str:
-    kinds = dict.fromkeys(flag.kind for flag in candidate.flags if flag.out)
+    kinds = dict.fromkeys(flag.flag for flag in candidate.flags if flag.out)
     if candidate.out:
         return f"out: {', '.join(kinds)}"
     return "passes" if candidate.passes else "does not pass"
@@ -68,7 +68,7 @@ def _files(pair: Pair) -> Iterator[str]:
     if not pair.files:
         yield "both have the same files"
         return
-    one, other = pair.candidates
+    one, other = pair.ranking
     yield f"from worker {one.worker_id} to worker {other.worker_id}:"
     for file in pair.files[:_MOST_FILES]:
         yield f"  {one_line(file.path)} +{file.added} -{file.removed}"

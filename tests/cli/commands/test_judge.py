@@ -54,8 +54,8 @@ def test_candidates_cannot_find_hidden_tests(
     assert run(["eval", *shell, *judged, *COVERAGE, "-n", "1", "--pick", "auto", SPY]) == 0
 
     judgement = json.loads(capsys.readouterr().out)
-    assert [judgement["candidates"][0][key] for key in ("worker_id", "hidden", "coverage")] == [
-        judgement["pick"], "pass", 1,
+    assert [judgement["ranking"][0][key] for key in ("worker_id", "hidden", "coverage")] == [
+        judgement["picked"], "pass", 1,
     ]  # fmt: skip
     assert "width * height" in git(repo, "show", "main:calc.py")
     assert run(["wait", "--json"]) == 0, "the newest run is that of the candidate"
@@ -108,14 +108,14 @@ def test_candidates_start_in_rounds_until_one_passes(
     assert run(["judge", *check[:2], "--quiet", page, "2"]) == 0
     assert "worker 2 is the best" in (tmp_path / "judge.md").read_text()
     assert "worker 2 is the best" in capsys.readouterr().out
-    assert [one["model"] for one in judgement["candidates"]] == ["b", "a"], "`c` did not start"
-    assert len({one["run_id"] for one in judgement["candidates"]}) == 2
+    assert [one["model"] for one in judgement["ranking"]] == ["b", "a"], "`c` did not start"
+    assert len({one["run_id"] for one in judgement["ranking"]}) == 2
     assert "width * height" in git(repo, "show", "main:calc.py")
     git(repo, "reset", "-q", "--hard", "HEAD~")
     never = ["--must-fix", "grep nothing calc.py", *check[2:3], "--budget-total", "1.5"]
     assert run(["eval", *shell, *never, task]) == 1
     shown = capsys.readouterr()
-    assert len(json.loads(shown.out)["candidates"]) == 1
+    assert len(json.loads(shown.out)["ranking"]) == 1
     assert "no more candidates" in shown.err
 
 
@@ -154,6 +154,9 @@ def test_hidden_files_cannot_be_sent_away(tmp_path: Path, capsys: pytest.Capture
         (["judge", "--check", "true"], "there is no run in this repository"),
         (["judge", "--check", "true", "--tests", "all"], "option `--tests` is `all`"),
         (["judge", "--check", "true", "--hidden", "."], "`--hidden` is in the repository"),
+        (["judge", "--check", " "], "a check must not be empty"),
+        (["judge", "--check", "true", "--lint", ""], "a check must not be empty"),
+        (["merge", "--queue", "--check", ""], "a check must not be empty"),
         (["compare"], "no run was judged"),
         (["pick"], "no run was judged"),
         (["pick", "1", "2"], "only one worker can be picked"),

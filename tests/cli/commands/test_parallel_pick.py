@@ -47,7 +47,7 @@ def test_task_becomes_one_tested_commit(repo: Path, capsys: pytest.CaptureFixtur
     said = json.loads(capsys.readouterr().out)
     judgement = said["judgement"]
     assert [one["worker_id"] for one in said["results"]] == [1, 2]
-    assert (judgement["run_id"], judgement["pick"]) == (said["run_id"], 2)
+    assert (judgement["run_id"], judgement["picked"]) == (said["run_id"], 2)
     assert judgement["merged"]["landed"] == [2]
     assert judgement["merged"]["before"] == before
     assert git(repo, "rev-parse", "HEAD") == judgement["merged"]["after"]
@@ -86,7 +86,7 @@ def test_interrupted_judgement_can_be_repeated(
     capsys.readouterr()
     assert run(["judge", "--check", CHECK, "--json"]) == 0
     judgement = json.loads(capsys.readouterr().out)
-    assert (judgement["run_id"], judgement["pick"]) == (of_agent.name, 1)
+    assert (judgement["run_id"], judgement["picked"]) == (of_agent.name, 1)
 
 
 @pytest.mark.parametrize(
