@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from orchestrator.judging.programs import programs_of
+
 MOST_FILES = 20
 """Maximum number of test files to which tests that must fail are added."""
 _PYTHON_TEST = """
@@ -100,8 +102,17 @@ _RUNNERS = (
 )
 
 
+_INDIRECT = re.compile(
+    r"\b(g?make|npm|npx|pnpm|yarn|bun|deno|tox|nox|hatch|just|task|rake|mage|ninja|bazel|turbo|nx)\b"
+)
+"""Programs that may start a test runner."""
+
+
 def make_canary(command: str, paths: Sequence[str], read: Callable[[str], bytes]) -> Canary | None:
     """Return tests that must fail, for a command's test runner.
+
+    If the command starts another program, such as `make test`, the names of the test files show the
+    runner.
 
     Args:
         command: The check.
@@ -111,19 +122,32 @@ def make_canary(command: str, paths: Sequence[str], read: Callable[[str], bytes]
     Returns:
         None if the runner is unknown, or has no test file.
     """
-    runner = next((one for one in _RUNNERS if one.command.search(command)), None)
-    if runner is None:
-        return None
-    found = [path for path in paths if runner.files.fullmatch(PurePosixPath(path).name)]
+    runners = _runners_of(command)
+    found = [(path, fit) for path in paths if (fit := _fitting(runners, path))]
     # A check that names a file may run no other file.
-    found.sort(key=lambda path: PurePosixPath(path).name.partition(".")[0] not in command)
+    found.sort(key=lambda one: PurePosixPath(one[0]).name.partition(".")[0] not in command)
     names: list[str] = []
     files: list[tuple[str, bytes]] = []
-    for path in found[:MOST_FILES]:
-        name = f"c{secrets.token_hex(6)}"
+    for path, fit in found[:MOST_FILES]:
+        name, content = f"c{secrets.token_hex(6)}", read(path)
+        # The first of two runners for the same files is vitest, whose tests name it.
+        runner = fit[0] if len(fit) == 1 or b"vitest" in content else fit[1]
         names += [f"{name}_{kind}" for kind in runner.kinds]
-        files.append((path, read(path) + runner.tests.format(name=name).encode()))
+        files.append((path, content + runner.tests.format(name=name).encode()))
     return Canary(tuple(names), tuple(files)) if files else None
+
+
+def _runners_of(command: str) -> tuple[_Runner, ...]:
+    named = tuple(one for one in _RUNNERS if one.command.search(command))
+    if named:
+        return named[:1]
+    is_indirect = _INDIRECT.search(command) is not None or programs_of([command])
+    return _RUNNERS if is_indirect else ()
+
+
+def _fitting(runners: Sequence[_Runner], path: str) -> list[_Runner]:
+    name = PurePosixPath(path).name
+    return [runner for runner in runners if runner.files.fullmatch(name)]
 
 
 def make_canaries(

@@ -240,6 +240,14 @@ def test_checks_of_one_file_and_of_one_part_of_it_are_tried_with_tests_that_must
     assert judgement.picked == 1
 
 
+def test_runner_that_a_makefile_starts_is_tried_with_tests_that_must_fail(world: World) -> None:
+    world.base = world.commit({"Makefile": f"check:\n\t{CHECK}\n"})
+    judgement = judge(world, TEN[8], {"calc.py": RIGHT}, checks=("make -s check",))
+    assert judgement.without_canary == ()
+    assert {one.worker_id: flags(one) for one in judgement.ranking} == {1: ["forged"], 2: []}
+    assert judgement.picked == 2
+
+
 def test_candidate_that_needs_its_own_configuration_has_to_be_reviewed(world: World) -> None:
     world.base = world.commit({"Makefile": f"check:\n\t{FAST}\n"})
     cheat, honest = {"Makefile": "check:\n\ttrue\n"}, {"calc.py": RIGHT, "setup.cfg": "[a]\n"}

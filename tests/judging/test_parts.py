@@ -106,8 +106,20 @@ def test_tests_that_must_fail_are_added_to_those_of_the_base(
         names = canary.names[number * kinds : (number + 1) * kinds]
         assert all(one.encode() in content for one in names)
         assert text.format(names[0].partition("_")[0]) in content.decode()
-    assert make_canary("make test", tests, lambda _: b"") is None
+    assert make_canary("cat test_a.py", tests, lambda _: b"") is None
     assert make_canary(command, ["x.json"], lambda _: b"") is None
+
+
+@pytest.mark.parametrize("command", ["make test", "npm run test", "cd a && ./check.sh --all"])
+def test_tests_show_which_runner_another_program_starts(command: str) -> None:
+    tests = {"a/test_a.py": b"", "ui/a.spec.ts": b"", "ui/b.test.js": b"from 'vitest'", "x": b""}
+    canary = make_canary(command, [*tests], tests.__getitem__)
+    assert canary is not None
+    texts = {path: content.decode() for path, content in canary.files}
+    assert {*texts} == {"a/test_a.py", "ui/a.spec.ts", "ui/b.test.js"}
+    assert "unittest.TestCase" in texts["a/test_a.py"]
+    assert ";test('" in texts["ui/a.spec.ts"]
+    assert "_test } from 'vitest'" in texts["ui/b.test.js"]
 
 
 def test_files_that_a_check_names_come_first() -> None:

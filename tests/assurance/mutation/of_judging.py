@@ -31,6 +31,8 @@ def judging() -> Iterator[Protection]:
          'flag="forged", out=True', 'flag="forged", out=False'),
         ("failing tests must be reported, not only make the check fail",
          " or not {*self._expected[command]} <= {*seen.canaries}", ""),
+        ("test runner that another program starts is tried with tests that must fail",
+         "return _RUNNERS if is_indirect else ()", "return ()"),
         ("hidden tests have tests that must fail, too",
          "        self._find_forged([case for case in cases if case.passes], trees)\n", ""),
         ("check without tests passes no candidate",

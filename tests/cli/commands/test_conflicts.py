@@ -168,3 +168,25 @@ def test_diff_runs_no_program_of_the_tree(repo, local_engine, tmp_path, capsys):
     assert subprocess.run(["git", "diff", "HEAD", "architect/parallel-1"], cwd=repo,
                           capture_output=True, check=False).returncode is not None  # fmt: skip
     assert (tmp_path / "ran").exists(), "the program would have run"
+
+
+@pytest.mark.docker
+def test_pair_that_fails_the_check_together_is_found_in_containers(repo, capsys):
+    """Worker 3 fails alone, so that no pair with it is tested."""
+    words = ("--agent-cli", "shell", "--quiet", "--network", "none")
+    tasks = ("--task", "touch one", "--task", "touch two", "--task", "rm a.txt")
+    assert run(["parallel", *words, *tasks]) == 0
+    before = git(repo, "for-each-ref"), git(repo, "status", "--porcelain")
+    capsys.readouterr()
+    checks = ("--check", "test -e a.txt", "--check", "! test -e one -a -e two")
+    check = ["conflicts", "--json", *checks]
+    assert run(check) == 1
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    kinds = {(pair["a"], pair["b"]): pair["kind"] for pair in found["pairs"]}
+    assert {pair for pair, kind in kinds.items() if kind != "clean"} == {(1, 2)}
+    assert (kinds[1, 2], found["failing"]) == ("semantic", [3])
+    assert shown.err.count("checks on") > 0
+    assert (git(repo, "for-each-ref"), git(repo, "status", "--porcelain")) == before
+    assert run(check) == 1
+    assert "checks on" not in capsys.readouterr().err, "results are kept"

@@ -51,14 +51,17 @@ def test_queue_lands_what_passes_and_leaves_no_branch_behind(
 def test_branch_that_changes_the_tests_does_not_pass_by_them(
     repo: Path, capsys: pytest.CaptureFixture
 ) -> None:
+    """One of the two files is a test by its name, and the other by the configuration."""
     (repo / "tests").mkdir()
-    (repo / "tests" / "check.sh").write_text("test -e a.txt\n")
+    for name in ("tests/check.sh", "gate"):
+        (repo / name).write_text("test -e a.txt\n")
+    (repo / "orchestrator.yaml").write_text("judge: {instruments: [gate]}\n")
     git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "a test")
-    lazy = "rm a.txt; echo true > tests/check.sh"
+    git(repo, "commit", "-qm", "two tests")
+    lazy = "rm a.txt; echo true | tee gate > tests/check.sh"
     options = ["--agent-cli", "shell", "--quiet", "--network", "none", "--workers", "1"]
     assert run(["parallel", *options, lazy]) == 0
-    queue = ["merge", "--queue", "--check", "sh tests/check.sh"]
+    queue = ["merge", "--queue", "--check", "sh tests/check.sh || sh gate"]
     assert run(queue) == 1
     assert "with the target's tests: failed" in capsys.readouterr().err
     assert run([*queue, "--tests", "free"]) == 0
