@@ -1,11 +1,22 @@
 """Run checks with tests that must fail, on the base and on candidates."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from orchestrator.judging.canary import Canary
-from orchestrator.judging.check_run import CheckRun
+from orchestrator.judging.canary import Canary, make_canaries
+from orchestrator.judging.check_run import Answer, CheckRun
 from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.trees import Trees
+
+
+def canaries_of_base(trees: Trees, commands: Sequence[str]) -> dict[str, Canary]:
+    """Return tests that must fail, by command, which are added to test files of the base."""
+    kind, entries = trees.instruments.kind, trees.entries(trees.base)
+    tests = [path for path, one in entries.items() if one.is_file and kind(path) == "test"]
+
+    def read(path: str) -> bytes:
+        return b"".join(trees.contents([entries[path].blob]))
+
+    return make_canaries(commands, tests, read)
 
 
 class CanaryRuns:
@@ -70,6 +81,13 @@ class CanaryRuns:
         if seen.answer == "none":
             return False
         return seen.answer == "pass" or not {*self._expected[command]} <= {*seen.canaries}
+
+    def answer(self, commit: str) -> Answer:
+        """Return `fail` if a check hides tests that must fail, and `none` if one has no result."""
+        if any(self.is_forged(commit, command) for command in self.commands):
+            return "fail"
+        answers = {self.result(commit, command).answer for command in self.commands}
+        return "none" if "none" in answers else "pass"
 
     def _job(self, commit: str, command: str) -> Job:
         return Job(

@@ -149,16 +149,18 @@ class Comparison:
         if self._rules.tests == "free":
             return
         suspected = {case.number: [*self._suspected(case)] for case in cases}
-        for attempt in (1, 2):
-            self._evidence.collect(
-                Job(commit=one.commit, command=one.check, attempt=attempt)
-                for found in suspected.values()
-                for one in found
-                if attempt == 1 or self.on(one.commit, one.check).answer == "fail"
-            )
+        self._try_twice([one for found in suspected.values() for one in found])
         for case in cases:
             found = suspected[case.number]
             case.doubts = tuple(one for one in found if self._fails_twice(one.commit, one.check))
+
+    def _try_twice(self, doubts: Sequence[Doubt]) -> None:
+        for attempt in (1, 2):
+            self._evidence.collect(
+                Job(commit=one.commit, command=one.check, attempt=attempt)
+                for one in doubts
+                if attempt == 1 or self.on(one.commit, one.check).answer == "fail"
+            )
 
     def _suspected(self, case: Case) -> Iterator[Doubt]:
         """Yield a doubt for each check that passes, on each stricter tree that differs."""

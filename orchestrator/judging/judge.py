@@ -14,8 +14,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.merge_tree import quarantine, require_git
 from orchestrator.git.repository import Repository
-from orchestrator.judging.canary import make_canaries
-from orchestrator.judging.canary_runs import CanaryRuns
+from orchestrator.judging.canary_runs import CanaryRuns, canaries_of_base
 from orchestrator.judging.cases import Case, JudgingRules, candidates_of, scores_of
 from orchestrator.judging.changes import read_change
 from orchestrator.judging.check_run import Tester
@@ -225,14 +224,7 @@ class _Judging:
 
     def _made_canaries(self) -> CanaryRuns:
         """Return tests that must fail, for the checks that report such tests on the base."""
-        kind = self._trees.instruments.kind
-        entries = self._trees.entries(self._base)
-        tests = [path for path, one in entries.items() if one.is_file and kind(path) == "test"]
-
-        def read(path: str) -> bytes:
-            return b"".join(self._trees.contents([entries[path].blob]))
-
-        canaries = make_canaries(self._rules.all_checks, tests, read)
+        canaries = canaries_of_base(self._trees, self._rules.all_checks)
         made = CanaryRuns(self._trees, self._evidence, canaries)
         made.calibrate(self._base)
         return made

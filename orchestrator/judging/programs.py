@@ -78,9 +78,7 @@ def _interpreted(words: Iterator[str], depth: int, *, is_shell: bool) -> Iterato
         if word in ("-c", "-e"):
             return
         if word == "-m":
-            module = next(words, "").replace(".", "/")
-            yield from _pattern(f"{module}.py")
-            yield from _pattern(f"{module}/__main__.py")
+            yield from _module(next(words, "").replace(".", "/"))
             return
         if word in _LOADING:
             yield from _pattern(next(words, ""))
@@ -89,6 +87,11 @@ def _interpreted(words: Iterator[str], depth: int, *, is_shell: bool) -> Iterato
         elif (path := word.lstrip("0<")) and path[0] not in "->":
             yield from _pattern(path)
             return
+
+
+def _module(name: str) -> Iterator[str]:
+    yield from _pattern(f"{name}.py")
+    yield from _pattern(f"{name}/__main__.py")
 
 
 def _pattern(path: str) -> Iterator[str]:

@@ -56,11 +56,7 @@ def find_target(repository: Repository, into: str | None) -> Target:
         ConfigError: There is no such branch, or it belongs to a worker.
         NotFitError: The branch is checked out more than once.
     """
-    ref = checked_out_ref(repository) if into is None else f"{_HEADS}{into.removeprefix(_HEADS)}"
-    if ref is None:
-        raise ConfigError(
-            "no branch is checked out", hint="name the branch to merge into with `--into`"
-        )
+    ref = _wanted(repository, into)
     branch = ref.removeprefix(_HEADS)
     if ref.startswith(BRANCHES) or ref in repository.worker_branches():
         raise ConfigError(f"`{branch}` is the branch of a worker", hint="name a branch of your own")
@@ -68,6 +64,16 @@ def find_target(repository: Repository, into: str | None) -> Target:
     if commit is None:
         raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=_hint(repository, ref))
     return Target(branch, commit, _checkout(repository, branch))
+
+
+def _wanted(repository: Repository, into: str | None) -> str:
+    if into is not None:
+        return f"{_HEADS}{into.removeprefix(_HEADS)}"
+    if (ref := checked_out_ref(repository)) is None:
+        raise ConfigError(
+            "no branch is checked out", hint="name the branch to merge into with `--into`"
+        )
+    return ref
 
 
 def _hint(repository: Repository, ref: str) -> str:

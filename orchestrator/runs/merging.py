@@ -11,7 +11,7 @@ from orchestrator.engine import Engine, load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import Tests, check_commands
+from orchestrator.judging.check_run import Tester, Tests, check_commands
 from orchestrator.judging.protected import Protection
 from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import RunBranches, read_branches
@@ -184,11 +184,23 @@ class Merger:
         image = ParallelRunner(config, self._repository.top).plan().image
         test = ContainerTest(config, commands, self._repository.top, engine, ParallelRunner)
         self._on_cancel(test.cancel)
-        identity = [test.identity(engine.image_id(image) or image), *protection.identity]
-        return self._protected(test, protection), dumps(identity)
+        tester = Tester(
+            run=test.run_checks, identity=test.identity(engine.image_id(image) or image)
+        )
+        identity = [tester.identity, *protection.identity]
+        return self._protected(test, commands, tester, protection), dumps(identity)
 
-    def _protected(self, test: ContainerTest, protection: Protection) -> CommitTest:
-        """Return a test of a commit: first with the target's tests, then with the commit's own."""
+    def _protected(
+        self,
+        test: ContainerTest,
+        commands: Sequence[str],
+        tester: Tester,
+        protection: Protection,
+    ) -> CommitTest:
+        """Return a test of a commit: first with the target's tests, then with the commit's own.
+
+        What passes must also report tests that must fail.
+        """
 
         def tested(commit: str) -> Answer:
             protected = protection.of(commit)
@@ -196,12 +208,19 @@ class Merger:
                 answer = told(protected, f"{commit[:12]} with the target's tests")
                 if answer != "pass":
                     return answer
-            return told(commit, commit[:12])
+            answer = told(commit, commit[:12])
+            return watched(protected) if answer == "pass" else answer
 
         def told(commit: str, name: str) -> Answer:
             answer = test(commit)
             last = test.runs[-1] if test.runs else "none"
             self._note(f"checks on {name}: {_SAID[answer]} (run {last})")
+            return answer
+
+        def watched(commit: str) -> Answer:
+            answer = protection.reports_failures(commit, commands, tester)
+            if answer == "fail":
+                self._note(f"checks on {commit[:12]}: they do not report tests that must fail")
             return answer
 
         return tested

@@ -133,7 +133,7 @@ def test_the_best_candidate_is_an_output(tmp_path: Path) -> None:
     report = decided(tmp_path, text="x")
     found = github.outputs(report)
     assert (found["winner"], found["winner-commit"]) == ("1", BASE)
-    undecided = report.model_copy(update={"judgement": judged(decision="undecided", pick=None)})
+    undecided = report.model_copy(update={"judgement": judged(decision="undecided", picked=None)})
     assert github.outputs(undecided)["winner"] == ""
 
 

@@ -89,6 +89,11 @@ class LocalChecks:
         )
 
 
+def local_tester(run: Any) -> Tester:
+    """Return how checks are run, for code that stores their results."""
+    return Tester(run=run, identity="local")
+
+
 def judge(
     world: World,
     *candidates: Mapping[str, Content],
@@ -101,7 +106,7 @@ def judge(
         branch(world, number, files) for number, files in enumerate(candidates, start=1)
     )
     (Repository(world.repo).state_dir / "runs" / "run").mkdir(parents=True, exist_ok=True)
-    tester = Tester(run=run or LocalChecks(world), identity="local")
+    tester = local_tester(run or LocalChecks(world))
     wanted = JudgingRules(**{"checks": (CHECK,), **rules})
     return judge_run(
         Repository(world.repo), [RunBranches("run", WHEN, False, branches)], wanted, tester

@@ -407,7 +407,7 @@ def pick_in_browser(repo: Path, visitor: Browser, run: str, run_id: str) -> None
     candidate = Candidate(run_id=run_id, worker_id=3, commit=judged, protected=judged, place=1,
                           passes=True, out=False, lines=1, files=1)  # fmt: skip
     write_judgement(repo / ".git/orchestrator/runs" / run_id, Judgement(
-        run_id=run_id, number=1, base=BASE, tests="frozen", checks=(), decision="clear", pick=3,
+        run_id=run_id, number=1, base=BASE, tests="frozen", checks=(), decision="clear", picked=3,
         ranking=(candidate,),
     ))  # fmt: skip
     token = visitor.token(f"{run}/pick")

@@ -59,6 +59,13 @@ def judging() -> Iterator[Protection]:
          "            self._keep(key, result)\n", "            pass\n"),
     )  # fmt: skip
     yield from patches(
+        "judging/canary_runs.py",
+        ("tests/judging/test_protected.py",),
+        ("branch that hides failing tests does not pass the queue",
+         "        if any(self.is_forged(commit, command) for command in self.commands):\n",
+         "        if False:\n"),
+    )  # fmt: skip
+    yield from patches(
         "judging/judge.py judging/instruments.py",
         ("tests/judging/test_programs.py",),
         ("files that a check executes are compared with the base's",
