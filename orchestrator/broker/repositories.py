@@ -14,11 +14,13 @@ GIT_FILE = "git-settings"
 """File in a worker's state directory with the settings of its git, mounted in its container."""
 READS = "git-upload-pack"
 _WRITES = "git-receive-pack"
+_LARGE_FILES = "info/lfs/objects/batch"
 _ALL = "/*"
 _NAME = r"[A-Za-z0-9._~+@-]+"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
 _PATH = re.compile(
-    rf"/{PLACE}/(?P<host>{_HOST})/(?P<path>(?:{_NAME}/)*{_NAME})/(?P<end>info/refs|git-[a-z-]+)"
+    rf"/{PLACE}/(?P<host>{_HOST})/(?P<path>(?:{_NAME}/)*{_NAME})/"
+    rf"(?P<end>info/refs|git-[a-z-]+|{_LARGE_FILES})"
 )
 _HEADERS = frozenset({"accept", "content-type", "git-protocol", "user-agent"})
 
@@ -66,7 +68,7 @@ class GitCall:
     """Host and path of the repository."""
     end: str
     """Rest of the URL after the repository."""
-    does: Literal["reads", "writes"]
+    does: Literal["reads", "writes", "reads large files"]
 
     def url(self, repository: Repository, *, suffix: str = "") -> str:
         """Return the URL of the request at the git host, with a suffix of the repository's name."""
@@ -94,12 +96,14 @@ def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCa
     found = _PATH.fullmatch(raw_path)
     if found is None or _leads_up(found["path"]):
         return None
+    place = f"{found['host'].lower()}/{found['path']}"
+    if found["end"] == _LARGE_FILES:
+        return GitCall(place, _LARGE_FILES, "reads large files") if method == "POST" else None
     service = query.get("service", "") if found["end"] == "info/refs" else found["end"]
     if method != ("GET" if found["end"] == "info/refs" else "POST"):
         return None
     if service not in (READS, _WRITES):
         return None
-    place = f"{found['host'].lower()}/{found['path']}"
     return GitCall(place, found["end"], "reads" if service == READS else "writes")
 
 

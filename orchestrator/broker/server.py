@@ -82,7 +82,7 @@ class Broker:
                 account.at_once -= 1
         except RefusedError as refused:
             if of_git is not None:
-                return _refusal_of_git(refused)
+                return _refusal_of_git(refused, of_git)
             return _refusal(refused, gemini=call is not None and call.flavor == "gemini")
 
     async def _carry_out(
@@ -234,6 +234,10 @@ def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way
         )
     if asked.does == "writes":
         raise RefusedError(403, "push_not_allowed", "workers may read this repository, not push")
+    if asked.does == "reads large files":
+        raise RefusedError(
+            403, "lfs_not_allowed", "the broker reads no content of git-lfs: GIT_LFS_SKIP_SMUDGE=1"
+        )
     return _Way(
         url=asked.url(repository),
         renamed=None if asked.place.endswith(".git") else asked.url(repository, suffix=".git"),
@@ -319,11 +323,13 @@ def _refusal(refused: RefusedError, *, gemini: bool) -> web.Response:
     )
 
 
-def _refusal_of_git(refused: RefusedError) -> web.Response:
-    # Git shows plain text of an answer to its user.
-    return web.Response(
-        status=refused.status, text=f"gateway: {refused}\n", headers={MARK: refused.code}
-    )
+def _refusal_of_git(refused: RefusedError, asked: GitCall) -> web.Response:
+    text, headers = f"gateway: {refused}", {MARK: refused.code}
+    if asked.does == "reads large files":
+        # The form in which git-lfs shows an answer to its user.
+        return web.json_response({"message": text}, status=refused.status, headers=headers)
+    # Git shows plain text.
+    return web.Response(status=refused.status, text=f"{text}\n", headers=headers)
 
 
 async def serve(address: str, port: int, grants: Path, state: Path) -> None:

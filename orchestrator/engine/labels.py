@@ -22,7 +22,7 @@ SERVICE = "orchestrator.service"
 
 
 GATEWAY = "orchestrator.gateway"
-"""Label of the container that owns a worker's network: the id of the gateway's container."""
+"""Label of the container that owns a worker's network: the name of the gateway's container."""
 
 
 PORTS = "orchestrator.ports"

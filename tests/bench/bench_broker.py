@@ -1,12 +1,14 @@
 """Cost of the credential broker: a call, an event of a stream, and the throughput.
 
 Run it with `python tests/bench/bench_broker.py [--rounds 3] [--calls 500] [--streams 30]
-[--megabytes 1000]`. A worker measures a model's API on this machine: directly with `--keys env`,
-and with `--keys broker` on an open network and, through a gateway as well, on none. It needs the
-images of the base and of the broker: `orchestrator image build --agent broker`.
+[--megabytes 500]`. Workers measure a model's API on this machine: directly with `--keys env`,
+and with `--keys broker` on an open network and, through a gateway as well, on none. The streams are
+those of two workers, because a worker may only make 16 calls at the same time. It needs the images
+of the base and of the broker: `orchestrator image build --agent broker`.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -33,10 +35,21 @@ EVENTS = 200
 PAUSE = 0.02
 """Seconds between two events."""
 PIECE = 256 * 1024
+WORKERS = 2
+"""Workers that share the streams."""
+LONGEST = 300
+"""Seconds after which a run has failed."""
 
 SERVER = """
-import asyncio, json, sys, time
+import asyncio, collections, json, sys, time
 from aiohttp import web
+groups = collections.defaultdict(lambda: [0, asyncio.Event()])
+async def all_of(group, count):
+    here = groups[group]
+    here[0] += 1
+    if here[0] == count:
+        here[1].set()
+    await asyncio.wait_for(here[1].wait(), 60)
 async def call(request):
     body = json.loads(await request.read())
     kind = body["model"]
@@ -48,6 +61,7 @@ async def call(request):
         "Content-Type": "text/event-stream" if stream else "application/json"})
     await out.prepare(request)
     if stream:
+        await all_of(body["group"], body["streams"])
         for _ in range(body["count"]):
             await asyncio.sleep(body["pause"])
             text = json.dumps({"time": time.time(), "choices": [{"delta": {"content": "word"}}]})
@@ -73,7 +87,6 @@ asyncio.run(main())
 CLIENT = """
 import http.client, json, os, statistics, sys, threading, time
 from urllib.parse import urlsplit
-calls, streams, events, pause, pieces, piece = map(float, sys.argv[1:])
 base = urlsplit(os.environ["OPENAI_BASE_URL"])
 head = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
 def connect():
@@ -83,33 +96,35 @@ def ask(connection, **body):
     answer = connection.getresponse()
     assert answer.status == 200, answer.read()
     return answer
-one, times = connect(), []
-for _ in range(int(calls) + 20):
-    began = time.perf_counter()
-    ask(one, model="whole").read()
-    times.append(1000 * (time.perf_counter() - began))
-lags = []
-def follow():
-    answer = ask(connect(), model="events", stream=True, count=int(events), pause=pause)
-    for line in answer:
-        if line.startswith(b"data: {"):
-            sent = json.loads(line[6:]).get("time")
-            if sent is not None:
-                lags.append(1000 * (time.time() - sent))
-threads = [threading.Thread(target=follow) for _ in range(int(streams))]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-assert len(lags) == int(streams) * int(events), len(lags)
-began, size = time.perf_counter(), 0
-answer = ask(connect(), model="bytes", count=int(pieces), piece=int(piece))
-while data := answer.read(1 << 20):
-    size += len(data)
-assert size == int(pieces) * int(piece), size
-seconds = time.perf_counter() - began
-print(json.dumps({
-    "call": statistics.median(times[20:]), "lag": statistics.quantiles(lags, n=20)[18],
-    "throughput": size / seconds / 1e6,
-}))
+def alone(calls, pieces, piece):
+    one, times = connect(), []
+    for _ in range(calls + 20):
+        began = time.perf_counter()
+        ask(one, model="whole").read()
+        times.append(1000 * (time.perf_counter() - began))
+    began, size = time.perf_counter(), 0
+    answer = ask(connect(), model="bytes", count=pieces, piece=piece)
+    while data := answer.read(1 << 20):
+        size += len(data)
+    assert size == pieces * piece, size
+    seconds = time.perf_counter() - began
+    return {"call": statistics.median(times[20:]), "throughput": size / seconds / 1e6}
+def at_once(group, all_streams, streams, events, pause):
+    lags = []
+    def follow():
+        answer = ask(connect(), model="events", stream=True, count=events, pause=pause,
+                     group=group, streams=all_streams)
+        for line in answer:
+            if line.startswith(b"data: {"):
+                sent = json.loads(line[6:]).get("time")
+                if sent is not None:
+                    lags.append(1000 * (time.time() - sent))
+    threads = [threading.Thread(target=follow) for _ in range(streams)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(lags) == streams * events, len(lags)
+    return {"lag": statistics.quantiles(lags, n=20)[18]}
+print(json.dumps(globals()[sys.argv[1]](*map(json.loads, sys.argv[2:]))))
 """
 
 
@@ -119,23 +134,32 @@ def api() -> Iterator[str]:
     command = (sys.executable, "-c", SERVER, bridge_gateway())
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield f"http://{bridge_gateway()}:{int(process.stdout.readline())}/v1"
-        process.kill()
+        try:
+            yield f"http://{bridge_gateway()}:{int(process.stdout.readline())}/v1"
+        finally:
+            process.kill()
 
 
-def measured(repo: Path, url: str, options: tuple[str, ...], client: str) -> dict[str, float]:
-    """Run the client in a worker, and return what it printed."""
+def measured(
+    repo: Path, url: str, options: tuple[str, ...], *arguments: object, workers: int = 1
+) -> dict[str, float]:
+    """Run the client in workers, and return the largest of each number that they printed."""
+    client = f"python3 client.py {' '.join(map(str, arguments))}"
     command = (
-        *measure.ORCHESTRATOR, "parallel", "--agent-cli", "shell", "--workers", "1", "--quiet",
-        "--json", "--env", "OPENAI_API_KEY", "--env", "OPENAI_BASE_URL", *options, client,
+        *measure.ORCHESTRATOR, "parallel", "--agent-cli", "shell", "--workers", str(workers),
+        "--quiet", "--json", "--env", "OPENAI_API_KEY", "--env", "OPENAI_BASE_URL", *options,
+        client,
     )  # fmt: skip
     env = {**os.environ, "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": url}
-    done = subprocess.run(command, cwd=repo, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (result,) = json.loads(done.stdout)["results"]
-    printed = (Path(result["log"]) / "stdout.log").read_text()
-    found: dict[str, float] = json.loads(printed)
-    return found
+    done = subprocess.run(
+        command, cwd=repo, env=env, capture_output=True, text=True, check=False, timeout=LONGEST
+    )
+    results = json.loads(done.stdout)["results"] if done.stdout else []
+    logs = [Path(result["log"]) for result in results]
+    errors = (log / "stderr.log" for log in logs)
+    assert done.returncode == 0, done.stderr + "".join(error.read_text() for error in errors)
+    found = [json.loads((log / "stdout.log").read_text()) for log in logs]
+    return {name: max(one[name] for one in found) for name in found[0]}
 
 
 def main() -> None:
@@ -143,11 +167,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=500)
-    parser.add_argument("--streams", type=int, default=30)
-    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--streams", type=int, default=30, help="an even number")
+    parser.add_argument("--megabytes", type=int, default=500)
     given = parser.parse_args()
     pieces = given.megabytes * 1_000_000 // PIECE
-    numbers = (given.calls, given.streams, EVENTS, PAUSE, pieces, PIECE)
+    streams = given.streams // WORKERS
     with tempfile.TemporaryDirectory() as folder, api() as url:
         repo = Path(folder) / "repo"
         measure.run("git", "init", "-q", str(repo))
@@ -155,7 +179,6 @@ def main() -> None:
         measure.run("git", "add", "--all", cwd=repo)
         author = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
         measure.run("git", *author, "commit", "-qm", "client", cwd=repo)
-        client = f"python3 client.py {' '.join(map(str, numbers))}"
         host = url.removeprefix("http://").removesuffix("/v1")
         ways = {
             "direct": ("--network", "open", "--allow", host),
@@ -163,16 +186,22 @@ def main() -> None:
             "gateway and broker": ("--keys", "broker", "--network", "none"),
         }
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+        groups = itertools.count()
         for number in range(given.rounds):
             for name, options in ways.items():
-                rounds[name].append(measured(repo, url, options, client))
+                alone = measured(repo, url, options, "alone", given.calls, pieces, PIECE)
+                at_once = measured(
+                    repo, url, options, "at_once", next(groups), WORKERS * streams, streams, EVENTS,
+                    PAUSE, workers=WORKERS,
+                )  # fmt: skip
+                rounds[name].append({**alone, **at_once})
                 measure.note(f"round {number + 1}/{given.rounds}  {name}: {rounds[name][-1]}")
     found = {
         name: {key: statistics.median(one[key] for one in several) for key in several[0]}
         for name, several in rounds.items()
     }
     measure.table(
-        f"Calls of a worker; {given.streams} streams at once",
+        f"Calls of a worker; {given.streams} streams of {WORKERS} workers at once",
         ("way", "call, median ms", "event lag, 95th ms", "MB/s"),
         [
             (name, f"{one['call']:.2f}", f"{one['lag']:.1f}", f"{one['throughput']:.0f}")

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,21 @@ def test_pushes_are_refused(
     # Git shows such a text to its user.
     assert reply.headers["content-type"].startswith("text/plain")
     assert b"gateway: workers may read this repository, not push" in reply.body
+    assert host.seen == []
+
+
+def test_content_of_git_lfs_is_refused_with_a_message(
+    host: Api, process: RunningBroker, worker: int
+) -> None:
+    batch = "info/lfs/objects/batch"
+    reply = ask(process, host, worker, f"acme/lib.git/{batch}", method="POST")
+    assert (reply.status, reply.code) == (403, "lfs_not_allowed")
+    # git-lfs shows such a message to its user.
+    assert reply.headers["content-type"].startswith("application/json")
+    said = json.loads(reply.body)["message"]
+    assert said == "gateway: the broker reads no content of git-lfs: GIT_LFS_SKIP_SMUDGE=1"
+    other = ask(process, host, worker, f"acme/other.git/{batch}", method="POST")
+    assert other.code == "repository_not_allowed"
     assert host.seen == []
 
 

@@ -7,7 +7,6 @@ which forwards clients to the worker.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import docker
 
@@ -46,7 +45,8 @@ from orchestrator.threads import meanwhile
 
 _RATES = Rates(open=MOST_FLOWS, per_second=NEW_FLOWS, burst=BURST)
 # Both programs run as an ordinary user without capabilities, and the container ends with the first
-# of them. It is ready when both listen.
+# of them. It is ready when both listen. To list the sockets of one namespace, the kernel walks all
+# connections of the machine, so the script first waits until their number may be complete.
 _GATEWAY_SCRIPT = f"""\
 set -e
 printf %s "$RULES" | nft -f -
@@ -56,15 +56,28 @@ low() {{
   exec setpriv --reuid={PROGRAM} --regid={PROGRAM} --clear-groups --inh-caps=-all \\
     --bounding-set=-all --no-new-privs "$@"
 }}
+count() {{
+  while read -r kind _ number _; do [[ $kind != TCP: ]] || break; done < /proc/net/sockstat
+}}
+listen() {{
+  mapfile -t open < /proc/net/tcp
+  for port in $PORTS; do
+    [[ "${{open[*]}}" == *":$port 00000000:0000 0A"* ]] || return
+  done
+}}
+count; set -- $PORTS; complete=$((number + $#))
 low dnsmasq -k -C /tmp/names --log-facility=- & names=$!
 low haproxy -db -f /tmp/proxy & proxy=$!
-for port in $PORTS; do
-  until mapfile -t open < /proc/net/tcp; [[ "${{open[*]}}" == *":$port 00000000:0000 0A"* ]]; do
-    # This process must not signal those of another user.
-    [[ -e /proc/$names && -e /proc/$proxy ]]
-    sleep 0.02
-  done
+# Nothing ever arrives here: to read it is to wait, without a process for each wait.
+exec {{nothing}}<> /dev/udp/127.0.0.1/9
+for ((tries = 1;; tries++)); do
+  count
+  if ((number >= complete || tries % 100 == 0)) && listen; then break; fi
+  # This process must not signal those of another user.
+  [[ -e /proc/$names && -e /proc/$proxy ]]
+  read -rt 0.005 -u $nothing || true
 done
+exec {{nothing}}>&-
 # The proxy writes down every connection before it ends.
 trap '(low bash -c "kill -USR1 $proxy"); wait "$proxy"; exit' TERM
 echo guarded
@@ -114,8 +127,7 @@ def start_gateway(
     # With an empty list, the gateway needs no name server.
     goes_out = bool(egress.hosts) or egress.learn
     servers = (tuple(resolvers()) or (RESOLVER,)) if goes_out else ()
-    link = spec.link
-    machine = gateway_of(client)
+    link, machine = spec.link, gateway_of(client)
     network = _create_network(client, spec, used=(*servers, machine))
     behind = Gateway(client, network.id)
     plan = GatewayPlan(
@@ -133,53 +145,70 @@ def start_gateway(
         published=spec.ports,
         publisher=gateway_of(client, spec.network) if spec.ports else None,
     )
-    try:
-        described = _gateway_spec(spec, egress.image, plan)
-        place = None
+    return _Helpers(client, seccomp, spec, egress.image, plan, behind).start()
+
+
+@dataclass(frozen=True)
+class _Helpers:
+    """The two helper containers of one worker."""
+
+    client: docker.APIClient
+    seccomp: str | None
+    spec: ContainerSpec
+    image: str
+    plan: GatewayPlan
+    behind: Gateway
+
+    def start(self) -> DockerContainer:
+        """Start both at the same time, and return the guard; if this fails, remove both."""
+        guard = None
+        try:
+            with meanwhile(self._start_gateway):
+                guard = self._create_guard()
+                guard.start()
+                await_ready(guard)
+        except BaseException:
+            if guard is not None:
+                guard.remove()
+            self.behind.remove()
+            raise
+        guard.gateway, guard.ports = self.behind, self.spec.ports
+        return guard
+
+    def _create_guard(self) -> DockerContainer:
+        inside = replace(self.spec, network=self.behind.network, ports={})
+        described = _guard_spec(inside, self.image, self.plan)
+        place = Place(address=self.plan.worker, writable=True)
+        return create(self.client, described, seccomp=self.seccomp, place=place)
+
+    def _start_gateway(self) -> None:
+        described = _gateway_spec(self.spec, self.image, self.plan)
+        link, place = self.spec.link, None
         # No port is published in the broker's network, which is internal.
-        if link is not None and not goes_out and not spec.ports:
+        if link is not None and not self.plan.resolvers and not self.spec.ports:
             described = replace(described, network=link.network)
             place = Place(address=link.address, writable=False)
-        gateway = create(client, described, seccomp=seccomp, place=place)
-        behind.container = gateway
-        connect(client, gateway, network.id, plan.address)
+        gateway = create(self.client, described, seccomp=self.seccomp, place=place)
+        self.behind.container = gateway
+        connect(self.client, gateway, self.behind.network, self.plan.address)
         if link is not None and place is None:
-            connect(client, gateway, link.network, link.address)
-        inside = replace(spec, network=network.id, ports={})
-        described = _guard_spec(inside, egress.image, plan, gateway.id)
-        place = Place(address=plan.worker, writable=True)
-        guard = create(client, described, seccomp=seccomp, place=place)
-    except BaseException:
-        behind.remove()
-        raise
-    guard.gateway, guard.ports = behind, spec.ports
-    _start(guard, gateway)
-    return guard
+            connect(self.client, gateway, link.network, link.address)
+        gateway.start()
+        await_ready(gateway)
 
 
-def _start(guard: DockerContainer, gateway: DockerContainer) -> None:
-    """Start guard and gateway, and wait until both are ready; if this fails, remove both."""
-
-    def start(container: DockerContainer) -> None:
-        container.start()
-        await_ready(container)
-
-    try:
-        with meanwhile(partial(start, gateway)):
-            start(guard)
-    except BaseException:
-        guard.remove()
-        raise
+def _gateway_name(spec: ContainerSpec) -> str:
+    return f"{spec.name}-gateway"
 
 
-def _guard_spec(spec: ContainerSpec, image: str, plan: GatewayPlan, gateway: str) -> ContainerSpec:
+def _guard_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> ContainerSpec:
     ports = " ".join(f"{inside}:{port}" for inside, port in plan.published.items())
     return guard_spec(
         spec,
         image=image,
         command=("sh", "-c", _GUARD_SCRIPT),
         env={"RULES": worker_rules(plan, _RATES), "NAME_SERVER": plan.address},
-        labels={GATEWAY: gateway, **({PORTS: ports} if ports else {})},
+        labels={GATEWAY: _gateway_name(spec), **({PORTS: ports} if ports else {})},
     )
 
 
@@ -197,7 +226,7 @@ def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> Contain
             "PORTS": " ".join(ports),
         },
         labels={ROLE: "gateway"},
-        name=f"{spec.name}-gateway",
+        name=_gateway_name(spec),
         capabilities=_CAPABILITIES,
         mounts=(TmpfsMount(target="/tmp", size=_SCRATCH),),  # noqa: S108  # the container's own
         memory=_GATEWAY_MEMORY,
@@ -216,6 +245,6 @@ def _create_network(
         EngineError: The engine refused every subnet.
     """
     labels = {**spec.labels, ROLE: "gateway-network"}
-    created = create_internal_network(client, f"{spec.name}-gateway", labels, used=used)
+    created = create_internal_network(client, _gateway_name(spec), labels, used=used)
     _, worker, gateway, *_ = map(str, created.subnet.hosts())
     return _Network(id=created.id, worker=worker, gateway=gateway)

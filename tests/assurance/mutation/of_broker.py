@@ -67,6 +67,8 @@ def broker() -> Iterator[Protection]:
          "self._write(data)"),
         ("pushes are refused", 'if asked.does == "writes":\n        raise',
          "if False:\n        raise"),
+        ("content of git-lfs is neither read nor written",
+         'if asked.does == "reads large files":\n        raise', "if False:\n        raise"),
         ("only listed repositories are read", "if repository is None:\n        raise",
          "if False:\n        raise"),
         ("keys are redacted from headers of answers",

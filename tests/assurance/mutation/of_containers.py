@@ -221,7 +221,7 @@ def _gateway() -> Iterator[Protection]:
         ("gateway's container has four capabilities",
          '"SETPCAP", "SETUID")', '"SETPCAP", "SETUID", "SYS_ADMIN")'),
         ("gateway notices a program that does not start",
-         "    [[ -e /proc/$names && -e /proc/$proxy ]]\n", ""),
+         "  [[ -e /proc/$names && -e /proc/$proxy ]]\n", ""),
         ("gateway ends when its log is read", "kill -USR1 $proxy", "true"),
         ("gateway ends with its name server", "wait -n -p ended || true", "wait"),
         ("gateway's memory limited", "_GATEWAY_MEMORY = 128 *", "_GATEWAY_MEMORY = 256 *"),
