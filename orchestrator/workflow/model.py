@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_serializer, model_validator
 
 from orchestrator.config.container import Keys, Limits, Network
 from orchestrator.config.project import Checks, Services
@@ -77,6 +77,11 @@ class WorkerSettings(Model):
     enforce: Literal["ro"] | None = None
     """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
     a directory from the repository's top, without wildcards."""
+
+    @field_serializer("limits")
+    def _only_given(self, limits: Limits) -> dict[str, object]:
+        # A limit that is read again counts as given, and would override that of the run.
+        return limits.model_dump(mode="json", exclude_unset=True)
 
 
 class Earlier(Model):

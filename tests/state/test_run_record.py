@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation
+from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.run import ParallelConfig
 from orchestrator.events import Notice, WorkerOutput, WorkerPreparing
 from orchestrator.files.atomic import write_atomically
@@ -21,7 +21,8 @@ from orchestrator.results import Status, WorkerResult, sum_up
 from orchestrator.state import run_directory as record_module
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord, new_run_id, read_record
-from orchestrator.workflow.planning import plan_workers
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.planning import config_of, demand_of, plan_workers
 from tests.support.live import eventually
 
 
@@ -54,6 +55,29 @@ def test_record_contains_no_values_of_variables(directory: RunDirectory, record:
     assert (read.workers, read.base, read.top) == (record.workers, record.base, record.top)
     assert read.config.tasks == record.config.tasks
     assert read.config.isolation.env == {}
+
+
+def test_limits_of_the_run_hold_for_tasks_of_a_recorded_workflow(
+    tmp_path: Path, record: RunRecord
+) -> None:
+    tasks = [
+        {"id": "usual", "task": "true"},
+        {"id": "large", "task": "true", "settings": {"limits": {"memory": "2g"}}},
+    ]
+    planned = record.model_copy(update={
+        "config": ParallelConfig(tasks=("-",), limits=Limits(memory=1024**3, pids=100)),
+        "workflow": Workflow.model_validate({"name": "night", "tasks": tasks}),
+    })  # fmt: skip
+    directory = RunDirectory(tmp_path / "run")
+    directory.create(planned.public_json())
+    directory.release()
+    read = read_record(directory)
+    assert read is not None
+    assert read.workflow is not None
+    limits = [config_of(read.config, task).limits for task in read.workflow.tasks]
+    assert [(one.memory, one.pids) for one in limits] == [(1024**3, 100), (2 * 1024**3, 100)]
+    reserved = [demand_of(read.config, task, cpus=2).memory for task in read.workflow.tasks]
+    assert reserved == [0, 2 * 1024**3]
 
 
 def test_run_directory_is_private(directory: RunDirectory) -> None:
