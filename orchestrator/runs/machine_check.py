@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from orchestrator.config.container import Limits
 from orchestrator.config.presets import PRESETS
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import Demand, demand, largest, room_for
@@ -33,9 +34,12 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
 
 
 def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
-    """Return whether the user set the memory; only then is too much memory an error."""
+    """Return whether the user set the memory; only then is too much memory an error.
+
+    All settings of a detached or resumed run count as set, so values are compared.
+    """
     preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
-    return "memory" in config.limits.model_fields_set and memory != preset
+    return memory not in (preset, Limits().memory)
 
 
 def crowding(

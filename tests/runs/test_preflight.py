@@ -169,6 +169,10 @@ class TestMachine:
         assert not [*machine_problems(config(), machine(cpus=1, memory=2 * GIB))]
         assert not [*machine_problems(config(preset="trusted"), machine(memory=8 * GIB))]
 
+    def test_default_memory_of_a_detached_or_resumed_run_fits_any_machine(self):
+        read = ParallelConfig.model_validate_json(config().model_dump_json())
+        assert not [*machine_problems(read, machine(memory=2 * GIB))]
+
     @pytest.mark.parametrize(
         ("cpus", "memory", "limits", "workers"),
         [(1, GIB, {}, 1), (8, 9 * GIB, {}, 2), (8, 64 * GIB, {}, 4), (64, 999 * GIB, {}, 10),

@@ -144,7 +144,8 @@ def preflight() -> Iterator[Protection]:
         (PREFLIGHT,),
         ("memory above the machine's refused", "if memory > features.memory and", "if False and"),
         ("CPUs above the machine's refused", "cpus > features.cpus:", "False:"),
-        ("preset's values do not count as requested", "and memory != preset", ""),
+        ("preset's values do not count as requested", "(preset, Limits().memory)",
+         "(Limits().memory,)"),
         ("crowded machine is reported", "    if config.auto_workers or config.workers <= fit:\n",
          "    if True:\n"),
     )  # fmt: skip
