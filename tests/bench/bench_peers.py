@@ -1,11 +1,15 @@
 """Time to the first command and memory of each worker, compared with other programs and `docker`.
 
-Run `python tests/bench/bench_peers.py [--rounds 5] [--workers 1,8]`. The other programs (SWE-ReX,
-mini-swe-agent, inspect_ai) are installed from the package index into a temporary environment.
-Every program starts the same number of containers of the same image; each container prints the
-uptime of the machine and waits, and meanwhile the memory of all processes that did not exist
-before is counted (proportional set size). Only the orchestrator also creates a worktree for each
-worker, applies its limits and harvests its files; the others start bare containers.
+Run `python tests/bench/bench_peers.py [--rounds 5] [--workers 1,8] [--minutes 15]`. The other
+programs (SWE-ReX, mini-swe-agent, inspect_ai) are installed from the package index into a
+temporary environment. Every program starts the same number of containers of the same image; each
+container prints the uptime of the machine and waits, and meanwhile the memory of all processes
+that did not exist before is counted (proportional set size). Only the orchestrator also creates a
+worktree for each worker, applies its limits and harvests its files; the others start bare
+containers.
+
+A program that cannot be installed, fails or does not end is left out of the medians; the table
+shows how many rounds it completed. No round starts after `--minutes`.
 
 inspect_ai needs a newer Docker than some machines have. It gets a stand-in for `docker compose`
 that does no more than `docker run` and `docker exec`, so its figures are lower bounds.
@@ -14,18 +18,31 @@ that does no more than `docker run` and `docker exec`, so its figures are lower 
 import argparse
 import math
 import os
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import measure
 
-PEERS = ("swe-rex==1.4.0", "mini-swe-agent==2.4.6", "inspect-ai==0.3.153")
+PEERS = {
+    "mini-swe-agent": "mini-swe-agent==2.4.6",
+    "SWE-ReX": "swe-rex==1.4.0",
+    "inspect_ai": "inspect-ai==0.3.153",
+}
+"""The package of each program."""
+OWN = ("docker run", "orchestrator")
 WAIT = 4
 _PATIENCE = 60.0
+"""Maximum number of seconds that a program may take for one round."""
+_INSTALLATION = 300.0
+"""Maximum number of seconds that the installation of one program may take."""
 COMMAND = f"cut -d ' ' -f 1 /proc/uptime; sleep {WAIT}"
 _RUN = """
 import os, sys, time
@@ -146,13 +163,12 @@ class Peers:
     """An environment with the other programs, and what they need around them."""
 
     def __init__(self, place: Path) -> None:
-        """Install the programs."""
+        """Install the programs; one that cannot be installed is left out."""
         self.python = place / "bin/python"
         self.compose = place / "compose"
         measure.run(sys.executable, "-m", "venv", str(place))
-        for peer in PEERS:
-            # One after another: no set of versions satisfies the requirements of all at once.
-            measure.run(str(self.python), "-m", "pip", "install", "--quiet", peer)
+        # One after another: no set of versions satisfies the requirements of all at once.
+        self.installed = [name for name, package in PEERS.items() if self._install(name, package)]
         for path, text in (
             (place / "shared/start/swerex-remote", _SERVER),
             (self.compose / "docker", _COMPOSE),
@@ -163,13 +179,30 @@ class Peers:
         self.shared = place / "shared"
         # The server of SWE-ReX runs with the image's own Python.
         printed = measure.run(
-            "docker", "run", "--rm", "--label", _LABEL, "--network", "none", measure.IMAGE,
-            "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])",
+            "docker", "run", "--rm", "--pull", "never", "--label", _LABEL, "--network", "none",
+            measure.IMAGE, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])",
         )  # fmt: skip
-        measure.run(
-            str(self.python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:",
-            "--python-version", printed.strip(), "--target", str(self.shared / "lib"), PEERS[0],
-        )  # fmt: skip
+        into = (
+            *("--only-binary", ":all:", "--python-version", printed.strip()),
+            *("--target", str(self.shared / "lib")),
+        )
+        if "SWE-ReX" in self.installed and not self._install("SWE-ReX", PEERS["SWE-ReX"], *into):
+            self.installed.remove("SWE-ReX")
+
+    def _install(self, name: str, package: str, *options: str) -> bool:
+        """Install a package; return whether that succeeded."""
+        command = (str(self.python), "-m", "pip", "install", "--quiet", *options, package)
+        try:
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, timeout=_INSTALLATION
+            )
+        except subprocess.CalledProcessError as error:
+            measure.note(f"{name} could not be installed: {error.stderr[-2000:]}")
+            return False
+        except subprocess.TimeoutExpired:
+            measure.note(f"{name} could not be installed within {_INSTALLATION:g} s")
+            return False
+        return True
 
     def environ(self, name: str) -> dict[str, str]:
         """Return the environment variables for one program."""
@@ -193,40 +226,69 @@ def attempt(
     before = set(processes())
     began = time.perf_counter()
     samples: dict[float, int] = {}
-    with subprocess.Popen(
-        [python, "-c", _RUN + PROGRAMS[name], str(workers), measure.IMAGE, COMMAND],
-        env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        while process.poll() is None and time.perf_counter() - began < _PATIENCE:
-            moment = time.clock_gettime(time.CLOCK_BOOTTIME)
-            samples[moment] = sum(pss(pid) for pid in processes() if pid not in before)
-            time.sleep(0.3)
-        process.kill()
-        out, err = process.communicate()
-    lines = [line.split() for line in out.splitlines()]
+    # Files, because pipes would stay open as long as a process that the program left.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            [python, "-c", _RUN + PROGRAMS[name], str(workers), measure.IMAGE, COMMAND],
+            env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            while process.poll() is None and time.perf_counter() - began < _PATIENCE:
+                moment = time.clock_gettime(time.CLOCK_BOOTTIME)
+                samples[moment] = sum(pss(pid) for pid in processes() if pid not in before)
+                time.sleep(0.3)
+            took = time.perf_counter() - began
+            is_late = process.returncode is None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read())
+    lines = [line.split() for line in texts[0].splitlines()]
     started = [float(words[1]) for words in lines if words[:1] == ["started"]]
     firsts = [float(words[1]) for words in lines if words[:1] == ["first"]]
     if process.returncode or len(firsts) != workers:
-        measure.note(f"{name} failed: {err[-2000:]}")
-        remove_containers()
+        why = f"did not end within {_PATIENCE:g} s" if is_late else "failed"
+        measure.note(f"{name} {why}: {texts[1][-2000:]}")
+        remove_containers(name, cwd)
         return dict.fromkeys(("first", "memory", "all"), math.nan)
     waiting = [size for at, size in samples.items() if 0 < at - max(firsts) < WAIT - 1]
     return {
         "first": max(firsts) - started[0],
         "memory": max(waiting, default=math.nan) / workers / 1e6,
-        "all": time.perf_counter() - began - WAIT,
+        "all": took - WAIT,
     }
 
 
-def remove_containers() -> None:
+def remove_containers(name: str, cwd: Path) -> None:
     """Remove the containers that a program left."""
+    if name == "orchestrator":
+        measure.run(*measure.ORCHESTRATOR, "parallel-cleanup", "--purge", cwd=cwd, check=False)
     found = measure.run("docker", "ps", "-aq", "--filter", f"label={_LABEL}").split()
     if found:
-        measure.run("docker", "rm", "-f", *found)
+        measure.run("docker", "rm", "-f", *found, check=False)
 
 
 def processes() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def median(parts: dict[str, list[float]]) -> dict[str, float]:
+    """Return the medians of the completed rounds; NaN if none was completed."""
+    found = dict.fromkeys(("first", "memory", "all"), math.nan)
+    for part, values in parts.items():
+        completed = [value for value in values if not math.isnan(value)]
+        if completed:
+            found[part] = statistics.median(completed)
+    return found
+
+
+def shown(value: float, digits: int = 0) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def pss(pid: int) -> int:
@@ -242,38 +304,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", default="1,8")
+    parser.add_argument("--minutes", type=float, default=15.0)
     options = parser.parse_args()
     counts = [int(count) for count in options.workers.split(",")]
     found: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory() as place, measure.repository() as root:
         peers = Peers(Path(place))
+        names = (*OWN, *peers.installed)
+        end = time.monotonic() + options.minutes * 60
         for number in range(options.rounds + 1):
-            for workers in counts:
-                for name in PROGRAMS:
-                    own = name in ("orchestrator", "docker run")
-                    python = sys.executable if own else str(peers.python)
-                    parts = attempt(name, python, workers, peers.environ(name), root)
-                    measure.note(f"round {number}: {workers} {name} {parts}")
-                    # The first round only fills caches.
-                    for part, value in parts.items() if number else ():
-                        found[workers, name][part].append(value)
-    report(found)
+            for workers, name in ((count, name) for count in counts for name in names):
+                if time.monotonic() > end:
+                    measure.note(f"no further measurement after {options.minutes:g} minutes")
+                    break
+                python = sys.executable if name in OWN else str(peers.python)
+                parts = attempt(name, python, workers, peers.environ(name), root)
+                measure.note(f"round {number}: {workers} {name} {parts}")
+                # The first round only fills caches.
+                for part, value in parts.items() if number else ():
+                    found[workers, name][part].append(value)
+    report(found, [(count, name) for count in counts for name in (*OWN, *PEERS)])
 
 
-def report(found: dict[tuple[int, str], dict[str, list[float]]]) -> None:
+def report(
+    found: dict[tuple[int, str], dict[str, list[float]]], wanted: Sequence[tuple[int, str]]
+) -> None:
+    """Print a row for each number of workers and program, also for programs that failed."""
     rows = []
-    for (workers, name), parts in found.items():
-        own, bare = (measure.medians(x) for x in (parts, found[workers, "docker run"]))
-        rows.append(
-            [
-                f"{workers}, {name}", measure.ratio(own["first"], bare["first"]),
-                measure.milliseconds(own["first"]), measure.milliseconds(own["all"]),
-                f"{own['memory']:.1f}",
-            ]
-        )  # fmt: skip
+    for workers, name in wanted:
+        own, bare = (median(found[workers, one]) for one in (name, "docker run"))
+        firsts = found[workers, name]["first"]
+        done = sum(not math.isnan(value) for value in firsts)
+        rows.append([
+            f"{workers}, {name}", shown(own["first"] / bare["first"], 2),
+            shown(own["first"] * 1000), shown(own["all"] * 1000), shown(own["memory"], 1),
+            f"{done} of {len(firsts)}",
+        ])  # fmt: skip
     head = [
         "workers, program", "first command / docker run", "first command ms",
-        "process without the wait ms", "MB per worker",
+        "process without the wait ms", "MB per worker", "completed rounds",
     ]  # fmt: skip
     measure.table("Other programs that run commands in containers", head, rows)
 

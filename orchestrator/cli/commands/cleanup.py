@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from humanize import naturalsize
 
 from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.remove import cleanup as clean_up
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
-from orchestrator.cleanup.restore import restore as bring_back
 from orchestrator.cli.options import Config, with_options
 from orchestrator.cli.output.formats import age
 from orchestrator.cli.output.messages import show, tell, tell_failure
@@ -157,6 +155,9 @@ def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run:
 
 def restore(workers: Numbers = None, run: Run = None) -> None:
     """Restore worktrees and branches from the backups of a cleanup."""
+    # Imported here because a cleanup restores nothing.
+    from orchestrator.cleanup.restore import restore as bring_back
+
     restored = bring_back(find_top(Path.cwd()), workers=tuple(workers or ()), run_id=run)
     for worker in restored:
         what = f"restored worker {worker.worker_id}: {worker.branch} in {worker.worktree}"
@@ -190,6 +191,9 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
     for run_id in report.live:
         tell(f"run {run_id} is still running: not removed")
     if report.freed and not report.workers:
+        # Imported here because most cleanups print no size.
+        from humanize import naturalsize
+
         show(f"removed {naturalsize(report.freed)} of workers' files from .git/orchestrator")
     done = (report.workers, report.leftovers, report.problems, report.purged, report.freed)
     if not any(done):

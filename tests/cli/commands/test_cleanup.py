@@ -194,6 +194,6 @@ def test_restored_worker_is_printed(repository, monkeypatch, capsys):
         assert (root, record_arguments) == (repository, {"workers": (2,), "run_id": "R"})
         return (worker,)
 
-    monkeypatch.setattr(command, "bring_back", bring_back)
+    monkeypatch.setattr("orchestrator.cleanup.restore.restore", bring_back)
     assert run(["restore", "2", "--run", "R"]) == 0
     assert capsys.readouterr().out == "restored worker 2: b in /w\n"
