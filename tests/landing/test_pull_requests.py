@@ -240,6 +240,7 @@ def test_marker_of_another_worker_in_a_text_is_no_marker(world: World, forges: F
 def test_title_is_the_first_line(world: World) -> None:
     assert title_of(worker(world, 1, {"n": "1\n"}, task="\n first \n second")) == "first"
     assert title_of(worker(world, 1, {"n": "1\n"}, task=" \n")) == "Worker 1"
+    assert len(title_of(worker(world, 1, {"n": "1\n"}, task="x" * 1000))) <= 100
 
 
 def test_dry_run_prints_commands_and_changes_nothing(
