@@ -25,7 +25,7 @@ from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, U
 from orchestrator.errors import EngineUnavailableError
 
 # The daemon may learn of the kernel's OOM kill a moment after the process has exited.
-_OOM_NOTICE_SECONDS = 0.5
+_OOM_NOTICE_SECONDS = 3.0
 _SIGKILLED = 137
 _LAST_CONNECTIONS = 5.0
 """Maximum number of seconds in which a stopped gateway ends its connections and logs them."""
