@@ -24,7 +24,7 @@ from tests.broker.upstream import (
     complete,
     exhausting,
 )
-from tests.support.live import eventually
+from tests.support.live import PATIENCE, eventually
 
 COST = 1000 * 2.5e-6 + 100 * 10e-6
 """Cost in USD of an answer of gpt-4o with `USAGE`."""
@@ -331,7 +331,7 @@ def test_thirty_streams_at_once_are_never_held_back(model: Api, process: Running
 
     def next_event(body: bytes) -> bytes:
         # The API sends an event only when the event before it has arrived.
-        assert arrived[int(json.loads(body)["user"])].acquire(timeout=60)
+        assert arrived[int(json.loads(body)["user"])].acquire(timeout=PATIENCE)
         return event
 
     model.answer = Answer(*([next_event] * 20), kind="text/event-stream")

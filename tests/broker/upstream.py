@@ -14,6 +14,8 @@ from typing import Any
 
 from orchestrator.broker.grant import Grant, Upstream, hashed
 from orchestrator.worker.bundle import bundle
+from tests.support.live import PATIENCE
+from tests.support.ports import free_port
 
 KEY = "sk-canary-5f1e0c9d7b3a2468"
 TOKEN = "token-of-worker-1"
@@ -78,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for number, made in enumerate(answer.parts):
             if number:
-                answer.go_on.wait(30)
+                answer.go_on.wait(PATIENCE)
             part = made if isinstance(made, bytes) else made(body)
             self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
             self.wfile.flush()
@@ -189,7 +191,7 @@ class RunningBroker:
     def connection(self, worker: int = 1) -> http.client.HTTPConnection:
         """Return a connection from the address of a worker."""
         source = (address_of(worker), 0)
-        return http.client.HTTPConnection("127.0.0.1", self.port, 30, source_address=source)
+        return http.client.HTTPConnection("127.0.0.1", self.port, PATIENCE, source_address=source)
 
     def call(
         self,
@@ -220,9 +222,3 @@ class RunningBroker:
 def address_of(worker: int) -> str:
     """Return the address of a worker."""
     return f"127.0.0.{worker + 1}"
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        return server.server_address[1]

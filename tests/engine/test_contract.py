@@ -267,7 +267,7 @@ LISTEN = (
     "import socket; s = socket.create_server(('127.0.0.1', 0)); "
     "print(s.getsockname()[1], flush=True); s.accept()"
 )
-CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)"
+CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 60)"
 
 
 def test_container_can_join_another_containers_network(start: Starter, run: Run) -> None:
@@ -389,9 +389,10 @@ def test_second_start_does_not_run_the_command_again(
 
 def test_state_contains_start_and_end(start: Starter) -> None:
     before = datetime.now(UTC)
-    container = start("sleep", "0.3")
+    container = start(*NAP)
     started = container.state()
     assert started.ended_at is None
+    container.kill("SIGKILL")
     container.wait(60)
     ended = container.state()
     assert started.started_at == ended.started_at

@@ -113,8 +113,9 @@ _overlays: list[str] = []
 
 def learn_of_overlays(repo: Path) -> None:
     noted = repo / ".git" / "orchestrator" / "overlay"
-    if not _overlays and noted.is_file():
-        _overlays.append(noted.read_text())
+    # The file is empty for a moment while another run writes it.
+    if not _overlays and noted.is_file() and (text := noted.read_text()):
+        _overlays.append(text)
 
 
 def spare_probe(repo: Path) -> None:

@@ -41,7 +41,7 @@ def finish(container: Container) -> tuple[ExitStatus, bytes, bytes]:
     said = {"stdout": b"", "stderr": b""}
     for chunk in container.logs():
         said[chunk.stream] += chunk.data
-    return container.wait(60), said["stdout"], said["stderr"]
+    return container.wait(180), said["stdout"], said["stderr"]
 
 
 def bind(source: Path, target: str, *, read_only: bool = False) -> BindMount:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import docker
 
-from orchestrator.engine.labels import REPOSITORY
+from orchestrator.engine.labels import REPOSITORY, ROLE
 
 
 def ours(client: docker.APIClient, repo: Path) -> list[str]:
@@ -18,13 +18,20 @@ def ours(client: docker.APIClient, repo: Path) -> list[str]:
     ]
 
 
+def touch_in_workers(client: docker.APIClient, repo: Path, path: str) -> None:
+    """Create an empty file in each running container of a worker of the repository's runs."""
+    labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}=worker"]
+    for one in client.containers(filters={"label": labels}):
+        client.exec_start(client.exec_create(one["Id"], ("touch", path))["Id"])
+
+
 def wait_for_container(client: docker.APIClient, repo: Path) -> str:
     """Wait until a worker's container of the repository's run is running, and return its id."""
     filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
-        found = client.containers(filters=filters)
-        if found and "orchestrator.worker" in found[0]["Labels"]:
-            return found[0]["Id"]
+        for one in client.containers(filters=filters):
+            if "orchestrator.worker" in one["Labels"]:
+                return one["Id"]
         time.sleep(0.05)
     raise AssertionError("no container came up")

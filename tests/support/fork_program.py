@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.forks import Fork, can_fork
@@ -76,7 +76,8 @@ def _carry_out(caller: socket.socket) -> None:
             for stream in streams:
                 os.close(stream)
         code = fork.wait()
-        caller.sendall(str(code if code >= 0 else 128 - code).encode())
+        with suppress(ConnectionError):  # the program was killed
+            caller.sendall(str(code if code >= 0 else 128 - code).encode())
 
 
 def _received(caller: socket.socket, size: int) -> bytes:

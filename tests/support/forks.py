@@ -127,8 +127,10 @@ class Fork:
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
+        # The server waits for the process first, so that it may be gone already.
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Send SIGTERM."""

@@ -48,7 +48,7 @@ from orchestrator.workspace.layout import HARVEST, OBJECTS, STORE, WORKSPACE
 from tests.support.local_process import LocalProcess
 
 _CHUNK = 64 * 1024
-_DEATH = 10.0
+_DEATH = 60.0
 # /tmp of the machine stays visible, because tests pass paths below it to tasks.
 _SHARED = "/tmp"
 

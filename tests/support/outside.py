@@ -63,7 +63,7 @@ class Outside:
         *arguments: str,
         cwd: Path,
         env: Mapping[str, str] | None = None,
-        timeout: float = 120,
+        timeout: float = 500,
         caller: Sequence[str] = (),
         python: str = sys.executable,
     ) -> Completed:
@@ -115,7 +115,9 @@ class Outside:
 
     def seen(self, kind: str) -> list[dict[str, Any]]:
         """Return what the servers were asked: `dns`, `tls` or `http`."""
-        entries = map(json.loads, self._seen.read_text().splitlines())
+        # The last line may be incomplete while a server writes it.
+        whole = self._seen.read_text().rpartition("\n")[0]
+        entries = map(json.loads, whole.splitlines())
         return [entry for entry in entries if entry["kind"] == kind]
 
     def names(self) -> set[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 def git(repo: Path, *arguments: str) -> str:
     """Run git as the user of the repository would, and return its stdout."""
     done = subprocess.run(
-        ["git", *arguments], cwd=repo, capture_output=True, text=True, check=True, timeout=60
+        ["git", *arguments], cwd=repo, capture_output=True, text=True, check=True, timeout=300
     )
     return done.stdout.rstrip("\n")
 
@@ -30,7 +30,7 @@ def _template() -> Path:
     """Create, once per process, the repository from which all others are copied."""
     path = Path(tempfile.mkdtemp(prefix="orchestrator-tests-")) / "template"
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
-    subprocess.run(["git", "init", "-q", "-b", "main", str(path)], check=True, timeout=60)
+    subprocess.run(["git", "init", "-q", "-b", "main", str(path)], check=True, timeout=300)
     git(path, "config", "user.name", "user")
     git(path, "config", "user.email", "user@example.org")
     (path / "a.txt").write_text("a\n")

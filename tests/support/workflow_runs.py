@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.events import Emit, ignore
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Task, Workflow
@@ -14,17 +15,22 @@ def task(name: str, command: str, *needs: str, **more: object) -> Task:
 
 
 def run_workflow(
-    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
+    repo: Path, engine: ContainerEngine, *tasks: Task, **more: object
 ) -> dict[str, WorkerResult]:
-    return by_name(result_of(repo, engine, *tasks, workers=workers, **more))
+    return by_name(result_of(repo, engine, *tasks, **more))
 
 
 def result_of(
-    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
+    repo: Path,
+    engine: ContainerEngine,
+    *tasks: Task,
+    workers: int = 3,
+    emit: Emit = ignore,
+    **more: object,
 ) -> RunResult:
     config = configured("-", workers=workers, **more)
     flow = Workflow(name="flow", tasks=tasks)
-    return ParallelRunner(config, repo, engine=engine, workflow=flow).execute()
+    return ParallelRunner(config, repo, engine=engine, workflow=flow, emit=emit).execute()
 
 
 def by_name(result: RunResult) -> dict[str, WorkerResult]:

@@ -1,13 +1,11 @@
 """Tests of the server at a real port, of the command's options, and of exported pages."""
 
-import random
 import re
 import signal
 import socket
 import stat
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from orchestrator.cli.app import run
 from orchestrator.results import Reason, Status
 from orchestrator.web.server import listening
 from tests.support.cli import start
+from tests.support.ports import free_port
 from tests.support.reports import RUN_ID
 from tests.support.web import Server, Shape, ended_run, result_of
 
@@ -31,16 +30,6 @@ def there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory.worker(1) / "stdout.log").write_text("said by worker 1\n")
     monkeypatch.chdir(repo)
     return repo
-
-
-def free_port() -> int:
-    """Return a free port that the kernel gives to nobody, so that a restart gets it again."""
-    _, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-    for port in random.sample(range(int(last) + 1, 65536), 100):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
 
 
 def test_server_at_a_port_signs_in_survives_a_kill_and_ends(there, tmp_path):

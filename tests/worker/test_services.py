@@ -3,7 +3,6 @@
 The processes share the machine's network, so each test uses a free port.
 """
 
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.ports import free_port
 from tests.support.runs import configured
 
 SERVE = ("sh", "-c", 'echo "serving $GREETING"; exec python3 -m http.server -b 127.0.0.1 $PLACE')
@@ -36,12 +36,11 @@ FETCH = (
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 def described(**rest: Any) -> Service:
-    return Service.model_validate({"image": BASE_IMAGE, "health_timeout": 20, **rest})
+    return Service.model_validate({"image": BASE_IMAGE, "health_timeout": 100, **rest})
 
 
 def with_services(*tasks: str, services: dict[str, Service], **rest: Any) -> ParallelConfig:
@@ -173,11 +172,11 @@ def test_service_that_ends_early_causes_a_notice(
     start = (
         "sh",
         "-c",
-        f"while ! test -e {end}; do sleep 0.05; done; echo lost it; touch {end}ed; exit 4",
+        f"echo $$ > {end}.pid; until test -e {end}; do sleep 0.05; done; echo lost it; exit 4",
     )
     told: list[Event] = []
-    services = {"db": described(command=start)}
-    task = f"touch {end}; while ! test -e {end}ed; do sleep 0.05; done; sleep 1"
+    services = {"db": described(command=start, health=f"test -s {end}.pid")}
+    task = f"touch {end}; while kill -0 $(cat {end}.pid); do sleep 0.05; done"
     (worker,) = run(task, services=services, emit=told.append).results
     assert worker.status is Status.SUCCESS
     notices = [event.message for event in told if isinstance(event, Notice)]

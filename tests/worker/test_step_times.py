@@ -67,7 +67,7 @@ def test_result_has_the_times_of_completed_steps(repo: Path, local_engine: Local
 def test_stopped_worker_has_a_time_for_the_stop(repo: Path, local_engine: LocalEngine) -> None:
     task = "trap 'while [ ! -e /dev/null/x ]; do sleep 0.01; done' TERM; sleep 60 & wait"
     (worker,) = shell_run(
-        repo, local_engine, task, timeout_per_worker=1, limits=Limits(grace=0.5)
+        repo, local_engine, task, timeout_per_worker=3, limits=Limits(grace=0.5)
     ).results
     assert worker.status is Status.TIMEOUT
     assert worker.timings is not None

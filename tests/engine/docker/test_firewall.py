@@ -25,6 +25,8 @@ from tests.support.containers import Starter, finish
 
 pytestmark = pytest.mark.docker
 
+_SO_RCVBUFFORCE = 33
+"""An option of Linux that Python does not name: a buffer larger than the system's usual limit."""
 TRY = """
 import socket, sys
 for place in sys.argv[1:]:
@@ -166,8 +168,9 @@ def test_invalid_rules_leave_nothing_behind(
     docker_engine: DockerEngine, labels: Mapping[str, str], network: str
 ) -> None:
     nonsense = Egress(image=BASE_IMAGE, allowed=(("10.0.0.1", 10**9),))
+    name = f"orchestrator-test-{secrets.token_hex(4)}"
     with pytest.raises(EngineError):
-        docker_engine.close_host("orchestrator-test-nonsense", network, nonsense, labels)
+        docker_engine.close_host(name, network, nonsense, labels)
     assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]
 
 
@@ -202,7 +205,7 @@ name = socket.gethostname().encode()
 question = b"\\x12\\x34\\x01" + bytes(2) + b"\\x01" + bytes(6)
 question += bytes([len(name)]) + name + bytes(2) + b"\\x01" + bytes(1) + b"\\x01"
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-    one.settimeout(5)
+    one.settimeout(30)
     one.connect(("127.0.0.11", 53))
     one.send(question)
     one.recv(600)
@@ -241,6 +244,8 @@ def test_local_flows_use_few_entries_of_the_hosts_table(
 def _listening() -> Iterator[tuple[int, set[tuple[str, int]]]]:
     heard: set[tuple[str, int]] = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        # Room for all packets, so that none is lost while the thread below has to wait.
+        server.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
         server.bind((bridge_gateway(), 0))
         server.settimeout(0.5)
         ended = threading.Event()

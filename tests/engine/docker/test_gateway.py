@@ -112,7 +112,7 @@ def test_gateway_and_guard_have_no_more_than_they_need(
     assert gateway["HostConfig"]["ReadonlyRootfs"]
     assert (gateway["HostConfig"]["Memory"], gateway["HostConfig"]["PidsLimit"]) == (128 << 20, 32)
     programs = docker_engine.enter(
-        gateway["Id"], ("sh", "-c", "grep -l '^Uid:.13' /proc/[0-9]*/status | xargs grep -h ^Cap")
+        gateway["Id"], ("sh", "-c", "grep -sl '^Uid:.13' /proc/[0-9]*/status | xargs grep -h ^Cap")
     )
     said = b"".join(chunk.data for chunk in programs.output()).decode().split()
     assert set(said[1::2]) == {"0" * 16}
@@ -268,7 +268,7 @@ def test_published_port_leads_to_the_worker_and_not_out(
         *SERVE, network=network, egress=confined(), ports={8000: port}, env=UNBUFFERED
     )
     next(worker.logs())
-    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+    with socket.create_connection(("127.0.0.1", port), 60) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert connection.recv(15) == b"HTTP/1.0 200 OK"
     adopted = docker_engine.adopt(worker.id)

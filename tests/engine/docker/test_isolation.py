@@ -15,6 +15,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.spec import OverlayMount, TmpfsMount
 from orchestrator.errors import EngineError, PortTakenError
 from tests.support.containers import USER, Run, Starter, bind, finish
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.docker
 
@@ -244,7 +245,7 @@ def _answers(host: str) -> bool:
     while time.monotonic() < deadline:
         try:
             socket.create_connection((host, 8000), 2).close()
-        except ConnectionRefusedError:
+        except OSError:
             time.sleep(0.05)
         else:
             return True
@@ -255,12 +256,11 @@ def test_published_port_is_bound_to_loopback_only(
     docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        ports = {8000: probe.getsockname()[1]}
+    ports = {8000: free_port()}
     server = docker_start(*SERVE, network=network, ports=ports)
     next(server.logs())
     assert _answers(address(server.id))
-    with socket.create_connection(("127.0.0.1", ports[8000]), 5) as connection:
+    with socket.create_connection(("127.0.0.1", ports[8000]), 60) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert connection.recv(15) == b"HTTP/1.0 200 OK"
     client = docker.APIClient(version="auto")

@@ -5,6 +5,7 @@ No socket that a container should not have is bound or connected here.
 
 import json
 import platform
+import secrets
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_profile_applies_to_services_guards_and_entered_commands(
     docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
 ) -> None:
     """Guards need netlink, and commands that are entered later are filtered too."""
-    network = docker_engine.create_network("orchestrator-test-calls", labels)
+    network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
     egress = Egress(image=docker_start.spec("true").image)
     container = docker_start("sleep", "300", network=network, egress=egress)
     code = "import socket; socket.socket(40, 1)"
