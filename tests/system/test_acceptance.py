@@ -12,8 +12,8 @@ import docker
 import pytest
 
 from tests.support.cli import orchestrator, start
-from tests.support.daemon import ours, wait_for_container
-from tests.support.live import LATE
+from tests.support.daemon import ours, touch_in_workers, wait_for_container
+from tests.support.live import LATE, PATIENCE, eventually
 from tests.support.repository import fingerprint, git
 
 pytestmark = pytest.mark.docker
@@ -33,17 +33,25 @@ def task_times(results: dict) -> list[tuple[float, float]]:
 
 
 def test_five_tasks_in_three_slots_refill_at_once(repo: Path, client: docker.APIClient) -> None:
-    naps = (1, 8, 1, 1, 1)
-    tasks = [f"--task=date +%s.%N; sleep {nap}; date +%s.%N" for nap in naps]
-    done = orchestrator(*SHELL, *tasks, "--workers", "3", "--network", "none", "--json", cwd=repo)
-    assert done.returncode == 0, done.stderr
-    assert [r["status"] for r in done.results.values()] == ["success"] * 5
-    times = task_times(done.results)
+    """Workers 4 and 5 use the slots of 1 and 3: worker 2 ends only after both have ended."""
+    wait = "until [ -e /tmp/go ]; do sleep 0.1; done"
+    tasks = [
+        f"--task=date +%s.%N; {wait if n == 2 else 'sleep 1'}; date +%s.%N" for n in range(1, 6)
+    ]
+    process = start(
+        *SHELL, *tasks, "--workers", "3", "--network", "none", "--json", cwd=repo,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    runs = repo / ".git" / "orchestrator" / "runs"
+    eventually(lambda: len(list(runs.glob("*/worker-[1345]/result.json"))) == 4, "four ends")
+    touch_in_workers(client, repo, "/tmp/go")
+    stdout, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    results = {one["worker_id"]: one for one in json.loads(stdout)["results"]}
+    assert [one["status"] for one in results.values()] == ["success"] * 5
+    times = task_times(results)
     for moment, _ in times:
         assert sum(begun <= moment < ended for begun, ended in times) <= 3
-    # Workers 4 and 5 use the slots of 1 and 3, so they start before worker 2 ends.
-    assert times[3][0] < times[1][1]
-    assert times[4][0] < times[1][1]
     assert ours(client, repo) == []
 
 
@@ -70,10 +78,16 @@ P"""
 
 
 def test_limits_end_only_their_worker(repo: Path, client: docker.APIClient) -> None:
+    tasks: list[dict[str, object]] = [
+        {"id": "memory", "task": EAT_MEMORY},
+        {"id": "processes", "task": FORK_BOMB},
+        {"id": "deaf", "task": DEAF, "timeout": 8},
+        {"id": "fine", "task": "sleep 1; echo fine > fine.txt"},
+    ]
+    (repo.parent / "limits.json").write_text(json.dumps({"tasks": tasks}))
     done = orchestrator(
-        *SHELL, "--task", EAT_MEMORY, "--task", FORK_BOMB, "--task", DEAF,
-        "--task", "sleep 1; echo fine > fine.txt",
-        "--workers", "4", "--memory", "64m", "--pids", "64", "--timeout-per-worker", "8",
+        "spec", "run", str(repo.parent / "limits.json"), "--agent-cli", "shell",
+        "--workers", "4", "--memory", "64m", "--pids", "64", "--timeout-per-worker", "120",
         "--grace", "1", "--network", "none", "--json", cwd=repo,
     )  # fmt: skip
     results = done.results
@@ -91,16 +105,16 @@ def test_limits_end_only_their_worker(repo: Path, client: docker.APIClient) -> N
 
 
 def test_paused_container_dies_at_its_deadline(repo: Path, client: docker.APIClient) -> None:
-    arguments = ("sleep 600", "--workers", "1", "--timeout-per-worker", "4", "--grace", "1")
+    arguments = ("sleep 600", "--workers", "1", "--timeout-per-worker", "8", "--grace", "1")
     process = start(
         *SHELL, *arguments, "--network", "none", "--json", cwd=repo, stdout=subprocess.PIPE
     )
     container = wait_for_container(client, repo)
     client.pause(container)
-    stdout, _ = process.communicate(timeout=60)
+    stdout, _ = process.communicate(timeout=PATIENCE)
     result = json.loads(stdout)["results"][0]
     assert result["status"] == "timeout"
-    assert 4 <= result["duration"] < 4 + 1 + LATE
+    assert 8 <= result["duration"] < 8 + 1 + LATE
     assert ours(client, repo) == []
 
 
@@ -167,7 +181,7 @@ def test_interrupt_keeps_the_work(repo: Path, client: docker.APIClient) -> None:
     wait_for_container(client, repo)
     wait_for_output(repo)
     process.send_signal(signal.SIGINT)
-    stdout, _ = process.communicate(timeout=60)
+    stdout, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     result = json.loads(stdout)["results"][0]
     assert (result["status"], result["reason"]) == ("failed", "cancelled")
@@ -219,11 +233,13 @@ def test_two_runs_at_once_share_nothing(repo: Path) -> None:
 def test_disk_log_inodes_and_silence_each_end_one_worker(
     repo: Path, client: docker.APIClient
 ) -> None:
+    busy = "while :; do echo; sleep 2; done"
     done = orchestrator(
         *SHELL,
-        "--task", "echo kept > kept; head -c 300m /dev/zero > big; sleep 100",
-        # Prints lines to stay below the silence limit, however slowly files are created.
-        "--task", "mkdir m; cd m; seq 9000 | xargs -n 300 sh -c 'echo; touch $@' x; sleep 99",
+        # Prints lines to stay below the silence limit, however slowly files are written.
+        "--task", f"echo kept > kept; for n in $(seq 30); do head -c 10m /dev/zero; echo >&2; done "
+        f"> big; {busy}",
+        "--task", f"mkdir m; cd m; seq 9000 | xargs -n 300 sh -c 'echo; touch $@' x; {busy}",
         "--task", "yes | head -c 100m; sleep 100",
         "--task", "echo once; sleep 100",
         "--task", "for n in 1 2 3 4 5 6; do echo $n; sleep 2; done; echo fine > fine",

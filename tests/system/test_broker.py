@@ -38,7 +38,7 @@ BODY = {
     "messages": [{"role": "user", "content": f"Say hello{' ' * 1800}"}],
 }
 ASK = (
-    "curl -sS -m 20 -o /tmp/answer -w '%{http_code}\\n' \"$OPENAI_BASE_URL/chat/completions\" "
+    "curl -sS -m 90 -o /tmp/answer -w '%{http_code}\\n' \"$OPENAI_BASE_URL/chat/completions\" "
     f"-H \"Authorization: Bearer ${{token:-$OPENAI_API_KEY}}\" -d '{json.dumps(BODY)}'"
 )
 """Command that calls the model once and prints the status."""

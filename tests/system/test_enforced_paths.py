@@ -81,7 +81,7 @@ def test_writes_are_possible_only_in_the_paths(open_directory: Path, place: str)
             "--agent-cli", "shell", "--network", "none", "--json",
         ],
         cwd=repo, env={**os.environ, "HOME": str(repo.parent)}, capture_output=True, text=True,
-        timeout=120, check=False, umask=0o077 if prefix else 0o022,
+        timeout=500, check=False, umask=0o077 if prefix else 0o022,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
     (result,) = json.loads(done.stdout)["results"]

@@ -102,7 +102,7 @@ def example(
     return subprocess.run(
         ["sh", str(EXAMPLES / name / "run.sh"), *arguments],
         cwd=repo, env={**os.environ, "PATH": path, **env}, capture_output=True, text=True,
-        timeout=200, check=False,
+        timeout=500, check=False,
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +11,11 @@ import pytest
 
 from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.cli import orchestrator, start
-from tests.support.live import eventually
+from tests.support.live import PATIENCE, eventually
 from tests.support.repository import make_repository
 from tests.support.screen import Screen
 
 pytestmark = pytest.mark.docker
-PATIENCE = 180
 TASK = "export MINE=yes; while ! test -e enough; do sleep 0.2; done; echo seen > seen.txt"
 
 
@@ -103,6 +101,8 @@ class TestExec:
 
 class TestShell:
     def test_command_runs_as_the_worker_in_its_directory(self, shell: Screen) -> None:
+        # The engine may set the size of the terminal after the shell has started.
+        shell.type("until [ $(stty size | cut -c1) = 3 ]; do sleep 0.1; done; ")
         shell.type("echo at $(pwd), $(id -u), $TEAM, $(stty size)\r")
         shell.read_until(r"at /workspace, [1-9]\d*, blue, 30 90\r\n")
         shell.type("exit 7\r")
@@ -118,9 +118,8 @@ class TestShell:
         assert shell.finish() == 0
 
     def test_control_keys_are_passed_to_the_shell(self, shell: Screen) -> None:
-        shell.type("sleep 600\r")
-        shell.read_until("sleep 600")
-        time.sleep(0.3)
+        shell.type("sh -c 'echo up; exec sleep 600'\r")
+        shell.read_until(r"up\r\n")
         shell.type("\x03")
         shell.read_until(r"[$#] ")
         shell.type("echo $?\r")

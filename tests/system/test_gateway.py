@@ -18,7 +18,7 @@ import yaml
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.cli import orchestrator, printed, start
-from tests.support.daemon import ours
+from tests.support.daemon import ours, touch_in_workers
 from tests.support.live import eventually
 from tests.support.outside import PUBLIC, Outside, outside
 from tests.support.repository import git
@@ -38,9 +38,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
         yield made
 
 
-def fetch(*urls: str) -> str:
+def fetch(*urls: str, seconds: int = 60) -> str:
     """Return a command that prints one line for each URL: what was served, or `closed`."""
-    curl = 'curl -kfsS -m 4 "$url" 2>/dev/null || echo "closed $url"'
+    curl = f'curl -kfsS -m {seconds} "$url" 2>/dev/null || echo "closed $url"'
     return f"for url in {shlex.join(urls)}; do {curl}; done"
 
 
@@ -192,15 +192,17 @@ def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
     world: Outside, repo: Path, client: docker.APIClient
 ) -> None:
     url = "https://files.example/"
-    again = f"{fetch(url)}; sleep 1; {fetch(url)}; {fetch(url)}; sleep 600"
+    wait = "until [ -e /tmp/go ]; do sleep 0.1; done"
+    again = f"{fetch(url)}; {wait}; {fetch(url, url, seconds=4)}; sleep 600"
     process = _started(world, repo, again)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     (gateway,) = containers(client, repo, "gateway")
     client.kill(gateway)
     (worker,) = containers(client, repo, "worker")
+    touch_in_workers(client, repo, "/tmp/go")
     eventually(lambda: client.logs(worker).count(b"\n") == 3, "all attempts")
-    assert client.logs(worker).decode().splitlines()[-1] == f"closed {url}"
+    assert client.logs(worker).decode().splitlines()[1:] == [f"closed {url}"] * 2
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
     assert ours(client, repo) == []
 
@@ -209,7 +211,7 @@ def test_worker_that_lost_its_gateway_reports_it_and_is_retried(
     world: Outside, repo: Path, client: docker.APIClient
 ) -> None:
     url = "https://files.example/"
-    until = f"while curl -kfs -m 4 {url} >/dev/null; do sleep 0.1; done; echo closed; exit 1"
+    until = f"while curl -kfs -m 12 {url} >/dev/null; do sleep 0.1; done; echo closed; exit 1"
     first = f"touch once; trap '' TERM; {fetch(url)}; {until}"
     task = f"if [ -e once ]; then {fetch(url)}; else {first}; fi"
     process = _started(world, repo, task, *KEEP, "--grace", "120")

@@ -18,7 +18,7 @@ from tests.support.cli import orchestrator
 from tests.support.daemon import ours
 
 pytestmark = pytest.mark.docker
-SHELL = ("parallel", "--agent-cli", "shell", "--json", "--timeout-per-worker", "60")
+SHELL = ("parallel", "--agent-cli", "shell", "--json", "--timeout-per-worker", "200")
 TRY = """cat > /tmp/try.py <<'P'
 import socket, sys
 for place in sys.argv[1:]:

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.engine.images.names import BASE_IMAGE
 from tests.support.cli import orchestrator, printed, start
-from tests.support.live import eventually
+from tests.support.live import PATIENCE, eventually
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
@@ -25,10 +25,10 @@ SHELL = ("parallel", "--agent-cli", "shell")
 def test_four_web_servers_on_port_3000(repo: Path) -> None:
     serve = (
         'echo "$ORCHESTRATOR_WORKER_ID" > id; echo "$PORT_URL"; '
-        "timeout 60 python3 -m http.server $PORT"
+        "timeout 300 python3 -m http.server $PORT"
     )
     process = start(
-        *SHELL, serve, "--workers", "4", "--ports", "3000", "--timeout-per-worker", "100",
+        *SHELL, serve, "--workers", "4", "--ports", "3000", "--timeout-per-worker", "300",
         "--grace", "1", cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -43,7 +43,7 @@ def test_four_web_servers_on_port_3000(repo: Path) -> None:
         assert answers == ["1", "2", "3", "4"]
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 143
+        assert process.wait(timeout=PATIENCE) == 143
         drain.join()
         process.stderr.close()
 
@@ -53,7 +53,7 @@ def fetch(url: str) -> str:
     deadline = time.monotonic() + 180
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return answer.read().decode().strip()
         except OSError:
             if time.monotonic() > deadline:

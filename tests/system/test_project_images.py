@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
-from docker.models.images import Image
 from typer.testing import CliRunner
 
 from orchestrator.cli.app import app
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
+from orchestrator.engine.images.builder import PROJECT, ImageBuilder, ImageStatus, image_statuses
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.images.project import ProjectImage, read_project
 from orchestrator.engine.labels import MANAGED
@@ -52,13 +52,22 @@ def shop(tmp_path: Path, docker_client: docker.DockerClient) -> Iterator[Path]:
     (top / "requirements.txt").write_text(f"# {tmp_path}\n")
     (top / ".devcontainer" / "devcontainer.json").write_text(DEVCONTAINER)
     yield top
-    built = docker_client.images.list(filters={"label": "orchestrator.project"})
-    ours = [image for image in built if image.labels["orchestrator.project"].startswith(f"{top}/")]
+    built = listed_images(docker_client, label=PROJECT)
+    ours = [image for image in built if image["Labels"][PROJECT].startswith(f"{top}/")]
     # The engine refuses to remove an image that others are based on: remove images without a
     # tag, left by failed builds, and then all tags. An image disappears with its last tag.
-    for image in sorted(ours, key=lambda image: bool(image.tags)):
-        for name in image.tags or [image.id]:
+    for image in sorted(ours, key=lambda image: bool(image["RepoTags"])):
+        for name in image["RepoTags"] or [image["Id"]]:
             docker_client.images.remove(name, force=True)
+
+
+def listed_images(docker_client: docker.DockerClient, **filters: object) -> list[dict[str, Any]]:
+    """Return a list that does not inspect each image: other tests remove theirs at any time."""
+    found: list[dict[str, Any]] = docker_client.api.images(filters=filters)
+    for image in found:
+        tags = image["RepoTags"] or ()
+        image["RepoTags"] = [name for name in tags if name != "<none>:<none>"]
+    return found
 
 
 def builder(engine: Engine, lines: list[str]) -> ImageBuilder:
@@ -229,12 +238,14 @@ def test_image_contains_no_private_files_of_the_checkout(
 
 def unnamed(docker_client: docker.DockerClient, top: Path) -> list[str]:
     """Return the unnamed images that come from a project, regardless of concurrent builds."""
-    found = docker_client.images.list(filters={"dangling": True})
-    return [one.id for one in found if any(str(top) in told for told in _told(one))]
+    found = listed_images(docker_client, dangling=True)
+    told = {one["Id"]: _told(docker_client, one) for one in found}
+    return [image for image, texts in told.items() if any(str(top) in text for text in texts)]
 
 
-def _told(image: Image) -> list[str]:
+def _told(docker_client: docker.DockerClient, image: dict[str, Any]) -> list[str]:
     try:
-        return [*image.labels.values(), *(layer["CreatedBy"] or "" for layer in image.history())]
+        layers = docker_client.api.history(image["Id"])
     except docker.errors.NotFound:
         return []
+    return [*(image["Labels"] or {}).values(), *(layer["CreatedBy"] or "" for layer in layers)]

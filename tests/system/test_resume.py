@@ -7,13 +7,15 @@ import signal
 import subprocess
 from pathlib import Path
 
+import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import REPOSITORY
 from orchestrator.state.history import WorkerState
 from tests.support.cli import orchestrator, start
-from tests.support.live import eventually, states
+from tests.support.daemon import touch_in_workers
+from tests.support.live import LATE, eventually, states
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
@@ -70,7 +72,7 @@ def test_resumed_worker_keeps_its_deadline(repo: Path) -> None:
     done = orchestrator("resume", "--json", cwd=repo)
     assert done.returncode == 5
     assert done.results[1]["status"] == "timeout"
-    assert 6 <= done.results[1]["duration"] < 20
+    assert 6 <= done.results[1]["duration"] < 6 + LATE
     assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun"
 
 
@@ -96,13 +98,16 @@ def test_resumed_run_still_has_its_secrets(repo: Path) -> None:
     assert "in the open" not in record
 
 
-def test_detached_run_outlives_its_command(repo: Path) -> None:
-    begun = orchestrator(*PARALLEL, TASK.format(nap=2), "--workers", "1", "--detach", cwd=repo)
+def test_detached_run_outlives_its_command(repo: Path, client: docker.APIClient) -> None:
+    task = "until [ -e /tmp/go ]; do sleep 0.1; done"
+    begun = orchestrator(*PARALLEL, task, "--workers", "1", "--detach", cwd=repo)
     assert begun.returncode == 0, begun.stderr
     run_id = begun.stdout.strip()
     assert (repo / ".git" / "orchestrator" / "runs" / run_id / "run.json").is_file()
     (listed,) = json.loads(orchestrator("ls", "--json", cwd=repo).stdout)["runs"]
     assert (listed["run_id"], listed["state"]) == (run_id, "running")
+    eventually(lambda: WorkerState.RUNNING in states(repo), "the start")
+    touch_in_workers(client, repo, "/tmp/go")
     done = orchestrator("wait", run_id, "--json", cwd=repo)
     assert done.returncode == 0, done.stderr
     assert done.results[1]["status"] == "success"
@@ -147,10 +152,14 @@ def test_deleted_worktree_is_created_again(repo: Path, killed: bool) -> None:
     assert git(repo, "worktree", "prune", "--dry-run", "-v") == ""
 
 
-def test_run_is_resumed_by_one_process_only(repo: Path) -> None:
-    killed_while_running(repo, TASK.format(nap=5), "--workers", "1")
+def test_run_is_resumed_by_one_process_only(repo: Path, client: docker.APIClient) -> None:
+    task = "echo begun; echo begun >> runs.txt; until [ -e /tmp/go ]; do sleep 0.1; done; echo done"
+    killed_while_running(repo, f"{task} >> runs.txt", "--workers", "1")
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     both = [start("resume", cwd=repo, **streams) for _ in range(2)]
+    # The worker ends only after one of the processes has been refused.
+    eventually(lambda: any(process.poll() is not None for process in both), "a refusal")
+    touch_in_workers(client, repo, "/tmp/go")
     said = [process.communicate()[1].decode() for process in both]
     codes = sorted(process.returncode for process in both)
     assert codes == [0, 3], said

@@ -9,6 +9,7 @@ from orchestrator.config.container import Limits
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.events import Event, Intervention
+from orchestrator.execution.watchdog import AllowedPaths
 from orchestrator.results import Reason, Status
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.repository import git
@@ -61,8 +62,14 @@ def test_starts_are_staggered(repo: Path, docker_engine: DockerEngine) -> None:
 
 
 def test_changes_outside_of_the_paths_are_found_in_an_overlay(
-    repo: Path, docker_engine: DockerEngine
+    repo: Path, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    strayed = AllowedPaths.strayed
+
+    def when_all_is_written(scope: AllowedPaths) -> list[str]:
+        return strayed(scope) if (scope.written / "out" / "file").exists() else []
+
+    monkeypatch.setattr(AllowedPaths, "strayed", when_all_is_written)
     events: list[Event] = []
     triggers = Triggers(paths=("src",), on_trigger="stop")
     task = "echo x > src/fine; rm a.txt; mkdir out; echo x > out/file; exec sleep 50"

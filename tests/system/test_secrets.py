@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.engine.labels import REPOSITORY
 from tests.support.cli import orchestrator, start
+from tests.support.live import PATIENCE
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
@@ -150,7 +151,7 @@ def test_secret_file_belongs_to_the_worker_and_the_engine_has_no_value(
     assert "DEPLOY_TOKEN" not in inside(client, container, "env")
     assert VALUE not in Path(f"/proc/{process.pid}/cmdline").read_text()
     inside(client, container, "touch /tmp/go")
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, stderr
     assert_nowhere(stdout.decode(), stderr.decode())
     assert of_run(repo) == []
@@ -173,7 +174,7 @@ def test_two_workers_have_their_own_directories(repo: Path, client: docker.APICl
     assert {Path(source).name for source in sources} == {"worker-1", "worker-2"}
     inside(client, containers[0], "touch /tmp/go")
     inside(client, containers[1], "touch /tmp/go")
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert of_run(repo) == []
 
 

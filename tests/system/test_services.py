@@ -269,10 +269,12 @@ echo made; sleep 4; psql -tA "$DATABASE_URL" -c 'select it from kept'
 """
 
 
-def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> None:
+def killed_when(
+    repo: Path, client: docker.APIClient, role: str, *rest: str, task: str = ACROSS
+) -> None:
     """Start a run, and kill its process as soon as a container of a role exists."""
     process = start(
-        *PARALLEL, ACROSS, "--workers", "1", *rest, cwd=repo,
+        *PARALLEL, task, "--workers", "1", *rest, cwd=repo,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     wait_for(client, repo, role)
@@ -310,7 +312,8 @@ def test_services_without_a_worker_are_restarted(repo: Path, client: docker.APIC
 
 
 def test_cleanup_removes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
-    killed_when(repo, client, "worker", "--network", "open")
+    task = ACROSS.replace("sleep 4", "sleep 400")
+    killed_when(repo, client, "worker", "--network", "open", task=task)
     roles = sorted(one["Labels"][ROLE] for one in containers(client, repo))
     assert roles == ["guard", "holder", "host", "service", "worker"]
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0

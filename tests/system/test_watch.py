@@ -18,7 +18,7 @@ import pytest
 
 from orchestrator.state.history import WorkerState
 from tests.support.cli import orchestrator, start
-from tests.support.live import eventually, states
+from tests.support.live import PATIENCE, eventually, states
 from tests.support.repository import make_repository
 
 pytestmark = pytest.mark.docker
@@ -45,8 +45,11 @@ class Terminal:
                 self.drawn += self._decoder.decode(os.read(self.ours, 65536))
 
     def rows(self, worker: int) -> list[str]:
-        """Return all drawn rows of a worker, without control sequences."""
-        lines = _ESCAPES.sub("", self.drawn).replace("\r", "\n").splitlines()
+        """Return all drawn rows of a worker, without control sequences.
+
+        The last line may have been read in part only, and is left out.
+        """
+        lines = _ESCAPES.sub("", self.drawn.rpartition("\n")[0]).replace("\r", "\n").splitlines()
         return [line for line in lines if line.startswith(f"{worker}  ")]
 
 
@@ -69,13 +72,12 @@ def test_watch_shows_the_workers_and_ends_with_the_run(tmp_path: Path) -> None:
         terminal.read_until(lambda: any(" failed " in row for row in terminal.rows(2)))
         assert " running " in terminal.rows(1)[-1], "another worker's end is shown at once"
         running.send_signal(signal.SIGINT)
-        terminal.read_until(lambda: "parallel-cleanup" in terminal.drawn)
-        assert (watching.wait(20), running.wait(20)) == (1, 130)
+        terminal.read_until(lambda: terminal.drawn.endswith("orchestrator parallel-cleanup\r\n"))
+        assert (watching.wait(PATIENCE), running.wait(PATIENCE)) == (1, 130)
     finally:
         for process in (running, watching):
             process.terminate()
-            process.wait(30)
+            process.wait(PATIENCE)
         os.close(terminal.ours)
         orchestrator("parallel-cleanup", "--purge", cwd=repo)
     assert terminal.rows(1)[-1].split()[-6:-4] == ["failed", "0"]
-    assert terminal.drawn.endswith("orchestrator parallel-cleanup\r\n")

@@ -25,7 +25,7 @@ from orchestrator.engine.labels import REPOSITORY
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.cli import Completed, orchestrator, start
 from tests.support.images import built_image
-from tests.support.live import eventually
+from tests.support.live import PATIENCE, eventually
 from tests.support.random_workflows import check_carried_out, random_workflow
 from tests.support.repository import git, make_repository
 from tests.support.runs import branches, configured
@@ -326,7 +326,7 @@ def test_signal_stops_the_command_that_lists_items(repo: Path, client: docker.AP
             said.append(line.decode())
             if "started" in said[-1]:
                 process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 143
+    assert process.wait(PATIENCE) == 143
     shown = "".join(said)
     assert "listing items: sleep 120" in shown
     assert "the command was stopped: interrupted" in shown
