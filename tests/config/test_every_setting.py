@@ -192,7 +192,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "history"): "tests/runs/test_repositories.py::*",
     ("isolation", "ports"): lambda seen: 3000 in seen.worker.ports,
     ("isolation", "copied"): lambda seen: "copied" in (seen.result.results[0].summary or ""),
-    ("triggers", "silence"): f"{TRIGGERS}::test_silence_alerts_once_per_period",
+    ("triggers", "silence"): f"{TRIGGERS}::test_each_silence_alerts_again",
     ("triggers", "repeated_errors"): f"{TRIGGERS}::test_repeated_error_alerts",
     ("triggers", "prompts"): f"{TRIGGERS}::test_unanswered_question_alerts",
     ("triggers", "paths"): f"{TRIGGERS}::test_changes_outside_of_the_paths_alert",

@@ -20,7 +20,7 @@ from orchestrator.execution import dead_man_switch as deadman
 from orchestrator.execution.dead_man_process import Switch
 from orchestrator.execution.dead_man_switch import DeadMan
 from orchestrator.execution.overdue import kill_workers
-from tests.support.live import eventually
+from tests.support.live import PATIENCE, eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
 
 SECRET = "of-the-caller"
@@ -293,7 +293,7 @@ class TestTheProcess:
         assert killer.killed == []
 
     def test_killed_switch_is_replaced(self, killer: Killer, switch: DeadMan) -> None:
-        switch.running(1, 2)
+        switch.running(1, 4)
         first = pid_of(killer)
         assert first is not None
         os.kill(first, signal.SIGKILL)
@@ -314,7 +314,7 @@ class TestTheProcess:
         switch.running(2, 300)
         assert killer.killed == [], "the run has not been lost"
         switch.close(forget=False)
-        eventually(lambda: killer.killed, "the kill")
+        eventually(lambda: len(killer.killed) >= 2, "the kill")
         assert killer.killed == ["1", "2"]
 
     def test_signal_after_the_processes_death_kills_at_once(
@@ -391,7 +391,7 @@ def test_only_containers_started_before_are_killed(
     time.sleep(0.05)
     later = start("later", "1")
     assert kill_workers(local_engine, "r", ["1"], before=moment)
-    assert late.wait(10).exit_code == 137
+    assert late.wait(PATIENCE).exit_code == 137
     assert other.state().ended_at is None
     assert later.state().ended_at is None
     for container in (late, other, later):

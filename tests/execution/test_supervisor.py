@@ -15,7 +15,7 @@ from tests.support.live import LATE, PATIENCE, eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import configured
 
-DEADLINE, GRACE = 1.0, 0.2
+DEADLINE, GRACE = 2.0, 0.2
 LIMITS = Limits(grace=GRACE, log_limit=1 << 20)
 NOTHING = DiskUse(size=0, files=0, hidden=0)
 

@@ -126,6 +126,6 @@ def test_hundred_tips_are_merged(world: World) -> None:
     tips = [Tip(f"task-{n}", world.commit({f"dir-{n % 7}/file-{n}": "x\n"})) for n in range(100)]
     started = time.monotonic()
     merged = world.integrate(tips)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 180
     assert git(world.repo, "ls-tree", "-r", "--name-only", merged).count("file-") == 100
     assert git(world.repo, "log", "-1", "--format=%s", merged) == "architect: merge of 100 tasks"

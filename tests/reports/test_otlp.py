@@ -20,6 +20,7 @@ from orchestrator.reports import otlp, otlp_export
 from orchestrator.reports.otlp_export import endpoint, export_trace
 from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState, WorkerState
+from tests.support.live import PATIENCE
 from tests.support.reports import RUN_ID, ended, ended_run, every_status
 
 RESULTS = {"success", "failure", "timeout", "error", "cancellation", "skip"}
@@ -128,7 +129,10 @@ def collector() -> Iterator[tuple[str, list[tuple[str, Message, bytes]]]]:
     server.server_close()
 
 
-def test_a_collector_gets_the_trace(tmp_path: Path, collector) -> None:
+def test_a_collector_gets_the_trace(
+    tmp_path: Path, collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp_export, "_TIMEOUT", PATIENCE)
     address, received = collector
     report = ended_run(tmp_path, [ended(tmp_path, 1)])
     environ = {

@@ -81,19 +81,19 @@ def test_agent_resolves_a_conflict_and_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize(
-    ("task", "said"),
+    ("task", "timeout", "said"),
     [
-        ("exit 3", "the agent did not succeed"),
-        ("sleep 100", "the agent did not succeed: "),
-        ("true", "the agent committed nothing"),
-        (f"{RESOLVE}; rm a.txt", "files without a conflict were changed: a.txt"),
+        ("exit 3", 60, "the agent did not succeed"),
+        ("sleep 100", 2, "the agent did not succeed: "),
+        ("true", 60, "the agent committed nothing"),
+        (f"{RESOLVE}; rm a.txt", 60, "files without a conflict were changed: a.txt"),
     ],
     ids=["fails", "never ends", "does nothing", "removes another file"],
 )
 def test_other_agents_are_refused_twice(
-    world: World, local_engine: LocalEngine, task: str, said: str
+    world: World, local_engine: LocalEngine, task: str, timeout: int, said: str
 ) -> None:
-    merged = resolve(world, local_engine, task, timeout_per_worker=2)
+    merged = resolve(world, local_engine, task, timeout_per_worker=timeout)
     assert merged.landed == (1,)
     assert [said in one for one in merged.left[0].refused] == [True, True]
 

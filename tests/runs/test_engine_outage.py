@@ -1,6 +1,5 @@
 """Tests of an engine that hangs up during a run, and returns or stays away."""
 
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ from orchestrator.results import Reason, Status
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.state.history import RunState, choose_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from tests.support.live import PATIENCE, eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import shell_run, show
 
@@ -35,7 +35,7 @@ class HangingUp(LocalContainer):
                 self.outages -= 1
                 if self.ends_meanwhile:
                     self.kill("SIGKILL")
-                    self.wait(10)
+                    self.wait(PATIENCE)
                 raise EngineUnavailableError("gone")
 
     def again(self) -> "LocalContainer | None":
@@ -76,7 +76,7 @@ def test_all_output_is_read_after_an_outage(repo: Path, tmp_path: Path, outages:
 
 def test_container_ended_by_an_outage_is_an_engine_error(repo: Path, tmp_path: Path) -> None:
     engine = engine_of(tmp_path / "e", ends_meanwhile=True)
-    (result,) = shell_run(repo, engine, TASK).results
+    (result,) = shell_run(repo, engine, "echo one; exec sleep 60").results
     assert (result.status, result.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
     assert "exit code 137" in str(result.message)
 
@@ -117,7 +117,7 @@ class NotedLate(LocalContainer):
 
     def start(self) -> None:
         super().start()
-        self.wait(10)
+        self.wait(PATIENCE)
         early = self._state.ended_at
         assert early is not None
         self._state = replace(self._state, started_at=early + timedelta(milliseconds=30))
@@ -143,8 +143,7 @@ def test_stop_of_one_worker_does_not_stop_others(
 
 
 def stop_the_second(repo: Path, up: Path) -> None:
-    while not up.exists():
-        os.sched_yield()
+    eventually(up.exists, "the second worker's work")
     only_run(repo).ask_to_stop(2, kill=False)
 
 

@@ -35,6 +35,7 @@ from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.secret_files import Secrets
 from orchestrator.worker import lifecycle as worker
 from orchestrator.worker import prepare as preparation
+from tests.support.live import eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run
@@ -169,17 +170,17 @@ def test_secrets_of_concurrent_workers_do_not_interfere(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_interrupt_does_not_wait_for_deadlines(repo: Path, local_engine: LocalEngine) -> None:
-    second_runs = threading.Event()
+def test_interrupt_does_not_wait_for_deadlines(
+    repo: Path, tmp_path: Path, local_engine: LocalEngine
+) -> None:
+    wrote = tmp_path / "wrote"
 
     def interrupt(event: Event) -> None:
-        if isinstance(event, WorkerStarted) and event.worker_id == 2:
-            second_runs.set()
-        elif isinstance(event, WorkerStarted):
-            assert second_runs.wait(20)
+        if isinstance(event, WorkerStarted) and event.worker_id == 1:
+            eventually(wrote.exists, "the second worker's work")
             raise KeyboardInterrupt
 
-    config = configured("sleep 60", "echo 2 > two; sleep 20; echo late > late")
+    config = configured("sleep 60", f"echo 2 > two; touch {wrote}; sleep 20; echo late > late")
     with pytest.raises(KeyboardInterrupt):
         ParallelRunner(config, repo, engine=local_engine, emit=interrupt).run()
     assert git(repo, "ls-tree", "--name-only", "architect/parallel-2", "two", "late") == "two"

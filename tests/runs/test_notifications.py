@@ -32,7 +32,7 @@ from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
-from tests.support.watched_runs import watched
+from tests.support.watched_runs import told, watched
 
 
 @pytest.fixture
@@ -89,14 +89,17 @@ def _retried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestNotify:
-    TASK = "printf 'password: '; exec sleep 1.5"
+    @staticmethod
+    def task(repo: Path) -> str:
+        """Return a task that asks for a password until the alert about it."""
+        return f"printf 'password: '; {told(repo)}"
 
     def test_command_receives_events_as_json(self, repo: Path, local_engine: LocalEngine) -> None:
         said = repo.parent / "said; touch not-a-shell"
         script = repo.parent / "tell.py"
         script.write_text("import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))")
         notify = f"{sys.executable} {script} '{said}'"
-        watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
+        watched(repo, local_engine, self.task(repo), prompts=0.5, notify=notify)
         event, end = map(json.loads, said.read_text().splitlines())
         (run,) = all_runs(repo / ".git" / "orchestrator")
         wanted = {"run_id": run.run_id, "type": "intervention", "worker_id": 1}
@@ -163,7 +166,7 @@ class TestNotify:
         self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
     ) -> None:
         address, bodies = posted
-        _, _, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=address)
+        _, _, events = watched(repo, local_engine, self.task(repo), prompts=0.5, notify=address)
         types = [json.loads(body)["type"] for body in bodies]
         assert types == ["intervention", "run_done"]
         (run,) = all_runs(repo / ".git" / "orchestrator")
@@ -178,7 +181,9 @@ class TestNotify:
     def test_failed_notification_is_reported_and_the_run_continues(
         self, repo: Path, local_engine: LocalEngine, notify: str
     ) -> None:
-        worker, found, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
+        worker, found, events = watched(
+            repo, local_engine, self.task(repo), prompts=0.5, notify=notify
+        )
         assert (worker.status, len(found)) == (Status.SUCCESS, 1)
         notes = [event.message for event in events if isinstance(event, Notice)]
         assert [note for note in notes if note.startswith("a notification could not be sent")]

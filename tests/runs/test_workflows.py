@@ -11,7 +11,7 @@ from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.project import Project, Service
 from orchestrator.config.run import Triggers
 from orchestrator.errors import ConfigError
-from orchestrator.events import Event, Notice
+from orchestrator.events import Event, Notice, WorkerDone
 from orchestrator.git import changes as listing
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
 from orchestrator.runs.runner import ParallelRunner
@@ -112,13 +112,21 @@ def test_failure_skips_only_dependents(repo: Path, local_engine: LocalEngine) ->
     assert "architect/parallel-2" not in branches(repo)
 
 
-def test_critical_failure_stops_further_starts(repo: Path, local_engine: LocalEngine) -> None:
+def test_critical_failure_stops_further_starts(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    failed = tmp_path / "failed"
+
+    def note(event: Event) -> None:
+        if isinstance(event, WorkerDone) and event.result.name == "bad":
+            failed.touch()
+
     done = run_workflow(
         repo, local_engine,
         task("bad", "exit 1", critical=True),
-        task("long", "sleep 0.5"),
+        task("long", f"until [ -e {failed} ]; do sleep 0.05; done; sleep 0.5"),
         task("next", "true"),
-        workers=2,
+        workers=2, emit=note,
     )  # fmt: skip
     assert done["long"].status is Status.SUCCESS
     assert done["next"].message == "skipped: critical task `bad` failed"
@@ -287,8 +295,8 @@ def test_task_longer_than_max_latency_causes_a_notice(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     told: list[Event] = []
-    slow = (task("slow", "sleep 1.2"), task("quick", "true"))
-    flow = Workflow(name="w", tasks=slow, max_latency=1)
+    slow = (task("slow", "sleep 2.2"), task("quick", "true"))
+    flow = Workflow(name="w", tasks=slow, max_latency=2)
     ParallelRunner(
         configured("-"), repo, engine=local_engine, workflow=flow, emit=told.append
     ).execute()

@@ -43,14 +43,18 @@ def test_as_many_worktrees_as_processors_are_written_at_the_same_time(
     most = max(2, len(os.sched_getaffinity(0)))
     active, counts, crowded = [0], list[int](), threading.Event()
 
+    counting = threading.Lock()
+
     def count_and_check_out(*args: Any, **options: Any) -> None:
-        active[0] += 1
-        counts.append(active[0])
-        if active[0] > most:
-            crowded.set()
+        with counting:
+            active[0] += 1
+            counts.append(active[0])
+            if active[0] > most:
+                crowded.set()
         crowded.wait(0.2)
         prepare_check_out(*args, **options)
-        active[0] -= 1
+        with counting:
+            active[0] -= 1
 
     prepare_check_out = prepare.check_out
     monkeypatch.setattr(prepare, "check_out", count_and_check_out)

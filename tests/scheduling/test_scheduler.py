@@ -14,6 +14,7 @@ from orchestrator.errors import EngineError
 from orchestrator.events import Event, WorkerStarted
 from orchestrator.results import Status
 from orchestrator.runs.runner import ParallelRunner
+from tests.support.live import PATIENCE
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run
@@ -21,8 +22,8 @@ from tests.support.runs import branches, configured, shell_run
 ROOT = Path(__file__).parents[2]
 COUNT = 'cd "$SYNC"; touch run-$ORCHESTRATOR_WORKER_ID; ls | grep -c ^run- >> counts; '
 LEAVE = "; rm run-$ORCHESTRATOR_WORKER_ID"
-# Gives up after five seconds, so that a bug fails the test before its timeout.
-WAIT = "for i in $(seq 100); do test -e go && break; sleep 0.05; done; test -e go"
+# The timeout of the worker ends the wait if a bug prevents what it waits for.
+WAIT = "until test -e go; do sleep 0.05; done"
 
 
 def shared(tmp_path: Path) -> tuple[Path, Isolation]:
@@ -49,10 +50,7 @@ def test_all_slots_are_used_at_the_same_time(
 ) -> None:
     """Each task waits until all four run."""
     place, isolation = shared(tmp_path)
-    meet = (
-        COUNT
-        + "for i in $(seq 99); do test $(ls | grep -c ^run-) -eq 4 && exit; sleep 0.05; done; false"
-    )
+    meet = COUNT + "until test $(ls | grep -c ^run-) -eq 4; do sleep 0.05; done"
     result = shell_run(repo, local_engine, *[meet] * 4, isolation=isolation)
     assert result.status is Status.SUCCESS
     assert (place / "counts").exists()
@@ -116,7 +114,7 @@ def test_numbers_are_reserved_under_the_lock(repo: Path, local_engine: LocalEngi
         run.start()
         run.join(0.7)
         assert branches(repo) == []
-    run.join(60)
+    run.join(PATIENCE)
     assert branches(repo) == ["architect/parallel-1"]
 
 
@@ -129,7 +127,7 @@ def test_concurrent_runs_take_different_numbers(repo: Path, tmp_path: Path) -> N
         )
         for name in ("first", "second")
     ]
-    said = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
+    said = [json.loads(run.communicate(timeout=PATIENCE)[0]) for run in runs]
     numbers = [[number for number, _, _ in results] for results in said]
     assert sorted(numbers) == [[1, 2, 3], [4, 5, 6]]
     for results in said:

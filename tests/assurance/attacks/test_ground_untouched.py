@@ -26,7 +26,7 @@ def test_run_does_not_change_the_callers_checkout(everyone: dict[str, Caller], w
     command = [caller.python, "-m", "orchestrator", "parallel", "--agent-cli", "shell", TASK]
     options = ["--workers", "2", "--network", "none", "--json"]
     with caller.popen([*command, *options], repo, stdout=subprocess.PIPE) as process:
-        stdout, _ = process.communicate(timeout=120)
+        stdout, _ = process.communicate(timeout=500)
     assert process.returncode == 0
     for result in json.loads(stdout)["results"]:
         assert result["files_modified"] == ["rest", "work"]
