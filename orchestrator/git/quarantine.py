@@ -4,6 +4,7 @@ The host's git reads nothing else that a worker wrote. `docs/architecture.md` li
 pack that breaks a rule is refused as a whole, and the branch stays at its base.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -158,11 +159,14 @@ def import_checked(
         OutputTooLongError: There is too much to check.
     """
     git = unpack(repository, pack, quarantine, origin, "--strict")
-    _check_history(git, origin, tip=tip)
+    objects = repository.object_format
+    has_empty_tree = _check_history(git, origin, tip=tip, empty_tree=_empty_tree(objects))
     room = min(origin.room, MAX_CHECKOUT)
     check_trees(git, base=origin.base, tip=tip, repository=repository, room=room)
     with repository.lock():
         accept_pack(repository, quarantine)
+        if has_empty_tree:
+            repository.git.run("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"")
     return git
 
 
@@ -254,7 +258,15 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
             _check_total(total, MAX_CHECKOUT)
 
 
-def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
+def _empty_tree(object_format: str) -> str:
+    return hashlib.new(object_format, b"tree 0\0").hexdigest()
+
+
+def _check_history(git: Git, origin: Origin, *, tip: str, empty_tree: str) -> bool:
+    """Check that all objects exist, and return whether the new commits contain the empty tree.
+
+    Git knows the empty tree without its object, but `git fsck` reports that the object is missing.
+    """
     base = origin.base
     if git.text("cat-file", "-t", tip) != "commit":
         raise HarvestRefusedError("the last object of the worker's work is not a commit")
@@ -262,7 +274,9 @@ def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
         raise HarvestRefusedError("the worker's commits are not on top of its base")
     # This also checks connectivity: every object that the new commits need is in the pack or was
     # given to the worker.
-    git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")
+    listing = ("rev-list", "--objects", "--no-object-names", tip, f"^{base}")
+    with git.reading(*listing) as names:
+        return sum(name.rstrip() == empty_tree.encode() for name in names) > 0
 
 
 def check_trees(

@@ -148,6 +148,14 @@ def test_delta_bomb_is_refused(handover: Handover) -> None:
     handover.refused("over limit")
 
 
+def test_empty_tree_that_git_knows_without_its_object_is_imported(handover: Handover) -> None:
+    empty = handover.feed("", "hash-object", "-t", "tree", "--stdin")
+    tip = handover.commit_tree(empty, handover.base)
+    handover.hand_over(tip, objects=f"{tip}\n")
+    assert handover.bring_in().tip == tip
+    assert git(handover.repo, "fsck", "--strict", "--no-dangling") == ""
+
+
 def test_too_many_files_are_refused(handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
     """No directory alone has too many entries."""
     monkeypatch.setattr(harvest, "MAX_ENTRIES", 50)

@@ -78,6 +78,14 @@ class Worker:
         rows = (row.split() for row in self.git(*listing).splitlines())
         return {row[0] for row in rows if row[1] == "commit"}
 
+    def damaged(self) -> set[str]:
+        """Return the commits of whose history git removed objects.
+
+        `git repack -ad` removes packed objects that no ref reaches, and keeps such loose ones.
+        """
+        count = ("rev-list", "--objects", "--count")
+        return {commit for commit in self.commits() if not self.git(*count, commit)}
+
     def _files(self) -> Iterator[str]:
         known = ("ls-files", "--cached", "--others", "--exclude-from", "/dev/stdin")
         for name in sorted(set(self.git(*known, stdin="*.log\n").splitlines())):

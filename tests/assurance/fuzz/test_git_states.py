@@ -50,19 +50,21 @@ def test_all_content_of_a_worker_is_reachable_after_the_harvest(
 
 
 def _check(world: World, worker: Worker) -> str:
-    content, commits = worker.content(), worker.commits()
-    kept = _harvest(world)
+    content, commits, damaged = worker.content(), worker.commits(), worker.damaged()
+    kept, notes = _harvest(world)
+    assert bool(notes) == bool(damaged), notes
     repo = world.repository.top
     reached = git(repo, "rev-list", "--objects", BRANCH, *kept)
     there = {line.split(" ")[0] for line in reached.splitlines()}
-    assert sorted(commits - there) == [], "commits are lost"
+    assert sorted(commits - damaged - there) == [], "commits are lost"
     lost = {blob: worker.git("cat-file", "-p", blob) for blob in sorted(content - there)}
     assert not any(lost.values()), f"content is lost: {lost}"
     git(repo, "fsck", "--strict", "--no-dangling")
     return "with kept refs" if kept else "without"
 
 
-def _harvest(world: World) -> tuple[str, ...]:
+def _harvest(world: World) -> tuple[tuple[str, ...], list[str]]:
+    """Harvest the work; return the kept refs, and the notes about damaged histories."""
     store = world.store
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
     pack_work.main(*map(str, places), world.base, BRANCH, "message")
@@ -71,5 +73,6 @@ def _harvest(world: World) -> tuple[str, ...]:
     harvested = import_harvest(world.handed_over)
     world.repository.move_branch(BRANCH, new=harvested.tip, old=world.base)
     told = [note for note in harvested.notes if "the branch gets only its files" not in note]
-    assert [note for note in told if "nested repository" not in note] == []
-    return kept.refs
+    told = [note for note in told if "nested repository" not in note]
+    assert [note for note in told if "damaged history" not in note] == []
+    return kept.refs, told
