@@ -103,7 +103,7 @@ def find_tested_conflicts(
 
 
 def _interruptible(merger: Any, work: Callable[[], Result]) -> Result:  # noqa: ANN401
-    """Do the work of a merger; at a signal, stop its containers, so that nothing is merged."""
+    """Call `work`, which uses a merger; a signal stops the merger, so that nothing is merged."""
     with Interruption(lambda again: merger.cancel(kill=again)) as interruption:
         try:
             return work()

@@ -186,7 +186,7 @@ class Comparison:
         return bool(found) and all(one is not None and one.answer == "pass" for one in found)
 
     def try_own_versions(self, cases: Sequence[Case]) -> None:
-        """Run the checks that fail on the candidates with their own versions of the tests."""
+        """Run failing checks on the candidates' own commits, with the candidates' own tests."""
         self._evidence.collect(
             Job(commit=case.branch.commit, command=one.command)
             for case in cases

@@ -91,7 +91,7 @@ def _only_one(repository: Repository) -> Iterator[None]:
     if lock is None:
         raise ConfigError(
             "another process is judging a run of this repository",
-            hint="wait for the end of that process",
+            hint="wait for the end of the other judgement",
         )
     with lock:
         yield

@@ -79,7 +79,7 @@ def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[
         more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
         raise NotFitError(
             f"files in {checkout.path} that are not tracked are in the way: {shown}{more}",
-            hint="move or remove these files",
+            hint="move or remove the untracked files",
         )
 
 

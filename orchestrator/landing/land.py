@@ -38,7 +38,7 @@ def only_one(repository: Repository) -> Iterator[None]:
     if lock is None:
         raise ConfigError(
             "another `orchestrator merge` is running in this repository",
-            hint="wait for the end of that command",
+            hint="wait for the end of the other merge",
         )
     with lock:
         yield

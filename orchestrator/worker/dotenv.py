@@ -28,7 +28,7 @@ _IN_THE_WAY = frozenset({errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTDIR}
 
 
 def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
-    """Reject a file that git tracks, because the written lines would be committed.
+    """Reject a `dotenv` file that git tracks: the variables added to it would be committed.
 
     Raises:
         ConfigError: The base commit contains the file.

@@ -261,6 +261,10 @@ class TestNotify:
         assert send(f"true ; touch {made}", b"{}") is None
         assert not made.exists()
 
+    def test_hanging_command_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(notify, "_TIMEOUT", 0.2)
+        assert send("sleep 20", b"{}") is not None
+
     def test_hanging_server_times_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(webhooks, "TIMEOUT", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:

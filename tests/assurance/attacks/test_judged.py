@@ -36,7 +36,7 @@ class Judged:
 
     def candidate(self, name: str) -> dict[str, Any]:
         """Return what was found about a candidate."""
-        (found,) = [one for one in self.judgement["candidates"] if one["model"] == name]
+        (found,) = [one for one in self.judgement["ranking"] if one["model"] == name]
         return dict(found)
 
 
@@ -80,9 +80,9 @@ def _add_project(target: Target, hidden: Path) -> None:
 def test_cheat_is_noticed_and_deceives_a_judge_that_trusts_it(judged: Judged, cheat: Path) -> None:
     found = judged.candidate(cheat.stem)
     ((how, what),) = re.findall(r"^#: (\w+) (\w+)$", cheat.read_text(), re.MULTILINE)
-    flags = {flag["kind"] for flag in found["flags"] if flag["out"] == (how == "out")}
+    flags = {flag["flag"] for flag in found["flags"] if flag["out"] == (how == "out")}
     assert found["hidden"] == what if how == "hidden" else what in flags
-    assert found["place"] > judged.candidate("honest")["place"]
+    assert found["place"] is None or found["place"] > judged.candidate("honest")["place"]
     assert _is_trusted(judged.target, found["commit"]), "the cheat does not deceive anybody"
 
 
@@ -102,6 +102,6 @@ def _is_trusted(target: Target, commit: str) -> bool:
 def test_honest_candidate_is_picked_and_nothing_else_changes(judged: Judged) -> None:
     honest = judged.candidate("honest")
     assert (honest["passes"], honest["hidden"]) == (True, "pass")
-    assert judged.judgement["pick"] == honest["worker_id"]
+    assert judged.judgement["picked"] == honest["worker_id"]
     assert judged.target.harms(len(CHEATS) + 1) == []
     assert judged.target.broken_objects() == []
