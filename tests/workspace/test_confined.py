@@ -9,9 +9,12 @@ from orchestrator.config.project import Check, Project
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError, EngineUnavailableError, OrchestratorError
 from orchestrator.git.checkout import Worktree
+from orchestrator.git.repository import Repository
+from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import all_runs
 from orchestrator.state.worker_directory import Store
 from orchestrator.text.path_patterns import directories
 from orchestrator.workflow.model import Task, WorkerSettings, Workflow
@@ -73,6 +76,27 @@ def test_a_task_of_a_workflow_is_confined(repo: Path, tmp_path: Path) -> None:
     own = WorkerSettings(paths=("src",), enforce="ro")
     flow = Workflow(name="w", tasks=(Task(id="one", task="true", settings=own),))
     ParallelRunner(configured("-"), repo, engine=engine, workflow=flow).execute()
+    assert engine.writable("worker") == {WORKSPACE: False, f"{WORKSPACE}/src": True}
+
+
+class Leaving(Recording):
+    """An engine that is gone when the worker's container is to be created for the first time."""
+
+    is_gone = True
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        if self.is_gone and spec.labels[ROLE] == "worker":
+            self.is_gone = False
+            raise EngineUnavailableError("gone", hint="wait")
+        return super().create(spec)
+
+
+def test_resumed_worker_is_confined(repo: Path, tmp_path: Path) -> None:
+    engine = Leaving(tmp_path / "engine")
+    ParallelRunner(confined("src"), repo, engine=engine).execute()
+    assert engine.writable("worker") == {}
+    (left,) = all_runs(Repository(repo).state_dir)
+    ResumedRun(left, engine=engine).execute()
     assert engine.writable("worker") == {WORKSPACE: False, f"{WORKSPACE}/src": True}
 
 
