@@ -136,7 +136,7 @@ def test_two_merges_at_once_do_not_mix(world: World, monkeypatch: pytest.MonkeyP
     first = threading.Thread(target=merge, args=(world, one))
     first.start()
     assert inside.wait(60)
-    with pytest.raises(Exception, match="another `orchestrator merge` is at work"):
+    with pytest.raises(Exception, match="another `orchestrator merge` is running"):
         merge(world, two)
     go_on.set()
     first.join()

@@ -380,6 +380,6 @@ def test_child_that_conflicts_with_what_landed_is_an_error(world: World, remote:
     changed = world.commit({"lib": "a\nx\nc\n", "two": "other\n"}, other)
     git(world.repo, "push", "-q", "origin", f"{changed}:refs/heads/main")
     before = heads(remote)
-    with pytest.raises(ConfigError, match="conflicts with `main` since worker 1 landed"):
+    with pytest.raises(ConfigError, match="conflicts with `main` since worker 1 was merged there"):
         stack.publish(2)
     assert heads(remote) == before
