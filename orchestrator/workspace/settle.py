@@ -22,17 +22,19 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
     Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
     `git add` would read all files and write all their objects again.
     """
-    now = int(time.time())
-    found = (path for path in _files_since(tree, now) if not path.endswith("/.git"))
+    # Not the present second: files and index may both be of the second before.
+    moment = int(index.stat().st_mtime)
+    found = (path for path in _files_since(tree, moment) if not path.endswith("/.git"))
     young = list(islice(found, _FEW + 1))
     if len(young) > _FEW:
         # Git would read every file whose time is set back; waiting for the next second is shorter.
-        time.sleep(max(0.0, now + 1 + _CLOCK_TICK - time.time()))
+        now = time.time()
+        time.sleep(int(now) + 1 + _CLOCK_TICK - now)
         # No task has started, so no file has changed since it was written.
         os.utime(index)
         return
     for path in young:
-        os.utime(path, (now - 1, now - 1), follow_symlinks=False)
+        os.utime(path, (moment - 1, moment - 1), follow_symlinks=False)
     if young:
         config = {**repository.without_filters(), **SIZE_AND_TIME}
         git = Git(repository.git_dir, work_tree=tree, index=index, config=config)

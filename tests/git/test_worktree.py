@@ -238,3 +238,17 @@ def test_many_young_files_are_made_old_by_waiting(
     settle(Repository(repo), worktree.path, index)
     assert [file.stat() for file in files] == before
     assert all(int(info.st_mtime) < int(index.stat().st_mtime) for info in before)
+
+
+@pytest.mark.parametrize("few", [1, 5_000])
+def test_files_of_the_second_of_their_index_are_made_older_later_too(
+    repo: Path, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("orchestrator.workspace.settle._FEW", few)
+    index = worktree.git_dir / "index"
+    files = [worktree.path / name for name in ("a.txt", "src/app.py")]
+    second = int(index.stat().st_mtime) - 5
+    for path in (*files, index):
+        os.utime(path, (second, second))
+    settle(Repository(repo), worktree.path, index)
+    assert all(int(file.stat().st_mtime) < int(index.stat().st_mtime) for file in files)
