@@ -276,6 +276,7 @@ def _check_history(git: Git, origin: Origin, *, tip: str, empty_tree: str) -> bo
     # given to the worker.
     listing = ("rev-list", "--objects", "--no-object-names", tip, f"^{base}")
     with git.reading(*listing) as names:
+        # All names are read: git would be killed at the end of the block, without an error.
         return sum(name.rstrip() == empty_tree.encode() for name in names) > 0
 
 

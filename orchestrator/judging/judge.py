@@ -286,10 +286,8 @@ class _Judging:
     def _result(self) -> Judgement:
         ranked = rank(scores_of(self._cases))
         decision, picked = decide(ranked)
-        checks, tried = (
-            self._rules.all_checks,
-            self._canaries.commands if self._canaries else frozenset(),
-        )
+        checks = self._rules.all_checks
+        tried = self._canaries.commands if self._canaries else frozenset()
         return Judgement(
             run_id=self.directory.run_id,
             number=next_number(self.directory.path),

@@ -67,7 +67,7 @@ class Merged(BaseModel):
     landed: tuple[int, ...] = ()
     """Workers whose work was merged, in this order."""
     contained: tuple[int, ...] = ()
-    """Workers whose work the branch had already, or that committed nothing."""
+    """Workers that committed nothing, or whose commits the target branch already contained."""
     left: tuple[LeftWorker, ...] = ()
     resolved: tuple[ResolvedConflict, ...] = ()
     """Merged workers whose conflicts an agent resolved."""

@@ -45,7 +45,7 @@ class Rounds:
 
 
 class CandidateJudge:
-    """Runs candidates for one task and judges them; `cancel` stops it from another thread."""
+    """Runs candidates for one task and judges them; another thread can call `cancel`."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class MergeOptions:
 
 
 class Merger:
-    """Compares and merges the branches of runs; `cancel` stops it from another thread."""
+    """Compares and merges the branches of runs; another thread can call `cancel`."""
 
     def __init__(
         self,

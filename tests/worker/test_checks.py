@@ -7,8 +7,7 @@ import pytest
 from orchestrator.config.container import Isolation
 from orchestrator.config.project import Check, Project
 from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import BindMount, ContainerSpec
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.engine.spec import BindMount
 from orchestrator.events import Event, WorkerStage
 from orchestrator.execution.output import findings_file
 from orchestrator.execution.verdict import Verdict, judge_checks
@@ -17,7 +16,8 @@ from orchestrator.runs.resume import ResumedRun
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.worker import checks as worker_checks
 from orchestrator.workspace.layout import WORKSPACE
-from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.local_engine import LocalEngine
+from tests.support.recording_engine import RecordingEngine
 from tests.support.repository import git
 from tests.support.runs import configured, run_until, shell_run
 
@@ -29,22 +29,6 @@ def run_directory(repo: Path) -> RunDirectory:
 
 def checks(*commands: str, **timeouts: float) -> tuple[Check, ...]:
     return tuple(Check(run=command, **timeouts) for command in commands)
-
-
-class Noting(LocalEngine):
-    """Records the specifications of its containers; fails once before a container of some name."""
-
-    def __init__(self, scratch: Path, leaves_at: str = "nowhere") -> None:
-        super().__init__(scratch)
-        self.specs: list[ContainerSpec] = []
-        self.leaves_at: str | None = leaves_at
-
-    def create(self, spec: ContainerSpec) -> LocalContainer:
-        if self.leaves_at and spec.name.endswith(self.leaves_at):
-            self.leaves_at = None
-            raise EngineUnavailableError("gone", hint="wait")
-        self.specs.append(spec)
-        return super().create(spec)
 
 
 def test_checks_see_only_the_commit(repo: Path, local_engine: LocalEngine) -> None:
@@ -89,7 +73,7 @@ def test_a_failed_worker_keeps_its_status(repo: Path, local_engine: LocalEngine)
 
 
 def test_checks_are_skipped_without_a_commit(repo: Path, tmp_path: Path) -> None:
-    engine = Noting(tmp_path / "engine")
+    engine = RecordingEngine(tmp_path / "engine")
     (worker,) = shell_run(repo, engine, "true", checks=checks("false")).results
     assert (worker.status, worker.checks) == (Status.SUCCESS, [])
     assert worker.message == "no checks were run, because nothing was committed"
@@ -143,7 +127,7 @@ def test_copied_files_are_present_in_checks(repo: Path, local_engine: LocalEngin
 
 
 def test_checks_run_in_a_separate_checkout(repo: Path, tmp_path: Path) -> None:
-    engine = Noting(tmp_path / "engine")
+    engine = RecordingEngine(tmp_path / "engine")
     shell_run(
         repo, engine, "echo new > new.txt", checks=checks("true", "true"),
         isolation=Isolation(network="open"),
@@ -160,7 +144,7 @@ def test_checks_run_in_a_separate_checkout(repo: Path, tmp_path: Path) -> None:
 
 
 def test_network_of_checks_may_be_open(repo: Path, tmp_path: Path) -> None:
-    engine = Noting(tmp_path / "engine")
+    engine = RecordingEngine(tmp_path / "engine")
     shell_run(
         repo, engine, "echo new > new.txt", checks=checks("true"),
         isolation=Isolation(network="none", check_network="open"),
@@ -183,7 +167,7 @@ def test_each_check_has_its_own_deadline(repo: Path, local_engine: LocalEngine) 
 def test_finished_checks_are_not_repeated_after_a_resume(
     repo: Path, tmp_path: Path, leaves_at: str
 ) -> None:
-    engine = Noting(tmp_path / "engine", leaves_at)
+    engine = RecordingEngine(tmp_path / "engine", lambda spec: spec.name.endswith(leaves_at))
     counts = tmp_path / "counts"
     first = shell_run(
         repo, engine, "echo new > new.txt", setup=("true",),

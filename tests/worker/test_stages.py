@@ -10,7 +10,7 @@ from orchestrator.config.project import Project
 from orchestrator.config.run import StageKey
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import ContainerSpec
-from orchestrator.errors import EngineError, EngineUnavailableError
+from orchestrator.errors import EngineError
 from orchestrator.events import Event, WorkerStage, WorkerStageDone, WorkerStarted
 from orchestrator.results import Reason, Status
 from orchestrator.runs.resume import ResumedRun
@@ -18,6 +18,7 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.recording_engine import RecordingEngine
 from tests.support.repository import git
 from tests.support.runs import configured, run_until, shell_run, show
 
@@ -169,20 +170,6 @@ def test_cancel_during_setup_runs_the_teardown(repo: Path, local_engine: LocalEn
     assert "tidy" in worker.files_modified
 
 
-class Leaving(LocalEngine):
-    """Fails once when a container of some role is started."""
-
-    def __init__(self, scratch: Path, role: str) -> None:
-        super().__init__(scratch)
-        self.leaves_at: str | None = role
-
-    def create(self, spec: ContainerSpec) -> LocalContainer:
-        if spec.labels[ROLE] == self.leaves_at:
-            self.leaves_at = None
-            raise EngineUnavailableError("gone", hint="wait")
-        return super().create(spec)
-
-
 @pytest.mark.parametrize(
     ("role", "setups", "teardowns"),
     [("setup", 1, 1), ("worker", 1, 1), ("teardown", 1, 1), ("harvest", 1, 1)],
@@ -190,7 +177,7 @@ class Leaving(LocalEngine):
 def test_finished_stages_are_not_repeated_after_a_resume(
     repo: Path, tmp_path: Path, role: str, setups: int, teardowns: int
 ) -> None:
-    engine = Leaving(tmp_path / "engine", role)
+    engine = RecordingEngine(tmp_path / "engine", lambda spec: spec.labels[ROLE] == role)
     counts = tmp_path / "counts"
     first = shell_run(
         repo, engine, "true",

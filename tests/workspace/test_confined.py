@@ -8,8 +8,8 @@ import pytest
 from orchestrator.config.project import Check, Project
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
-from orchestrator.errors import ConfigError, EngineUnavailableError, OrchestratorError
+from orchestrator.engine.spec import BindMount, OverlayMount
+from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.runs.resume import ResumedRun
@@ -22,22 +22,15 @@ from orchestrator.workflow.parsing.reader import read_workflow
 from orchestrator.workspace.layout import SWEPT, WORKSPACE, Mode
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.worker_user import worker_user
-from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.local_engine import LocalEngine
+from tests.support.recording_engine import RecordingEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, show
 from tests.support.submodules import with_submodules
 
 
-class Recording(LocalEngine):
-    """Records the specifications of its containers."""
-
-    def __init__(self, scratch: Path) -> None:
-        super().__init__(scratch)
-        self.specs: list[ContainerSpec] = []
-
-    def create(self, spec: ContainerSpec) -> LocalContainer:
-        self.specs.append(spec)
-        return super().create(spec)
+class Recording(RecordingEngine):
+    """Returns which directories of the worktree its containers can write."""
 
     def writable(self, role: str) -> dict[str, bool]:
         specs = (spec for spec in self.specs if spec.labels[ROLE] == role)
@@ -79,20 +72,8 @@ def test_a_task_of_a_workflow_is_confined(repo: Path, tmp_path: Path) -> None:
     assert engine.writable("worker") == {WORKSPACE: False, f"{WORKSPACE}/src": True}
 
 
-class Leaving(Recording):
-    """An engine that is gone when the worker's container is to be created for the first time."""
-
-    is_gone = True
-
-    def create(self, spec: ContainerSpec) -> LocalContainer:
-        if self.is_gone and spec.labels[ROLE] == "worker":
-            self.is_gone = False
-            raise EngineUnavailableError("gone", hint="wait")
-        return super().create(spec)
-
-
 def test_resumed_worker_is_confined(repo: Path, tmp_path: Path) -> None:
-    engine = Leaving(tmp_path / "engine")
+    engine = Recording(tmp_path / "engine", lambda spec: spec.labels[ROLE] == "worker")
     ParallelRunner(confined("src"), repo, engine=engine).execute()
     assert engine.writable("worker") == {}
     (left,) = all_runs(Repository(repo).state_dir)
