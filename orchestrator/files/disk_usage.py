@@ -32,8 +32,9 @@ def disk_use(roots: Iterable[Path], *, most_files: int, seconds: float = math.in
 
     Args:
         roots: Directories to measure; a root itself is not counted.
-        most_files: Stop counting above this number. The result is then too small, but above it.
-        seconds: Stop counting after this time. The result is then too small, and has `late` set.
+        most_files: Number of files above which counting stops. The returned number of files is then
+            too small, but still greater than `most_files`.
+        seconds: Time after which counting stops. The result is then too small, and has `late` set.
     """
     size = files = hidden = 0
     until = time.monotonic() + seconds

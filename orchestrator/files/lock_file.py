@@ -6,7 +6,7 @@ from typing import IO
 
 
 def take_lock(path: Path) -> IO[str] | None:
-    """Take the lock of a file, which is created; None if another process holds the lock.
+    """Create and lock a file, and return it open; None if another process holds the lock.
 
     Closing the returned file, or the end of the process, releases the lock.
     """

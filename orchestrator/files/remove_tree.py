@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 
 _NEAR = 4
-"""Depth of directories that are emptied where they are, since moving a directory up costs two more
-writes.
+"""Depth down to which directories are emptied in place. Deeper directories are moved up first,
+which costs two more writes each.
 """
 
 

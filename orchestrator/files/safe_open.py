@@ -15,9 +15,9 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
     """Open a regular file for reading; never follow a link or block on a FIFO.
 
     Args:
-        path: The file. Only its last component must not be a link.
+        path: The file. Its parent directories may be links.
         folder: Descriptor of the directory that `path` is relative to.
-        follow: Whether the file may be a link, for paths that the user gave.
+        follow: Whether the file itself may be a link, for paths that the user gave.
 
     Raises:
         NotRegularError: The path is a FIFO, a device or a directory.
@@ -34,10 +34,10 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
 def read_limited(path: str | Path, *, most: int, follow: bool = False) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
-    The `strerror` of a raised error says what is wrong, even if the file is too large.
+    The `strerror` of a raised error describes the problem, even if the file is too large.
 
     Raises:
-        OSError: The file cannot be opened by `open_regular`, or is larger.
+        OSError: `open_regular` cannot open the file, or the file is larger than `most`.
     """
     with open_regular(path, follow=follow) as file:
         data = file.read(most + 1)

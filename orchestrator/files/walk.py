@@ -20,7 +20,7 @@ _GLANCE = 64
 
 
 class Walk:
-    """One walk over a directory tree. After the iteration, attributes say if it was complete."""
+    """One walk over a directory tree, whose attributes report at the end if it was complete."""
 
     def __init__(self, root: Path, *, most: int, until: float = math.inf) -> None:
         """Prepare a walk.
@@ -101,7 +101,7 @@ class Walk:
 
 
 class Folders:
-    """Opens directories of a tree one below the other, and keeps those of the last path open."""
+    """Opens nested directories of a tree; the directories on the last opened path stay open."""
 
     def __init__(self, top: Path) -> None:
         """Open the top directory of the tree.
@@ -113,7 +113,7 @@ class Folders:
         self._kept = [os.open(top, _DIRECTORY)]
         """Descriptors of the top and of the first directories of the last path."""
         self._last: int | None = None
-        """Descriptor of the last path's directory if it lies deeper."""
+        """Descriptor of the last path's directory, if it is too deep for `_kept`."""
 
     def open(self, path: str) -> int:
         """Open a directory and return its descriptor, which is valid until the next call.
