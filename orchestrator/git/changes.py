@@ -91,7 +91,7 @@ def blobs(
 
     Args:
         repository: The repository.
-        base: Leave out the files that are the same in this commit.
+        base: A commit; files that it contains unchanged are left out. None: no file is left out.
         tip: The commit.
 
     Raises:

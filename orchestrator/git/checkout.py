@@ -49,7 +49,7 @@ class Worktree:
     path: Path
     branch: str
     git_dir: Path
-    """The worktree's own git directory, in the directory `worktrees` of the repository's."""
+    """The worktree's own git directory, below `worktrees` in the repository's git directory."""
 
     def unlock(self) -> None:
         """Remove the lock file of the index that a killed git process left behind."""
@@ -60,10 +60,10 @@ class Worktree:
 
         Args:
             repository: The repository.
-            again: Whether a process that died may have started this before.
+            again: Whether a process that died may have started the same refresh.
 
         Raises:
-            GitCommandError: A git command of the user holds the lock.
+            GitCommandError: A git command of the user holds the lock of the index.
         """
         if again:
             self.unlock()
@@ -82,7 +82,8 @@ class Worktree:
             repository: The repository.
             commit: The commit.
             owner: uid and gid of the files. None: the caller's. The worktree's top directory and
-                its `.git` stay the caller's, whose git would not trust the worktree otherwise.
+                its `.git` always belong to the caller: otherwise the caller's git would not trust
+                the worktree.
 
         Raises:
             RepositoryError: Git failed.
@@ -154,12 +155,13 @@ class Worktree:
             repository: The repository.
             base: The commit that the files are at.
             tip: The commit that the files are updated to.
-            again: Whether a process that died may have started this before.
+            again: Whether a process that died may have started the same update.
 
         Raises:
-            GitCommandError: The user changed a file that differs; nothing was overwritten.
-            RepositoryError: Git was killed after `CHECKOUT_TIMEOUT`, perhaps over a worker's
-                attributes.
+            GitCommandError: The user changed a file that differs between `base` and `tip`; nothing
+                was overwritten.
+            RepositoryError: Git was killed after `CHECKOUT_TIMEOUT`, perhaps because patterns in a
+                worker's `.gitattributes` made git slow.
         """
         if tip == base:
             return
@@ -178,7 +180,7 @@ class Worktree:
             raise
 
     def _take_in(self, git: Git, *, base: str, tip: str) -> None:
-        """Add to the index the files that a killed git process already wrote as in `tip`."""
+        """Add to the index the files that a killed git process wrote with the content of `tip`."""
         raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
         fields = git.run(*raw, base, tip).split(b"\0")
         # `:old_mode new_mode old new status`, NUL, path, NUL.

@@ -183,7 +183,7 @@ class Git:
     ) -> Iterator[IO[bytes]]:
         """Run a command and yield its stdout as a stream, so that output of any length can be read.
 
-        A command that is still printing when the block ends is killed; this is no error.
+        A command that is still printing when the `with` block ends is killed without an error.
 
         Args:
             arguments: The command and its arguments.
@@ -244,7 +244,8 @@ class Git:
     ) -> "subprocess.Popen[bytes]":
         """Start a command and return its process; the caller must wait for its end.
 
-        With `keeps_leases`, the process inherits leases and locks, and may outlive this process.
+        With `keeps_leases`, the process inherits open lock files of this process, which stay locked
+        until both processes have ended.
         """
         return subprocess.Popen(
             self._command(arguments), stdin=stdin, stdout=stdout, stderr=stderr, cwd=self._cwd,

@@ -1,8 +1,8 @@
 """Prevent git from running programs of a worker when the user works in the worker's worktree.
 
 A repository's own configuration may name tracked files as hooks, filters or diff drivers
-(`core.hooksPath=.githooks`). In a worker's worktree those files are the worker's, and the user's
-plain `git status` there would run them.
+(`core.hooksPath=.githooks`). In a worker's worktree the worker may have written the named files,
+and a plain `git status` of the user in this worktree would run them.
 """
 
 import os
@@ -48,8 +48,9 @@ anywhere.
 def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
     """Configure a new worktree so that git runs no program from the worktree's files.
 
-    Does nothing unless the configuration names files of the tree: the per-worktree configuration is
-    an extension that other programs may not know. The caller holds the repository lock.
+    Does nothing unless the configuration names files of the tree, because the per-worktree
+    configuration is an extension that other programs may not know. The caller holds the repository
+    lock.
 
     Args:
         repository: The user's repository.
@@ -92,7 +93,7 @@ def _inside(command: str, path: Path) -> bool:
 
 
 def _enable_extension(repository: Repository) -> None:
-    """Enable git's per-worktree configuration, and move `core.worktree` there as git does."""
+    """Enable git's per-worktree configuration, and move `core.worktree` into it, as git does."""
     common = repository.common_dir
     if _get(common / "config", "extensions.worktreeConfig") == "true":
         return

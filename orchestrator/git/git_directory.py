@@ -6,8 +6,8 @@ from pathlib import Path
 def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:
     """Create an empty bare repository.
 
-    This is faster than `git init`, which takes as long as all other steps together: every worker
-    needs three repositories.
+    This is faster than `git init`. Every worker needs three repositories, and creating them with
+    `git init` would take as long as all other steps of a worker's start together.
 
     Args:
         git_dir: Directory to create.

@@ -77,7 +77,7 @@ def list_kept(repository: Repository) -> list[tuple[str, int, str]]:
 
 
 def told(refs: Sequence[str]) -> tuple[str, ...]:
-    """Return a note for the user with the refs; empty if there are no refs."""
+    """Return a note for the user that names the refs; empty if there are no refs."""
     if not refs:
         return ()
     shown = ", ".join(f"`{ref}`" for ref in refs[:_SHOWN])
@@ -118,7 +118,7 @@ def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
 
 
 def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
-    """Return the commit that bundles the others, and the listed names and commits; None if none."""
+    """Return a commit that has all listed commits as parents, and the list; None without a list."""
     if not os.path.lexists(path):
         return None
     with open_handed_over(path) as file:
@@ -138,7 +138,7 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
 
 
 def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str], tuple[str, ...]]:
-    """Replace names that contain a secret by numbers; return all names and a note about that."""
+    """Replace names with a secret by numbers; return all names, and a note on replaced names."""
     held = [redactor.names_in(name.encode("utf-8", "surrogatepass")) for name in names]
     secrets = sorted({secret for found in held for secret in found})
     if not secrets:
@@ -253,7 +253,7 @@ class Parts:
         Args:
             repository: The user's repository.
             pack: The refused pack.
-            quarantine: Temporary directory to create and remove; two siblings are used as well.
+            quarantine: Temporary directory to create and remove, like two further paths beside it.
             origin: The commit and the objects that the worker started from.
         """
         self._repository = repository
@@ -286,7 +286,7 @@ class Parts:
         self._part.unlink(missing_ok=True)
 
     def let_in(self, commit: str) -> str | None:
-        """Import a commit with all that it reaches; return why it was refused, or None.
+        """Import a commit with all objects that it reaches; return why it was refused, or None.
 
         Raises:
             OSError: The disk is full.
@@ -343,7 +343,7 @@ def _write_refs(repository: Repository, prefix: str, refs: dict[str, str]) -> No
 
 
 def _drop_old(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
-    """Remove the refs of a process that died in this step."""
+    """Remove the refs below `prefix` that are not in `refs`: a process that died created them."""
     old = repository.git.text("for-each-ref", "--format=%(refname)", prefix).splitlines()
     lines = (f"delete {name}\n" for name in old if name not in refs)
     repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())

@@ -104,7 +104,7 @@ def _is_used(repository: Repository, base: str) -> bool:
 
 
 def _pointers(repository: Repository, base: str) -> Iterator[tuple[str, Pointer]]:
-    """Yield the LFS pointers among the small files of a commit, each after its path."""
+    """Yield the LFS pointers among the small files of a commit, each with its path."""
     small = _small(repository, base)
     while batch := list(islice(small, _BATCH)):
         yield from _pointers_among(repository, batch)
@@ -258,7 +258,7 @@ def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Pa
 
 
 def write_record(pointers: Iterable[Pointer], *directories: Path) -> None:
-    """Record in each directory which LFS objects a worker was given."""
+    """Record in each of the given directories which LFS objects a worker was given."""
     text = json.dumps({one.path: [one.oid, one.size] for one in pointers})
     for directory in directories:
         (directory / RECORD).write_text(text)
@@ -332,9 +332,10 @@ def content_since(
 ) -> Content:
     """Return the LFS pointers of a commit that is based on workers' commits.
 
-    Only content counts that the run was given or its workers created. A worker could otherwise get
-    other content, by writing a pointer to it. `given` is the content of the run's base, `run` the
-    run's directory, and `scratch` a temporary file to create and remove.
+    A pointer is returned only if the run was given its content or a worker of the run created the
+    content. Otherwise a worker could get any content on this machine by writing a pointer. `given`
+    is the content of the run's base, `run` the run's directory, and `scratch` a temporary file to
+    create and remove.
     """
     found = find_content(repository, base, scratch)
     known = {one.oid for one in given.pointers}

@@ -188,7 +188,7 @@ def _in_one_process(
 
 
 def _parsed(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
-    """Parse one answer of `git merge-tree` that begins at index `at`; return it and its end.
+    """Parse an answer of `git merge-tree` from index `at`; return the result and the next index.
 
     Format: the tree, names of conflicting files, an empty name, messages (number of names, names,
     kind, text), and an empty word or advice. A clean merge has no messages.

@@ -19,7 +19,7 @@ _CONVERTING: dict[str, frozenset[str | None]] = {
     "core.ignorecase": frozenset({None, "false"}),
     "core.sparsecheckout": frozenset({None, "false"}),
 }
-"""Settings under which git stores files exactly as they are on disk, with these values."""
+"""Git settings, each with the values under which git stores files exactly as they are on disk."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) 
 
     Args:
         repository: The user's repository.
-        rules: Git in a work tree with the attributes and the ignored patterns of the files.
+        rules: Runs git in a work tree whose attributes and ignore patterns apply to the files.
         paths: The files.
     """
     settings = repository.settings(tuple(_CONVERTING))

@@ -76,7 +76,7 @@ _TREE_RULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The objects that a worker was given; its commits may consist of only these and of its own."""
+    """The objects that a worker was given; its commits may use only these and new objects."""
 
     base: str
     """The commit that the run started from; everything newer is checked."""
@@ -131,7 +131,7 @@ def import_harvest(handed: HandedOver) -> Harvested:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Translate git's errors in the block, which hostile objects may cause, into a refusal.
+    """Convert errors of git inside the `with` block, which hostile objects may cause, to refusals.
 
     Raises:
         HarvestRefusedError: A rule is broken, or git took too long.
@@ -269,7 +269,7 @@ def _check_history(git: Git, origin: Origin, *, tip: str, empty_tree: str) -> bo
     """
     base = origin.base
     if git.text("cat-file", "-t", tip) != "commit":
-        raise HarvestRefusedError("the last object of the worker's work is not a commit")
+        raise HarvestRefusedError("the object handed over as the worker's last commit is no commit")
     if origin.on_top and not git.succeeds("merge-base", "--is-ancestor", base, tip):
         raise HarvestRefusedError("the worker's commits are not on top of its base")
     # This also checks connectivity: every object that the new commits need is in the pack or was
@@ -324,7 +324,7 @@ def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> N
 
 
 def _consult(git: Git, order: Mapping[str, Any]) -> None:
-    """Check trees in a separate process with resource limits, as hostile trees may exhaust it."""
+    """Check trees in a separate process whose resource limits hostile trees cannot exceed."""
     program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
     verdict = json.loads(consult(git, program, json.dumps(order).encode()))
     if "refused" in verdict:
@@ -335,7 +335,7 @@ def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
     """Refuse a commit if the files that differ from the base have more than `room` bytes.
 
     Raises:
-        HarvestRefusedError: The files take more.
+        HarvestRefusedError: The files have more bytes.
     """
     form = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames")
     with tempfile.TemporaryFile() as names:

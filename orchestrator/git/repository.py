@@ -264,7 +264,7 @@ class Repository:
         return frozenset(f"refs/heads/{line.removeprefix(_BRANCH)}" for line in noted)
 
     def reserved(self) -> tuple[str, ...]:
-        """Return names that workers may not use at the top of a tree, because worktrees have them.
+        """Return names at the top of a tree that workers may not use, because worktrees have them.
 
         Returns:
             The names. A name that ends with `*` stands for all names with that prefix.

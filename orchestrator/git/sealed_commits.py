@@ -49,7 +49,7 @@ def import_commits(
         repository: The user's repository.
         git: Git in the quarantine.
         git_dir: The quarantine's git directory.
-        commit: The commit, which keeps the rules for workers' commits.
+        commit: The commit, which obeys the rules for workers' commits.
         known: Commits that the repository has.
 
     Raises:

@@ -51,7 +51,7 @@ class Search:
     """Message about what was not searched; None if everything was searched."""
 
     def note(self, redactor: Redactor, data: bytes, place: str) -> None:
-        """Search data for secrets; for each one found, record `place`."""
+        """Search data for secrets; record `place` for each secret that was found."""
         for name in redactor.names_in(data):
             places, shown = self.found.setdefault(name, []), redactor.text(place)
             if len(places) <= MOST_PLACES and shown not in places:
@@ -133,7 +133,7 @@ def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> 
 
 
 def _sort_by_size(git: Git, listed: IO[bytes], small: IO[bytes], large: IO[bytes]) -> int:
-    """Split a list of objects into small and large ones; return how many both have together."""
+    """Split a list of objects into lists of small and large objects; return the number of all."""
     listed.seek(0)
     count = 0
     form = ("cat-file", f"--batch-check={_ASKED}", "--buffer")
@@ -154,7 +154,7 @@ class _Piece:
 
 
 def _contents(git: Git, names: IO[bytes], overlap: int) -> Iterator[_Piece]:
-    """Yield objects in pieces; each piece begins with the end of the piece before it."""
+    """Yield the content of objects in pieces; a piece begins with the end of the previous piece."""
     names.seek(0)
     with git.reading("cat-file", f"--batch={_ASKED}", "--buffer", stdin=names) as file:
         while header := file.readline(_HEADER):

@@ -1,7 +1,7 @@
 """Merge the commits of several tasks, for a task that depends on all of them.
 
 Git merges in a quarantine: a separate repository without the user's settings (`merge_tree`). A
-merge must keep the rules for a worker's own commits; otherwise nothing of it is imported.
+merge must obey the rules for a worker's own commits; otherwise none of its objects is imported.
 """
 
 import signal
@@ -118,7 +118,7 @@ def _independent(repository: Repository, base: str, tips: Sequence[Tip]) -> list
             raise RepositoryError(
                 f"the commit of `{one_line(tip.task)}` ({tip.commit[:12]}) has no "
                 f"history in common with the run's base ({base[:12]})",
-                hint="the branch was moved, or the history between the commits is cut off",
+                hint="if the repository is a shallow clone, run `git fetch --unshallow`",
             )
     return kept
 

@@ -193,7 +193,7 @@ class TreeIndex:
             if self._folds:
                 folded.setdefault(_folded(name), set()).add(name)
         if used != len(content):
-            raise RefusedError("a tree is damaged")
+            raise RefusedError("a git tree object (a directory) is damaged")
         if b"head" in telling and len(telling) > 1:
             self.disguised.add(tree)
         self.alike.update(frozenset(names) for names in folded.values() if len(names) > 1)
@@ -253,7 +253,7 @@ def check_harvest(
     room: int,
     bounds: Bounds,
 ) -> None:
-    """Check the directories of new commits by the rules, and against those of the base.
+    """Check the directories of new commits; what the base commit already contains is allowed.
 
     Raises:
         RefusedError: A rule is broken.

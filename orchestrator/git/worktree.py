@@ -17,7 +17,9 @@ HALF_MADE = ".half-made-"
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
-    """Create a worktree without files for the worker's branch. The caller holds the lock.
+    """Create a worktree without files for the worker's branch.
+
+    The caller holds the repository lock.
 
     Raises:
         RepositoryError: The directory exists, or git failed.
@@ -40,9 +42,9 @@ def check_out(
     *,
     owner: tuple[int, int] | None = None,
 ) -> None:
-    """Write the files of a commit into a new worktree. The caller must not hold the lock.
+    """Write the files of a commit into a new worktree, and keep git from running any of them.
 
-    Git will run no program from these files.
+    The caller must not hold the repository lock.
 
     Args:
         repository: The repository.
@@ -62,7 +64,8 @@ def make_parent(path: Path) -> None:
     """Create the parent directories of a worktree.
 
     Raises:
-        RepositoryError: They could not be created, or a symbolic link leads elsewhere.
+        RepositoryError: The directories could not be created, a symbolic link leads elsewhere, or
+            the path of the worktree exists already.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +84,8 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
         path: The worktree.
         branch: Its branch.
         marked: Whether the worktree must have the mark of a worker whose names come from templates.
-            Without the mark, the user's own worktree in the same place would be mistaken for it.
+            Without the mark, the user's own worktree at this path would be mistaken for the
+            worker's.
 
     Raises:
         RepositoryError: `path` is no worktree, or lacks the mark.
