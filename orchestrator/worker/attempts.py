@@ -2,8 +2,8 @@
 
 Archiving an attempt consists of these steps, each of which may be repeated:
 
-    attempt.json             records the result in the state directory: there will be another
-    attempt
+    attempt.json             records the result in the state directory, and that another attempt
+                             will follow
     refs/.../<run>/<N>/<K>   keeps the commits of attempt K of worker N
     branch and worktree      are moved back to the base, unless the user changed them
     worker-N.attempt-K       is the new name of the state directory; the names count the attempts
@@ -61,7 +61,7 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.CONFLICT: False,
     Reason.CANCELLED: False,
 }
-"""Whether a worker with this reason is retried if the setting `retries` allows it."""
+"""By the reason of a failure: whether the worker is retried if the setting `retries` allows it."""
 
 
 MOST_REFUSALS = 20
@@ -109,7 +109,7 @@ def _shown(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
 def _again(
     worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> RetryLater | None:
-    """Record a failed attempt that another one will follow; return None if it is the last one."""
+    """Record a failed attempt and return when to retry; return None if no other attempt follows."""
     waits = _waits(worker, result, earlier)
     if not (waits or _is_retried(worker, result, earlier)):
         return None

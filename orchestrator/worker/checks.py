@@ -34,16 +34,16 @@ from orchestrator.workspace.shared_files import CHECK_OUT, SARIF
 MOST_FINDINGS = 3 * 1024**2
 """Maximum size in bytes of the SARIF file of a check."""
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
-"""Statuses of a worker after which checks are pointless, or there is no commit to check."""
+"""Reasons of a failure after which checks are pointless, or there is no commit to check."""
 
 
 def check(
     worker: WorkerContext, workspace: Workspace, tip: str, verdict: Verdict
 ) -> tuple[list[CheckResult], Verdict]:
-    """Run the checks that have no result yet; return all results, and the verdict changed by them.
+    """Run the checks that have no result yet; return all results, and the verdict after them.
 
     Raises:
-        EngineUnavailableError: The engine cannot be reached; a resumed run does the rest.
+        EngineUnavailableError: The engine cannot be reached; a resumed run runs the other checks.
     """
     wanted = worker.config.project.checks
     if not wanted or verdict.reason in _UNCHECKED:
@@ -141,7 +141,7 @@ class _Checks:
         return done
 
     def _seen(self, work: Work) -> Ending:
-        """Run a check, and keep its SARIF file."""
+        """Run a check, store its SARIF file, and return how the check ended."""
         place = self.worker.directory / CHECKED / "left"
         try:
             place.mkdir(mode=0o700)

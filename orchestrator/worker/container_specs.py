@@ -182,7 +182,8 @@ def job_container(
         workspace: The files that the job works on.
         secrets: The directory with the worker's secrets; None without secrets.
         job: The job.
-        token: Token with which the job reads repositories through the broker; None: it does not.
+        token: Token with which the job reads repositories through the broker. None: the job reads
+            no repositories.
     """
     workspace = replace(workspace, read_only=False)
     config = Given.of(worker, None, None).config

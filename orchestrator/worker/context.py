@@ -1,7 +1,8 @@
 """The data that describe a run and its workers while the run is in progress.
 
-`RunContext` contains what all workers of a run share: `run.config` and `run.base` are those of the
-run. `WorkerContext` contains what differs: `worker.config` and `worker.base`. Both are immutable.
+`RunContext` contains the data that all workers of a run share, such as the run's settings and base
+commit. `WorkerContext` contains the data of one worker, whose settings and base commit may differ
+from the run's. Both classes are immutable.
 """
 
 import os
@@ -74,10 +75,10 @@ class RunContext:
     """Git-lfs content of the base commit that is present on this machine."""
     caches: Caches = NO_CACHES
     notices: tuple[str, ...] = ()
-    """Messages for the user about the shared resources."""
+    """Messages for the user about the resources that the workers share."""
     mode: Mode
     network: str
-    """Id of the network for containers that may have one; `none` if no container may."""
+    """Id of the network of all containers with network access; `none` if no container has any."""
     emit: Emit
     cancel: Cancel
     outcome: RunOutcome

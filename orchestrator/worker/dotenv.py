@@ -1,7 +1,7 @@
 """Write a worker's ports and service addresses into an untracked file such as `.env`.
 
-Existing lines stay above the orchestrator's lines. They come from a file of the user that was
-copied, or from the setup commands.
+Existing lines, from a copied file of the user or from the setup commands, stay above the
+orchestrator's lines.
 """
 
 import errno
@@ -43,7 +43,7 @@ def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
 def write_dotenv(
     worker: WorkerContext, workspace: Workspace, of_services: Mapping[str, str]
 ) -> None:
-    """Write the file, or update it, before a container with the worktree starts.
+    """Write or update a worker's `dotenv` file before a container with the worktree starts.
 
     Args:
         worker: The worker.
@@ -51,7 +51,7 @@ def write_dotenv(
         of_services: Variables with the addresses of the worker's services.
 
     Raises:
-        OrchestratorError: A directory or link has the file's path.
+        OrchestratorError: A directory or link has the path of the `dotenv` file.
         OSError: The disk is full.
     """
     path = worker.config.project.dotenv

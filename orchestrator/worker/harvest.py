@@ -60,7 +60,7 @@ def harvest_worker(
 
 
 def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
-    """Return the verdict with a message that part of the work was refused, and where it is kept."""
+    """Return the verdict with a message why work was refused, and where the worker's files are."""
     said = f"{harvested.refused}; all files of the worker are kept in {workspace.store.root}"
     if verdict.status is not Status.SUCCESS:
         return verdict.with_note(said)
@@ -125,8 +125,8 @@ def _with_leaks(worker: WorkerContext, harvested: Harvested) -> Harvested:
 def harvest(request: HarvestRequest) -> Harvested:
     """Pack the worker's files in a container without network, check them, and move the branch.
 
-    If a rule is broken, the acceptable part is imported, and `refused` says why the rest was not.
-    In any case the caller owns the worktree again.
+    If the work breaks a rule, its acceptable part is imported, and `refused` of the result says why
+    the other part was not. In any case the caller owns the worktree again.
 
     Raises:
         OrchestratorError: Nothing was accepted; the worker's files are still in its state
@@ -239,7 +239,7 @@ def _land(request: HarvestRequest, harvested: Harvested) -> None:
 
 
 def _land_again(request: HarvestRequest, harvested: Harvested) -> None:
-    """Move the branch as a dead process recorded, unless it did so before its death."""
+    """Move the branch to the commit that a dead process recorded, unless it is there already."""
     if request.repository.resolve(f"refs/heads/{request.spec.branch}") != harvested.tip:
         _move_branch(request, harvested.tip)
 

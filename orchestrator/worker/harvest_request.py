@@ -1,4 +1,4 @@
-"""The input of a worker's harvest (collecting its commits), which may follow its run's death."""
+"""The input of a worker's harvest: its commits can be collected even if its run has died."""
 
 from dataclasses import dataclass
 

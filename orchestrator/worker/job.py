@@ -81,7 +81,7 @@ class Work:
         """Run the job in a container, remove the container, and return how the job ended.
 
         Args:
-            note: Called with the ending before the container is removed.
+            note: Function that records how the job ended, called before the container is removed.
 
         Raises:
             EngineUnavailableError: The engine cannot be reached; leftovers are removed later.
@@ -189,7 +189,7 @@ def _turn(log: Path, name: str, count: int) -> int:
 
 
 def _without_empty_network(spec: ContainerSpec) -> ContainerSpec:
-    """Return the specification; without a network if its gateway would allow no host."""
+    """Return the specification, without a network if the network's gateway allows no host."""
     egress = spec.egress
     leads_nowhere = egress is not None and egress.hosts == () and not egress.learn
     if spec.network_of is not None or spec.link is not None or not leads_nowhere:

@@ -89,7 +89,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
 
 
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:
-    """Make the caches of a worker that succeeded available to later runs, if its run fills them."""
+    """Make a successful worker's caches available to later runs, if its run is to fill caches."""
     run = worker.run
     if not run.caches.warms or verdict.status is not Status.SUCCESS:
         return verdict

@@ -56,7 +56,7 @@ def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
 
 
 def dismiss(container: Container | None) -> None:
-    """Remove a packing container, if there is one. If this fails, the end of the run removes it."""
+    """Remove a packing container, if any; if this fails, it is removed at the end of the run."""
     if container is None:
         return
     with suppress(OrchestratorError):
@@ -148,7 +148,7 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
 
 
 def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:
-    """Return the specification of the container that commits and packs a dead worker's files.
+    """Return the specification of the container that commits and packs an ended worker's files.
 
     Args:
         request: The harvest.

@@ -93,7 +93,7 @@ def ready_more(
 
 
 def ready_workspace(worker: WorkerContext) -> Workspace:
-    """Create a worker's files, or what is missing of them, and return them.
+    """Create those of a worker's files that are missing, and return all of its files.
 
     Raises:
         OrchestratorError: The files could not be created.
@@ -239,8 +239,9 @@ def reopen(
 ) -> Workspace:
     """Open the files that another process created for a worker.
 
-    `objects` is an object directory with the objects that `base` reaches, the commit that the
-    worker's first attempt starts from; `checkouts` are those of a run without worktrees.
+    `base` is the commit that the worker's first attempt starts from, and `objects` an object
+    directory with the objects that `base` reaches; `checkouts` are the shared checkouts of a run
+    without worktrees.
 
     Raises:
         RepositoryError: The path of the worktree is no longer a worktree.
@@ -262,7 +263,7 @@ def reopen(
 def checkouts_of(
     repository: Repository, directory: RunDirectory, config: ParallelConfig
 ) -> Checkouts | None:
-    """Return the checkouts that workers share; None if each has a worktree from the start."""
+    """Return the workers' shared checkouts; None if each worker has a worktree from the start."""
     return None if config.worktrees == "start" else Checkouts(repository, directory)
 
 

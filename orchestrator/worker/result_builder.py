@@ -3,7 +3,7 @@
 finished        the container ended, and its work was harvested
 failed          the worker never started, or its end was not observed
 skipped         the worker will never run
-cancelled       the worker waited for another attempt, which is not made
+cancelled       the worker was cancelled while it waited for another attempt
 abandoned       the run of the worker died, and is cleaned up
 with_attempts   a result, with the cost of the earlier attempts
 """

@@ -191,7 +191,7 @@ class Services:
                 continue
             check.stop()
             if problem is None:
-                raise StartCancelledError("the start was cancelled")
+                raise StartCancelledError(f"the start of service `{sidecar.name}` was cancelled")
             raise ServiceFailedError(f"service `{sidecar.name}` {problem}")
 
     def _check(self, sidecar: Sidecar, service: Service, holder: str) -> Check:
@@ -210,7 +210,7 @@ class Services:
         return next(iter(self._engine.exposed_ports(service.image)), None)
 
     def _describe_holder(self) -> ContainerSpec:
-        """Return the specification of the container that owns the network, and only that."""
+        """Return the specification of the container that only owns the network."""
         return ContainerSpec(
             name=f"{self._worker.name}-services",
             image=BASE_IMAGE,

@@ -1,7 +1,7 @@
 """Run setup before the agent and teardown after it, each in a container of its own.
 
-Unlike the agent's container, these may start again: a stage that was interrupted is repeated, and a
-stage that has ended is recorded and never repeated.
+Unlike the agent's container, these containers may start again: a stage that was interrupted is
+repeated, and a stage that has ended is recorded and never repeated.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from orchestrator.workspace.mounts import Workspace
 
 @dataclass(frozen=True)
 class _KilledAlone:
-    """A request to stop that has no effect before a kill, so that a teardown can complete."""
+    """A request to stop that ignores all but a kill, so that a teardown can complete."""
 
     button: CancelButton
 

@@ -86,9 +86,9 @@ class FilesCommitter:
                 self._notes.add_path("a copied file is in the worker's own commits", path)
 
     def _take_staged(self, index: WorkerIndex, parent: str) -> None:
-        """Add the files that the worker staged to the index, even if they are ignored.
+        """Add to the index the files that the worker staged, even if they are ignored.
 
-        Their content is that of the worktree, and files that are missing there are left out.
+        Their content is that of the worktree; files that are missing in the worktree are left out.
         """
         known = set(self._git.paths("ls-files", "-z"))
         left_out = {os.fsencode(path) for path in self._tree.left_out}

@@ -9,9 +9,9 @@ from orchestrator.worker.in_container.host_git import HostGit
 from orchestrator.worker.in_container.notes import Notes
 
 MOST_OBJECTS = 1_000_000
-"""Maximum number of objects that are listed of a worker's git directory."""
+"""Maximum number of objects in a worker's git directory that are listed."""
 MOST_COMMITS = 50_000
-"""Maximum number of commits that are read of a worker's git directory."""
+"""Maximum number of commits in a worker's git directory that are read."""
 LARGEST_COMMIT = 1 << 20
 """Maximum size in bytes of a commit or tag that is read."""
 _PARENT = re.compile(rb"^parent ([0-9a-f]+)$", re.MULTILINE)
@@ -71,7 +71,7 @@ class CommitGraph:
                     yield words[0], words[1], int(words[2])
 
     def created(self, objects: Iterable[str]) -> list[str]:
-        """Return the objects that the worker created, and was not given."""
+        """Return the objects that the worker created; objects that it was given are left out."""
         ordered = sorted(set(objects))
         given = {"GIT_OBJECT_DIRECTORY": self._git.places.objects, **_NO_OTHERS}
         asked = "".join(f"{name}\n" for name in ordered).encode()

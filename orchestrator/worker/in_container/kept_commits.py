@@ -19,7 +19,7 @@ from orchestrator.worker.in_container.whole_histories import WholeHistories
 from orchestrator.worker.in_container.worker_index import LARGEST_BLOB, WorkerIndex
 
 MOST_PARENTS = 1000
-"""Maximum number of parents of the commit that stands for further commits."""
+"""Maximum number of parents of the commit that has all further commits as its parents."""
 PART_WAY = ("HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD")
 """Files in which git records the commits of unfinished operations."""
 
@@ -101,7 +101,7 @@ class KeptCommits:
     def write(self) -> None:
         """Write the file `kept` with names and commits, and `kept.pack` with their objects.
 
-        One commit with all of them as parents represents them: the host checks this commit.
+        The pack contains one more commit, with all kept commits as parents, which the host checks.
         """
         if not self._kept:
             return

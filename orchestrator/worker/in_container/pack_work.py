@@ -46,8 +46,8 @@ class Harvest:
         """Make the worktree and the git directory safe and readable for git.
 
         Args:
-            written: The same tree with only the worker's files, which is the overlay's upper layer,
-                or all of the tree.
+            written: Directory with the files that the worker wrote: the overlay's upper layer, or
+                the whole worktree if it is no overlay.
         """
         places = self._git.places
         whole = written == places.workspace

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from orchestrator.worker.in_container.safe_files import open_regular, read_start
 
 LARGEST_LIST = 256 << 20
-"""Maximum number of bytes that are read of the list of packed refs, in all searches together."""
+"""Maximum number of bytes read from the list of packed refs, in all searches together."""
 MOST_NAMES = 2000
 """Maximum number of refs that are read in a worker's git directory."""
 _LOG = 1 << 20

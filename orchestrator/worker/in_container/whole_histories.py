@@ -1,4 +1,4 @@
-"""Choose those of a worker's commits whose histories are complete."""
+"""Choose the commits of a worker whose histories are complete."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ MOST_CHECKS = 1000
 
 
 class WholeHistories:
-    """Finds commits whose history lacks objects; of these, at least the files are kept."""
+    """Finds commits whose history lacks objects, and keeps at least the files of such commits."""
 
     def __init__(self, git: HostGit, notes: Notes, graph: CommitGraph, base: str) -> None:
         self._git = git
@@ -20,7 +20,7 @@ class WholeHistories:
         self._base = base
 
     def of(self, named: dict[str, str]) -> dict[str, str]:
-        """Return commits with a complete history; others are replaced by commits of their files."""
+        """Return the commits; a commit with a damaged history is replaced by one with its files."""
         whole: dict[str, str] = {}
         pending, checks = [list(named.items())], 0
         while pending:
@@ -38,7 +38,7 @@ class WholeHistories:
         return whole
 
     def _files_of(self, name: str, commit: str) -> dict[str, str]:
-        """Return a new commit with the files of one whose history is damaged, if they exist."""
+        """Return a new commit with the files of a damaged one; empty if the files are missing."""
         if not self._is_complete([f"{commit}^{{tree}}"]):
             self._notes.warn(f"a damaged commit could not be kept: `{name}` ({commit})")
             return {}

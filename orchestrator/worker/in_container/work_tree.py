@@ -12,7 +12,7 @@ from orchestrator.worker.in_container.variables import room
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 _HOLES = 1024 * 1024
-"""Maximum number of bytes of a file that are not stored on the disk, before it counts as sparse."""
+"""Number of bytes that a file may have beyond its size on the disk before it counts as sparse."""
 _TOO_LARGE = f"a file over {LARGEST_FILE >> 20} MiB was left out"
 
 
@@ -36,8 +36,8 @@ class WorkTree:
         """Remove special files, restore permissions, and rename nested git directories.
 
         Args:
-            written: The same tree with only the worker's files, which is the overlay's upper layer,
-                or all of the tree.
+            written: Directory with the files that the worker wrote: the overlay's upper layer, or
+                the whole worktree if it is no overlay.
             since: Time of the last change that was not the worker's, in nanoseconds.
         """
         pending = [""]

@@ -9,7 +9,7 @@ from orchestrator.worker.in_container.notes import Notes
 from orchestrator.worker.in_container.safe_files import copy_regular
 
 LARGEST_BLOB = 100 << 20
-"""Maximum size in bytes of a staged file that is kept; the same as for other files."""
+"""Maximum size in bytes of a staged file that is kept; other files have the same limit."""
 LARGEST_INDEX = 256 << 20
 """Maximum size in bytes of a git index that is read."""
 _SHARED_INDEX = re.compile(r"sharedindex\.[0-9a-f]{40}(?:[0-9a-f]{24})?")
