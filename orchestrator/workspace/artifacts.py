@@ -74,7 +74,7 @@ def take(root: Path, redactor: Redactor) -> Handover:
         redactor: Knows the secrets.
 
     Raises:
-        OSError: The files could not be collected; those that are left stay where they are.
+        OSError: Not all files could be collected; the other files stay where they are.
     """
     place, kept = root / HANDED, root / ARTIFACTS
     notes: list[str] = []

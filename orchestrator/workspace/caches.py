@@ -23,7 +23,7 @@ from orchestrator.workspace.layout import CACHES, Mode, Mounts
 
 TARGET = "/caches"
 _FRESH = "fresh"
-"""Name that is recorded if there is no generation."""
+"""Name of the directory of a worker's caches that started empty, because none were stored."""
 _HALF = ".half"
 _CHOICE = "cache"
 _VARIABLES: dict[CacheKind, dict[str, str]] = {
@@ -48,8 +48,8 @@ class Caches:
 
     kinds: tuple[CacheKind, ...] = ()
     generation: Path | None = None
-    """Directory of the generation that the workers use; None if there is none, or if this run
-    creates one.
+    """Directory of the stored caches (a generation) that the workers use; None if none are stored,
+    or if this run creates a new generation.
     """
     warms: bool = False
     """Whether a worker of this run that succeeds makes its caches available to later runs."""

@@ -1,8 +1,8 @@
 """Implement `enforce: ro`: a worker can write only to the directories in `paths`.
 
 The worktree is mounted read-only, and each directory of `paths` is mounted again in its place,
-writable. If the worktree is an overlay, the writable layer of such a mount is part of that of the
-whole tree, where other code looks for files that the worker wrote.
+writable. If the worktree is an overlay, the upper layers of these mounts are directories in the
+upper layer of the whole tree, where other code looks for files that the worker wrote.
 """
 
 import errno

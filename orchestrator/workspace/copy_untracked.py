@@ -24,7 +24,7 @@ _MOST_RULES = 5000
 def copy_in(
     paths: Iterable[str], source: Path, target: Path, *, tracked: Callable[[], Collection[str]]
 ) -> frozenset[str]:
-    """Copy files that do not exist yet into a tree; tracked files are left as they are.
+    """Copy files into a tree, except files that the tree already has; tracked files do not change.
 
     Args:
         paths: Sorted paths, relative to both directories.
@@ -33,7 +33,7 @@ def copy_in(
         tracked: Returns the tracked files; only called if a file exists already.
 
     Returns:
-        Those of `paths` that exist in the tree now and are not tracked.
+        The given paths that now exist in the tree and are not tracked.
 
     Raises:
         OSError: The disk is full.

@@ -39,7 +39,7 @@ class Extras:
     content: Content = NO_CONTENT
     """LFS content of the base commit."""
     shown: bool = True
-    """Whether the worktree that the user sees gets these files too."""
+    """Whether the worktree that the user sees gets the additional files too."""
 
     @property
     def are_none(self) -> bool:
@@ -60,7 +60,7 @@ class Target:
     """The worker's state directory."""
     git: Path
     harvest: Path
-    """Git directory with which the worker's commits are packed; `git` is the worker's own."""
+    """Git directory with which the worker's commits are packed; the worker has its own in `git`."""
     tree: Path
     """The tree that the worker sees: the worktree, or a checkout of its own."""
     index: Path
@@ -82,9 +82,9 @@ class WorktreeFiller:
 
     @cached_property
     def _trees(self) -> dict[Path, Path]:
-        """Return the directory trees that get the files, each with its index file.
+        """Return the directory trees that get additional files, each with its index file.
 
-        There are two if the user's worktree gets the files in addition to the worker's own tree.
+        There are two trees if the user's worktree gets the files in addition to the worker's own.
         """
         site = self._site
         own = {site.tree: site.index}

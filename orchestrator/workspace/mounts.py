@@ -216,11 +216,11 @@ class Workspace:
             change_owner(self.worktree.path, self.user, keep=self.worktree.path)
 
     def reclaim_worktree(self, repository: Repository, *, again: bool = False) -> None:
-        """Make the caller the owner of the worktree again, to which no worker can write.
+        """Make the caller the owner of the worktree again, now that no worker uses the worktree.
 
         Args:
             repository: The repository.
-            again: Whether a process that died may have started this before.
+            again: Whether a process that died may have begun to change the owner.
         """
         if self.is_shared:
             return

@@ -121,12 +121,13 @@ class _Reader:
         return PlainFile(path, bool(info.st_mode & stat.S_IXUSR), content)
 
     def _check_layer(self, descriptor: int, path: str) -> None:
-        """Check that an entry of the upper layer looks in the overlay exactly as it is.
+        """Check that an entry looks the same in the upper layer and in the mounted overlay.
 
-        By attributes that only root can read, the kernel marks a directory that hides the one
-        below it or stands for another one, and a file whose content is still in the lower layer.
-        Moving an entry of the lower layer leaves another entry in its place, so the callers who
-        cannot read marks refuse every entry that covers one of the lower layer.
+        With attributes that only root can read, the kernel marks some entries of the upper layer:
+        a directory that hides the lower layer's directory of its name or stands for a directory of
+        another name, and a file whose content is still in the lower layer. Moving an entry of the
+        lower layer leaves another entry in its place. So a caller who cannot read these attributes
+        refuses every entry whose path exists in the lower layer.
 
         Raises:
             _NotPlainError: The entry is marked, or the marks cannot be read.

@@ -1,7 +1,8 @@
 """Checkouts that several workers share, each as the read-only lower layer of its overlay.
 
 They are used by runs whose worktrees appear at the end, or never. A checkout is kept for later runs
-of the same files. `checkouts/` in the state directory, which only the caller may enter, contains:
+that start from the same files. `checkouts/` in the state directory, which only the caller may
+enter, contains:
 
     lock             held while a checkout is chosen, made or removed
     KEY-NUMBER/tree  the files

@@ -238,7 +238,7 @@ class Shared:
         return collect(self._directory.worker(spec.worker_id), self._redactor)
 
     def following(self, emit: Emit) -> Emit:
-        """Return an event handler that also updates the shared files."""
+        """Return an event handler that calls `emit` and then updates the shared files."""
         if self._title is None:
             return emit
 

@@ -76,9 +76,11 @@ class SubmoduleGitDir:
     settings: str
     """Text of the git configuration that all submodules have in common."""
     workspace: str
+    """Path of the worktree in the container."""
     store: str
+    """Path of the worker's git directory in the container."""
     objects: str
-    """Paths in the container of the tree, the store, and the base's objects."""
+    """Path of the base commit's git objects in the container."""
 
 
 def make_git_dirs(

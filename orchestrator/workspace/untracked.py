@@ -198,7 +198,7 @@ def _ls_files(repository: Repository, *which: str) -> set[str]:
 
 
 def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
-    """Return those directories that an ignore rule itself matches, not only all files in them."""
+    """Return the directories that an ignore rule matches, not those whose files alone all match."""
     folders = sorted(path for path in collapsed if path.endswith("/"))
     if not folders:
         return []
