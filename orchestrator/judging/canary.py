@@ -1,7 +1,7 @@
 """Tests that must fail (canaries), which reveal a test runner that a candidate has manipulated.
 
-They are added at the end of the base's own test files, so that they run wherever these run: by a
-check of a single file too, and together with the product that the file imports.
+Canaries are appended to the base commit's own test files. So a check of a single test file runs
+them too, and they run in the same process as the product code that the test file imports.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from orchestrator.judging.programs import programs_of
 
 MOST_FILES = 20
-"""Maximum number of test files to which tests that must fail are added."""
+"""Maximum number of test files to which tests that must fail are appended."""
 _PYTHON_TEST = """
 
 import unittest as {name}_unittest
@@ -54,21 +54,21 @@ func Test_{name}_fatal(t *testing.T) {{
 
 @dataclass(frozen=True)
 class Canary:
-    """Test files of the base with additional tests that must fail, each in a different way."""
+    """Test files of the base commit with appended tests that must fail, each in a different way."""
 
     names: tuple[str, ...]
-    """The names of the additional tests."""
+    """The names of the appended tests."""
     files: tuple[tuple[str, bytes], ...]
-    """Path and content of each file."""
+    """Path and content of each test file, with the appended tests."""
 
 
 @dataclass(frozen=True)
 class _Runner:
-    """A test runner: how commands name it, and how its tests look."""
+    """A test runner: patterns of its commands and test files, and a template of failing tests."""
 
     command: "re.Pattern[str]"
     files: "re.Pattern[str]"
-    """Names of files with tests."""
+    """Pattern of the names of the runner's test files."""
     tests: str
     kinds: tuple[str, ...]
 
@@ -109,18 +109,18 @@ _INDIRECT = re.compile(
 
 
 def make_canary(command: str, paths: Sequence[str], read: Callable[[str], bytes]) -> Canary | None:
-    """Return tests that must fail, for a command's test runner.
+    """Return tests that must fail, written for the test runner that a check's command starts.
 
-    If the command starts another program, such as `make test`, the names of the test files show the
-    runner.
+    If the command starts the runner through another program, as `make test` does, the runner is
+    found by the names of the test files.
 
     Args:
-        command: The check.
-        paths: The tests of the base.
-        read: Returns the content of one of the tests.
+        command: The command of the check.
+        paths: Paths of the base commit's test files.
+        read: Function that returns the content of a test file.
 
     Returns:
-        None if the runner is unknown, or has no test file.
+        None if the test runner is unknown, or if none of the paths is a test file of the runner.
     """
     runners = _runners_of(command)
     found = [(path, fit) for path in paths if (fit := _fitting(runners, path))]
@@ -153,6 +153,6 @@ def _fitting(runners: Sequence[_Runner], path: str) -> list[_Runner]:
 def make_canaries(
     commands: Sequence[str], paths: Sequence[str], read: Callable[[str], bytes]
 ) -> dict[str, Canary]:
-    """Return tests that must fail, by command, for the commands whose test runner is known."""
+    """Return, for each command whose test runner is known, tests that must fail."""
     made = {command: make_canary(command, paths, read) for command in commands}
     return {command: canary for command, canary in made.items() if canary is not None}

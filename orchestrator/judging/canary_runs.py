@@ -9,7 +9,7 @@ from orchestrator.judging.trees import Trees
 
 
 def canaries_of_base(trees: Trees, commands: Sequence[str]) -> dict[str, Canary]:
-    """Return tests that must fail, by command, which are added to test files of the base."""
+    """Return, for each command, the base commit's test files with appended tests that must fail."""
     kind, entries = trees.instruments.kind, trees.entries(trees.base)
     tests = [path for path, one in entries.items() if one.is_file and kind(path) == "test"]
 
@@ -20,7 +20,7 @@ def canaries_of_base(trees: Trees, commands: Sequence[str]) -> dict[str, Canary]
 
 
 class CanaryRuns:
-    """The results of checks with tests that must fail."""
+    """Runs checks on commits with added tests that must fail; a check must report each failure."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class CanaryRuns:
         *,
         is_secret: bool = False,
     ) -> None:
-        """Store the tests that must fail, by check. Nothing runs yet.
+        """Store the tests that must fail, by check. No check runs yet.
 
         If `is_secret`, the tests are in hidden files, and no output of the checks is stored.
         """
@@ -42,7 +42,7 @@ class CanaryRuns:
         self._with_canaries: dict[tuple[str, str], str] = {}
 
     def calibrate(self, base: str) -> None:
-        """Run the checks on a commit of the base; forget checks that do not report the tests."""
+        """Run the checks on `base` with tests that must fail; drop checks that report none."""
         jobs = {one: self._job(base, one) for one in self._canaries}
         self._evidence.collect(jobs.values())
         seen = {one: self._evidence.of(job) for one, job in jobs.items()}
@@ -52,17 +52,17 @@ class CanaryRuns:
 
     @property
     def commands(self) -> frozenset[str]:
-        """Return the checks that report tests which must fail."""
+        """Return the checks that report, on the base commit, tests which must fail."""
         return frozenset(self._expected)
 
     def collect(self, commits: Iterable[str]) -> None:
-        """Run the checks on commits of candidates."""
+        """Run the checks on commits of candidates, with added tests that must fail."""
         self._evidence.collect(
             self._job(commit, command) for commit in commits for command in self._expected
         )
 
     def commit(self, commit: str, command: str) -> str:
-        """Return the commit with the tests that must fail."""
+        """Return a copy of `commit` to which the tests that must fail are added."""
         canary = self._canaries[command]
         key = commit, canary.names[0]
         if key not in self._with_canaries:
@@ -70,11 +70,11 @@ class CanaryRuns:
         return self._with_canaries[key]
 
     def result(self, commit: str, command: str) -> CheckRun:
-        """Return the result of a check that was run on a candidate's commit."""
+        """Return the result of a check on a candidate's commit with added tests that must fail."""
         return self._evidence.of(self._job(commit, command))
 
     def is_forged(self, commit: str, command: str) -> bool:
-        """Return whether a check hides tests that must fail, which it reports on the base."""
+        """Return whether a check hides a test that must fail, and that it reports on the base."""
         if command not in self._expected:
             return False
         seen = self.result(commit, command)
@@ -83,7 +83,7 @@ class CanaryRuns:
         return seen.answer == "pass" or not {*self._expected[command]} <= {*seen.canaries}
 
     def answer(self, commit: str) -> Answer:
-        """Return `fail` if a check hides tests that must fail, and `none` if one has no result."""
+        """Return `fail` if a check hides tests that must fail, `none` if a check has no result."""
         if any(self.is_forged(commit, command) for command in self.commands):
             return "fail"
         answers = {self.result(commit, command).answer for command in self.commands}

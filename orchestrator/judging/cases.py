@@ -23,7 +23,7 @@ class JudgingRules:
 
     checks: tuple[str, ...]
     must_fix: tuple[str, ...] = ()
-    """Checks that fail on the base, and must pass on a candidate."""
+    """Checks that fail on the base commit, and must pass on a candidate."""
     tests: Tests = "extend"
     instruments: tuple[str, ...] = ()
     """Patterns of further files that control tests."""
@@ -40,12 +40,12 @@ class JudgingRules:
 
     @property
     def all_checks(self) -> tuple[str, ...]:
-        """All checks, each once."""
+        """Return all checks, those of `must_fix` included, without duplicates."""
         return tuple(dict.fromkeys((*self.must_fix, *self.checks)))
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """All commands."""
+        """Return the commands of checks, linters, coverage, probe and judge."""
         others = (self.coverage, self.probe, self.judge)
         return (*self.all_checks, *self.lint, *(one for one in others if one is not None))
 
@@ -60,19 +60,19 @@ class Case:
     protected: str
     has_new_control: bool
     verdicts: tuple[CheckVerdict, ...] = ()
-    """The checks with the base's tests."""
+    """Results of the checks on the candidate's files with the base commit's tests."""
     others: tuple[CheckVerdict, ...] = ()
-    """The checks on the candidate's own files, and with hidden files."""
+    """Results of the checks on the candidate's own files, and with the hidden files."""
     flags: tuple[Flag, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     hidden: Answer | None = None
     lint: int | None = None
     coverage: float | None = None
-    """Part of the new lines of code that was executed."""
+    """Part of the candidate's new lines of code that was executed, from 0 to 1; None if unknown."""
     cluster: str | None = None
     wins: int = 0
     result: WorkerResult | None = None
-    """What the worker's run recorded; None if the record is gone."""
+    """The worker's result as its run recorded it; None if the record is gone."""
 
     @property
     def number(self) -> int:
@@ -91,14 +91,14 @@ class Case:
 
     @property
     def passes(self) -> bool:
-        """Return whether nothing excludes the candidate, and all checks that count pass."""
+        """Return whether no finding excludes the candidate, and all its stable checks pass."""
         counted = [one for one in self.verdicts if one.verdict != "unstable"]
         sure = bool(counted) and all(one.passed for one in counted)
         return sure and not self.is_out and self.hidden in (None, "pass")
 
 
 def scores_of(cases: Sequence[Case]) -> list[Score]:
-    """Return the columns by which candidates are ranked."""
+    """Return, for each candidate, the values by which candidates are ranked."""
     sizes = _sizes(cases)
     return [_score(case, sizes[case.cluster] if case.cluster is not None else 0) for case in cases]
 

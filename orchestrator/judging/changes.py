@@ -31,10 +31,10 @@ class Change:
     """The changes of one candidate."""
 
     lines: int
-    """Added and removed lines of the product, without tests and generated files."""
+    """Number of added and removed lines, without those of tests and generated files."""
     files: int
     added: tuple[NewLine, ...]
-    """New lines of the product; those beyond MOST_READ bytes of the patch are missing."""
+    """New lines in the first MOST_READ bytes of the patch, without tests and generated files."""
     form: str
     """Hash that is equal for changes which differ only in blank lines, comments and the order of
     imports.
@@ -44,7 +44,7 @@ class Change:
 def read_change(
     repository: Repository, instruments: Instruments, *, base: str, commit: str
 ) -> Change:
-    """Return what a commit changes compared with the base.
+    """Return what a commit changes compared with the base commit.
 
     Raises:
         RepositoryError: Git failed.
@@ -88,7 +88,7 @@ def _rows(text: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _form(rows: list[tuple[str, int, str]]) -> str:
-    """Return a digest of the changed lines without blank lines, comments and order of imports."""
+    """Return a hash of the changed lines that ignores blanks, comments and the order of imports."""
     said = [(path, row[0], " ".join(row[1:].split())) for path, _, row in rows]
     kept = [one for one in said if one[2] and not _COMMENT.match(one[2])]
     imports = sorted(one for one in kept if _IMPORT.match(one[2]))

@@ -12,7 +12,9 @@ from orchestrator.results import Reason
 Answer = Literal["pass", "fail", "none"]
 """Result of a command; `none` if the engine or the machine failed, or the run was cancelled."""
 Tests = Literal["frozen", "extend", "free"]
-"""Which tests count: only those of the base, also new ones, or the candidate's own versions."""
+"""Which tests count: only the base commit's (`frozen`), also a candidate's new tests (`extend`),
+or a candidate's own versions of all tests (`free`).
+"""
 Outcome = Literal["passed", "failed", "skipped"]
 BLAMELESS = frozenset(
     {
@@ -21,11 +23,11 @@ BLAMELESS = frozenset(
         Reason.HARVEST_REFUSED,
     }
 )  # fmt: skip
-"""Reasons of a failed run that say nothing about the tested commit."""
+"""Reasons for a failed run that say nothing about the tested commit."""
 
 
 def check_commands(commands: Sequence[str]) -> None:
-    """Check that no command is empty: it would always succeed.
+    """Check that no command is empty, because an empty command always succeeds.
 
     Raises:
         ConfigError: A command is empty.
@@ -51,7 +53,7 @@ class CheckRun(BaseModel):
     output: str = ""
     """The end of the command's output."""
     canaries: tuple[int, ...] = ()
-    """Which of the tests that must fail are named in the output or the JUnit file."""
+    """Indexes of the tests that must fail and are named in the output or the JUnit file."""
 
 
 class RunChecks(Protocol):
@@ -71,11 +73,10 @@ class RunChecks(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Tester:
-    """Runs checks, and knows which earlier results are still valid."""
+    """A function that runs checks, and a text that decides whether stored results are valid."""
 
     run: RunChecks
     identity: str
-    """Text of everything but commands and files that decides the results, such as image and limits.
-    """
+    """Text of the settings that decide results besides commands and files, such as the image."""
     workers: int = 1
     """Number of commits on which commands run at the same time."""

@@ -1,4 +1,4 @@
-"""Compare candidates with the base by the results of checks."""
+"""Compare candidates with the base commit by the results of checks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -21,10 +21,10 @@ _VERDICTS: Mapping[tuple[Answer, Answer], Verdict] = {
 
 
 def try_base(rules: JudgingRules, evidence: Evidence, base: str) -> None:
-    """Run the checks on the base.
+    """Run the checks on the base commit.
 
     Raises:
-        ConfigError: A check that must be fixed passes.
+        ConfigError: A check that must fail before the fix (`must_fix`) passes.
         EngineError: A check gave no result.
     """
     jobs = {command: Job(commit=base, command=command) for command in rules.all_checks}
@@ -41,16 +41,16 @@ def try_base(rules: JudgingRules, evidence: Evidence, base: str) -> None:
 
 
 class Comparison:
-    """Runs the checks on the base and on candidates."""
+    """Runs the checks on the base commit and on candidates, and compares the results."""
 
     def __init__(self, rules: JudgingRules, trees: Trees, evidence: Evidence) -> None:
-        """Store where the checks run. Nothing runs yet."""
+        """Store the arguments. No check runs yet."""
         self._rules = rules
         self._trees = trees
         self._evidence = evidence
         self._base = trees.base
         self.unstable: set[str] = set()
-        """Checks whose results on the base differ."""
+        """Checks whose results on the base commit differ between runs."""
 
     def _jobs(self, commits: Iterable[str], attempt: int = 1) -> list[Job]:
         return [
@@ -64,7 +64,7 @@ class Comparison:
         return self._evidence.of(Job(commit=commit, command=command, attempt=attempt))
 
     def compare(self, cases: Sequence[Case]) -> None:
-        """Run the checks on candidates, repeat whatever differs from the base, and compare."""
+        """Run the checks on candidates, repeat results that differ from the base, set verdicts."""
         self._evidence.collect(self._jobs(case.protected for case in cases))
         repeated = {one: self._to_repeat(one, cases) for one in self._rules.all_checks}
         self._evidence.collect(
@@ -82,9 +82,10 @@ class Comparison:
             case.verdicts = tuple(self._verdict(case, one, again) for one in self._rules.all_checks)
 
     def _to_repeat(self, command: str, cases: Sequence[Case]) -> list[str]:
-        """Return the commits to run again: candidates that differ, and the base.
+        """Return the commits on which a check is repeated, because its result may be unstable.
 
-        The base is also run again if it fails. Nothing is run again if all commits pass.
+        These are the candidates whose result differs from that of the base commit, together with
+        the base commit. A check that fails on the base commit is always repeated on it.
         """
         base = self.on(self._base, command).answer
         known = (base, "none")
@@ -117,7 +118,7 @@ class Comparison:
     def on_tree(
         self, tree: Literal["commit", "hidden"], command: str, answer: Answer
     ) -> CheckVerdict:
-        """Return how a check on other files of a candidate compares with the base."""
+        """Return the verdict for a check's answer on a candidate's own tree or hidden tree."""
         verdict = _VERDICTS.get((self.on(self._base, command).answer, answer), "no_verdict")
         return CheckVerdict(
             command=command,
@@ -127,7 +128,11 @@ class Comparison:
         )
 
     def use_frozen(self, cases: Sequence[Case]) -> None:
-        """Judge candidates without their new tests if these need files that were removed."""
+        """Judge candidates without their new tests if the tests need removed control files.
+
+        New files that control tests are never part of the judged commit. A candidate whose checks
+        pass on its own commit only is therefore judged once more, without its new tests.
+        """
         chosen = [case for case in cases if self._own_pass(case)]
         if self._rules.tests != "extend" or not chosen:
             return
@@ -141,10 +146,10 @@ class Comparison:
                 case.protected, case.verdicts = before[case.number]
 
     def doubt(self, cases: Sequence[Case]) -> None:
-        """Run the checks that pass without files by which a candidate may control the tests.
+        """Repeat passing checks without the files by which a candidate may control the tests.
 
         New test files can change how other tests run, and files such as `Makefile` can leave tests
-        out. Neither proves that a candidate cheats: a check may rightly need them.
+        out. A check that then fails is no proof of cheating: it may need the files rightly.
         """
         if self._rules.tests == "free":
             return
@@ -163,7 +168,7 @@ class Comparison:
             )
 
     def _suspected(self, case: Case) -> Iterator[Doubt]:
-        """Yield a doubt for each check that passes, on each stricter tree that differs."""
+        """Yield passing checks to repeat without new tests or with the base's configuration."""
         commit = case.branch.commit
         frozen = self._trees.with_changes(commit, self._trees.restored(commit, "frozen"))
         configured = self._trees.with_base_configuration(case.protected, commit)
@@ -181,7 +186,7 @@ class Comparison:
         return first == "fail" and self.on(commit, command, 2).answer == "fail"
 
     def _own_pass(self, case: Case) -> bool:
-        """Return whether some checks fail, and all of these pass on the candidate's own commit."""
+        """Return whether checks fail, and each of them passes on the candidate's own commit."""
         found = [self.own(case, one) for one in case.verdicts if not one.passed]
         return bool(found) and all(one is not None and one.answer == "pass" for one in found)
 
@@ -196,20 +201,20 @@ class Comparison:
         )
 
     def own_verdicts(self, case: Case) -> Iterator[CheckVerdict]:
-        """Yield how failing checks compare with the base on the candidate's own commit."""
+        """Yield the verdicts of failing checks for the candidate's own commit."""
         for one in case.verdicts:
             if (found := self.own(case, one)) is not None:
                 yield self.on_tree("commit", one.command, found.answer)
 
     def own(self, case: Case, one: CheckVerdict) -> CheckRun | None:
-        """Return the result of a failing check on the candidate's own commit, if that differs."""
+        """Return the result of a failing check on the candidate's own commit, if it ran there."""
         if case.protected == case.branch.commit or one.passed:
             return None
         return self.on(case.branch.commit, one.command)
 
 
 def _broken(base: CheckRun, ours: CheckRun) -> list[str]:
-    """Return the tests that pass on the base, and on the candidate fail, are skipped or missing."""
+    """Return tests that pass on the base, but fail, are skipped or are missing on a candidate."""
     if base.cases is None or ours.cases is None:
         return []
     return [

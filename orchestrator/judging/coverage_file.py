@@ -1,7 +1,7 @@
-"""Read a coverage file that a command wrote (Cobertura's `coverage.xml`, or lcov): never trusted.
+"""Read an untrusted coverage file that a command wrote: Cobertura's `coverage.xml`, or lcov.
 
-The command runs what a candidate wrote, so the file may contain anything. It orders candidates
-whose checks pass, and decides nothing else.
+The command executes a candidate's code, so the file may contain anything. Coverage only affects
+the order of candidates whose checks pass.
 """
 
 import re
@@ -38,14 +38,14 @@ class _Lines:
             return
         self._number += 1
         if self._number > MOST_LINES:
-            raise ValueError("the file has too many lines")
+            raise ValueError("the coverage file has too many lines")
         lines, number = self.found[self._file], int(line[:9])
         lines[number] = lines.get(number, False) or int(hits[:18]) > 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ValueError("the file is nested too deeply")
+            raise ValueError("the coverage file is nested too deeply")
         if name == "class":
             self.begin(attributes.get("filename", ""))
         elif name == "line":
@@ -55,11 +55,11 @@ class _Lines:
         self._depth -= 1
 
     def refuse_entity(self, *_: object) -> None:
-        raise ValueError("the file declares an entity")
+        raise ValueError("the coverage file declares an entity")
 
 
 def read_coverage(data: bytes) -> Coverage | None:
-    """Return the executed lines by file; None if the file is not usable."""
+    """Return, by file, whether each line was executed; None if the data is not usable."""
     lines = _Lines()
     try:
         if data.lstrip()[:1] == b"<":
@@ -89,10 +89,10 @@ def _read_lcov(text: str, lines: _Lines) -> None:
 
 
 def covered_part(coverage: Coverage | None, added: Iterable[NewLine]) -> float | None:
-    """Return which part of a candidate's new lines of code was executed; None if there are none.
+    """Return the executed part (0 to 1) of a candidate's new lines of code; None if unknown.
 
-    Lines of a file that the coverage file does not name count as not executed if files of the same
-    kind are named.
+    A source file that the coverage file does not name counts as not executed, if the coverage file
+    names files with the same extension.
     """
     if coverage is None:
         return None
@@ -109,7 +109,7 @@ def covered_part(coverage: Coverage | None, added: Iterable[NewLine]) -> float |
 
 
 def _lines_of(coverage: Mapping[str, dict[int, bool]], path: str) -> dict[int, bool] | None:
-    """Return the lines of a file; a coverage file may name it from another directory."""
+    """Return the lines of a source file, also if its path is relative to another directory."""
     if path in coverage:
         return coverage[path]
     end = f"/{path}"

@@ -1,4 +1,4 @@
-"""Run commands on commits, once for equal files, and store the results."""
+"""Run commands on commits, only once for commits with equal files, and store the results."""
 
 import hashlib
 import json
@@ -28,13 +28,13 @@ class Job:
     """The commit whose files the result is about."""
     command: str
     attempt: int = 1
-    """Number of the run: 2 repeats a command, because its result may differ."""
+    """1 for the first run of a command; 2 for its repetition, whose result may differ."""
     on: str | None = None
     """The commit to run on if it is not `commit`, such as a commit with tests that must fail."""
     canary: tuple[str, ...] = ()
-    """Names of tests on `on` that must fail."""
+    """Names of the tests in the commit `on` that must fail."""
     keeps_output: bool = False
-    """Whether the output and the coverage are part of the result."""
+    """Whether the command's output and coverage are stored with its result."""
     is_secret: bool = False
     """Whether the commit has hidden files, so that only the answer is stored."""
 
@@ -43,12 +43,12 @@ class Evidence:
     """The results of commands on commits, from this process and from earlier ones."""
 
     def __init__(self, tester: Tester, git: Git, place: Path) -> None:
-        """Store how commands are run.
+        """Store the arguments. No command runs yet.
 
         Args:
             tester: Runs commands on a commit.
             git: Git in a repository with the commits.
-            place: Directory with kept results, which is created.
+            place: Directory of stored results; it is created if it does not exist.
         """
         self._tester = tester
         self._git = git
@@ -57,7 +57,7 @@ class Evidence:
         self._trees: dict[str, str] = {}
 
     def collect(self, jobs: Iterable[Job]) -> None:
-        """Run the jobs whose results are not known; repeat a job without an answer once."""
+        """Run the jobs that have no stored result; a job that gives no answer is repeated once."""
         wanted = {self._key(job): job for job in jobs}
         for key in wanted:
             if key not in self._known and (kept := self._read(key)) is not None:
@@ -67,7 +67,7 @@ class Evidence:
             self._carry_out(missing)
 
     def of(self, job: Job) -> CheckRun:
-        """Return the result of a job that was collected."""
+        """Return the result of a job that was passed to `collect`."""
         return self._known[self._key(job)]
 
     def _is_answered(self, key: str) -> bool:

@@ -50,9 +50,9 @@ class Facts:
     added: Sequence[NewLine]
     doubts: Sequence[Doubt]
     forged: Sequence[Flag]
-    """At most one finding of a check that hides tests which must fail."""
+    """At most one finding: that a check hides tests which must fail."""
     literals: frozenset[str]
-    """Texts and numbers that occur in tests of the base, but not in its product."""
+    """Texts and numbers in the base commit's tests, or in hidden tests, that no other file has."""
 
     @property
     def is_empty(self) -> bool:
@@ -61,7 +61,7 @@ class Facts:
 
     @property
     def changed(self) -> list[str]:
-        """Return changed tests and test controls; of new files, only those that control tests."""
+        """Return changed tests, and changed or new files that control tests."""
         paths = [path for path, entry in self.before.items() if self.after.get(path) != entry]
         found = [path for path in paths if self.instruments.kind(path)]
         new = (path for path in self.after if path not in self.before)
@@ -69,7 +69,7 @@ class Facts:
 
     @property
     def gone(self) -> list[str]:
-        """Return the tests of the base that the candidate removed."""
+        """Return the test files of the base commit that the candidate removed."""
         kind = self.instruments.kind
         return [path for path in self.before if path not in self.after and kind(path) == "test"]
 
@@ -90,7 +90,7 @@ def literals_of(files: Iterable[bytes]) -> frozenset[str]:
 
 
 def _weakened(facts: Facts) -> Iterator[Flag]:
-    """Find checks that pass only with the candidate's own versions of the base's tests."""
+    """Find checks that pass only with the candidate's own versions of existing tests."""
     for run in facts.runs:
         if run.commit is None or (run.commit.answer, run.protected.answer) != ("pass", "fail"):
             continue
@@ -167,7 +167,7 @@ def forged(canaries: CanaryRuns, commit: str, checks: Iterable[str]) -> list[Fla
     """Return at most one finding: a check that passes, and hides tests that must fail.
 
     Args:
-        canaries: The results of checks with such tests.
+        canaries: The results of checks with added tests that must fail.
         commit: The candidate's commit, to which the tests were added.
         checks: The checks that pass on the commit.
     """
@@ -197,7 +197,7 @@ def _doubtful(facts: Facts) -> Iterator[Flag]:
         )
         kind, files = _causes(facts, doubt.tree)
         named = ", ".join(one_line(path) for path in files[:_GONE_SHOWN])
-        message = f"a check passes only with the candidate's {named}: review it"
+        message = f"a check passes only with the candidate's {named}: review the change"
         yield Flag(flag=kind, out=False, message=message, file=next(iter(files), None), proof=proof)
 
 
@@ -214,8 +214,8 @@ def _causes(facts: Facts, tree: str) -> tuple[FlagKind, list[str]]:
 def _told(facts: Facts) -> Iterator[Flag]:
     for path in facts.changed[:MOST_LISTED]:
         mixed = facts.instruments.kind(path) == "mixed" and path in facts.after
-        kept = "the candidate's version counts" if mixed or facts.tests == "free" else "not used"
-        message = f"changed {one_line(path)} ({kept})"
+        counts = "counts" if mixed or facts.tests == "free" else "does not count"
+        message = f"changed {one_line(path)} (the candidate's version {counts})"
         yield Flag(flag="instrument_changed", out=False, message=message, file=path)
     suppressed = [line for line in facts.added if _SUPPRESSED.search(line.text)]
     for line in suppressed[:MOST_LISTED]:
@@ -223,7 +223,7 @@ def _told(facts: Facts) -> Iterator[Flag]:
         yield _at(line, "suppressed", message)
     echoes = [line for line in facts.added if facts.literals & literals_of([line.text.encode()])]
     for line in echoes[:MOST_LISTED]:
-        yield _at(line, "literal_echo", "contains a value of the tests")
+        yield _at(line, "literal_echo", "contains a text or number of the tests")
 
 
 def _at(line: NewLine, kind: str, message: str) -> Flag:

@@ -13,18 +13,18 @@ MOST_BYTES = 16 * 1024**2
 
 
 def read_hidden(directory: Path, *, top: Path) -> dict[str, bytes]:
-    """Return the files of a directory by their paths in it.
+    """Return the content of all files in a directory, by their relative paths.
 
     Args:
         directory: The directory.
-        top: The repository's top directory, in which hidden files would not be hidden.
+        top: The repository's top directory. Files in the repository cannot be hidden.
 
     Raises:
         ConfigError: The directory is missing, empty, in the repository, or has unusable files.
     """
     place = directory.resolve()
     if not place.is_dir():
-        raise ConfigError(f"`--hidden` is no directory: {one_line(str(directory))}")
+        raise ConfigError(f"`--hidden` is not a directory: {one_line(str(directory))}")
     if place.is_relative_to(top.resolve()):
         raise ConfigError(
             "`--hidden` is in the repository, where workers could find it",
@@ -49,7 +49,7 @@ def _files(place: Path) -> dict[str, bytes]:
 
 def _content(path: Path, shown: str) -> bytes:
     if not is_text(shown) or ".git" in path.parts:
-        raise ConfigError(f"`--hidden` has a file that cannot be used: {one_line(shown)}")
+        raise ConfigError(f"`--hidden`: a path must be text and outside `.git`: {one_line(shown)}")
     try:
         return read_limited(path, most=MOST_BYTES)
     except OSError as error:

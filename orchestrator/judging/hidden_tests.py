@@ -18,7 +18,7 @@ class HiddenTests:
     def __init__(
         self, rules: JudgingRules, trees: Trees, evidence: Evidence, comparison: Comparison
     ) -> None:
-        """Store what runs where. Nothing runs yet."""
+        """Store the arguments. No check runs yet."""
         self._rules = rules
         self._trees = trees
         self._evidence = evidence

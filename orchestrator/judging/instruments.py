@@ -10,8 +10,8 @@ from typing import Literal
 from orchestrator.text.path_patterns import Pattern, parse
 
 Kind = Literal["test", "control", "mixed"]
-"""Kinds of instruments: tests and their data; control of the test runner; control among other
-content.
+"""What a file does for tests: `test` (tests and their data), `control` (settings and plugins of a
+test runner), or `mixed` (also controls tests, among other things, as `Makefile` does).
 """
 
 _SIMPLE = re.compile(r"(?!\.{1,2}/?$)[\w.*?\[\]-]+/?")
@@ -73,7 +73,7 @@ class Instruments:
         return next((kind for kind, names in self._rules if names.cover(path)), None)
 
     def is_protected(self, path: str) -> bool:
-        """Return whether the base's version of a file replaces that of a candidate."""
+        """Return whether the base's version of a file replaces the candidate's version."""
         return self.kind(path) in ("test", "control")
 
 
@@ -84,12 +84,12 @@ def is_generated(path: str) -> bool:
 
 @dataclass(frozen=True)
 class _Names:
-    """Patterns, most of which are one name, so that one expression decides about them."""
+    """File patterns; patterns of a single name are joined into one regular expression."""
 
     files: "re.Pattern[str]"
-    """Names of files, and of directories with everything in them."""
+    """Joined patterns of names of files and of directories."""
     directories: "re.Pattern[str]"
-    """Names of directories only."""
+    """Joined patterns of names of directories only."""
     others: tuple[Pattern, ...]
 
     def cover(self, path: str) -> bool:

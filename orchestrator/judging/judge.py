@@ -1,8 +1,8 @@
 """Judge the candidates of a run: run checks on trees, collect flags, rank, decide.
 
-The stages depend on each other: the base, the candidates with the base's instruments, the
-repetitions of results that differ, the candidates' own versions of tests that fail, a test that
-must fail, the hidden tests, and last the results that only order candidates which pass.
+The stages in their order: checks on the base commit; on the candidates, with the base commit's
+tests; repetitions of results that differ; failing checks with the candidates' own tests; checks
+with tests that must fail; hidden tests; and results that only order the candidates that pass.
 """
 
 import re
@@ -44,13 +44,14 @@ def judge_run(
 
     Args:
         repository: The user's repository.
-        runs: The run and the chosen candidates; before it, earlier runs for the same task.
+        runs: The run to judge comes last, after earlier runs for the same task. Their branches
+            are the candidates.
         rules: The checks, and how they count.
         tester: Runs checks in fresh containers.
 
     Raises:
-        ConfigError: A worker has no result yet, the candidates have different bases, or a check
-            that must be fixed does not fail on the base.
+        ConfigError: A worker has no result yet, the candidates start from different commits, or a
+            `must_fix` check does not always fail on the base commit.
         EngineError: The checks gave no result on the base.
         RepositoryError: Git failed.
     """
@@ -69,10 +70,10 @@ def judge_run(
 
 
 def check_base(repository: Repository, base: str, rules: JudgingRules, tester: Tester) -> None:
-    """Run the checks on the base, before there are candidates; the results are kept.
+    """Run the checks on the base commit before candidates exist, and store the results.
 
     Raises:
-        ConfigError: A check that must be fixed passes.
+        ConfigError: A check that must fail before the fix (`must_fix`) passes.
         EngineError: A check gave no result.
     """
     with _only_one(repository):
@@ -85,7 +86,7 @@ def _only_one(repository: Repository) -> Iterator[None]:
     """Hold the lock for judging in this repository.
 
     Raises:
-        ConfigError: Another process holds it.
+        ConfigError: Another process holds the lock.
     """
     lock = take_lock(repository.state_dir / LOCK)
     if lock is None:
@@ -206,7 +207,7 @@ class _Judging:
         return forged(self._canaries, case.protected, checks)
 
     def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
-        """Return literals of hidden files and of the base's tests, without those of its product."""
+        """Return literals of hidden files and the base's tests that its other files do not have."""
         kind = self._trees.instruments.kind
         files = {path: entry.blob for path, entry in before.items() if entry.is_file}
         tests = [blob for path, blob in files.items() if kind(path) == "test"]
@@ -215,7 +216,7 @@ class _Judging:
         return found - literals_of(self._trees.contents(product))
 
     def _try_canaries(self, cases: Sequence[Case]) -> None:
-        """Run the checks with tests that must fail, where the base reports such tests."""
+        """Run checks with added tests that must fail, if they report such tests on the base."""
         if not cases:
             return
         self._canaries = self._made_canaries()
@@ -223,14 +224,14 @@ class _Judging:
         self._raise_flags(cases)
 
     def _made_canaries(self) -> CanaryRuns:
-        """Return tests that must fail, for the checks that report such tests on the base."""
+        """Return tests that must fail, for the checks that report such tests on the base commit."""
         canaries = canaries_of_base(self._trees, self._rules.all_checks)
         made = CanaryRuns(self._trees, self._evidence, canaries)
         made.calibrate(self._base)
         return made
 
     def _order(self, cases: Sequence[Case]) -> None:
-        """Collect the results that order candidates which pass: lint, behaviour, comparisons."""
+        """Collect the results that order passing candidates: lint, coverage, probe, judge."""
         rules = self._rules
         commands = (*rules.lint, *(one for one in (rules.coverage, rules.probe) if one))
         self._evidence.collect(

@@ -1,6 +1,6 @@
 """The result of judging a run: what `orchestrator judge --json` prints.
 
-The second name of a field is its name in judgements that were recorded by earlier versions.
+A field with a second name has this name in judgements that earlier versions recorded.
 """
 
 from typing import Literal
@@ -23,16 +23,17 @@ FlagKind = Literal[
     "instrument_changed", "literal_echo", "suppressed",
 ]  # fmt: skip
 NEED_REVIEW: frozenset[FlagKind] = frozenset({"needs_new_tests", "needs_own_configuration"})
-"""Findings that prove nothing, but prevent automatic picking of a candidate."""
+"""Findings that do not exclude a candidate, but prevent that it is picked automatically."""
 Decision = Literal["clear", "undecided", "none"]
 
 
 class Proof(Model):
     """A check on the files of one commit, as proof of a finding.
 
-    The tree is the base's or the candidate's; the candidate's with the base's tests (`protected`),
-    also without its new tests (`frozen`), also with the base's configuration files
-    (`configuration`); or one with a test that must fail (`canary`).
+    `tree` names the files: those of the base commit (`base`); those of the candidate (`commit`);
+    the candidate's with the base commit's tests (`protected`); `protected` without the candidate's
+    new tests (`frozen`), with the base commit's configuration files (`configuration`), or with
+    tests that must fail (`canary`).
     """
 
     tree: Literal["base", "commit", "protected", "frozen", "configuration", "canary"]
@@ -42,12 +43,12 @@ class Proof(Model):
 
 
 class Doubt(Model):
-    """A check that passes only because of files which a candidate added or changed."""
+    """A check that passes only with new tests or configuration files of a candidate."""
 
     check: str
     tree: Literal["frozen", "configuration"]
     commit: str
-    """The commit without these files, on which the check fails."""
+    """Commit without the candidate's versions of the files, on which the check fails."""
 
 
 class Flag(Model):
@@ -68,16 +69,17 @@ class CheckVerdict(Model):
 
     command: str = Field(validation_alias=AliasChoices("command", "check"))
     tree: Literal["commit", "protected", "hidden"] = "protected"
-    """Files on which the check ran: those of the candidate (`commit`), the same with the base's
-    tests (`protected`), or these with the hidden files (`hidden`).
+    """Files on which the check ran: the candidate's (`commit`), the candidate's with the base
+    commit's tests (`protected`), or `protected` with the hidden files (`hidden`).
     """
     must_fix: bool = False
     verdict: Verdict
-    """`fixed` (failed on the base), `kept`, `broke`, `still_broken`, `unstable` (repeated runs
+    """`fixed` (fails on the base commit, passes on the candidate), `kept` (passes on both), `broke`
+    (passes on the base commit only), `still_broken` (fails on both), `unstable` (repeated runs
     differ), or `no_verdict` (the engine failed).
     """
     broken: tuple[str, ...] = ()
-    """Tests that pass on the base and not on the candidate, by the JUnit file; at most 20."""
+    """Tests that pass on the base commit, but not on the candidate (JUnit file); at most 20."""
     broken_count: int = 0
 
     @property
@@ -90,7 +92,7 @@ class Candidate(Model):
     """The judgement about one worker."""
 
     run_id: str
-    """The run of the worker."""
+    """Id of the worker's run."""
     worker_id: int
     model: str | None = None
     commit: str
@@ -99,28 +101,28 @@ class Candidate(Model):
     control tests.
     """
     place: int | None
-    """Place of the candidate: 1 is the best; equal changes share a place. Null if it is out."""
+    """Place of the candidate: 1 is the best; equal changes share a place. Null if excluded."""
     decided_by: Column | None = None
-    """The column in which the candidate is better than the next one; null for the last one."""
+    """First column in which the candidate beats the next candidate; null for the last candidate."""
     passes: bool
-    """Whether nothing excludes the candidate, and all checks and hidden tests pass."""
+    """Whether no finding excludes the candidate, and all checks and hidden tests pass."""
     out: bool
     """Whether a finding excludes the candidate."""
     flags: tuple[Flag, ...] = ()
     checks: tuple[CheckVerdict, ...] = ()
-    """Each check on each tree; the checks on `protected` decide."""
+    """Verdict of each check on each tree; the verdicts on the tree `protected` decide."""
     hidden: Answer | None = None
     """Result of the checks with the hidden files; null without hidden files."""
     lint: int | None = None
-    """Number of lines that lint commands print on the candidate and not on the base."""
+    """Number of lines that lint commands print for the candidate and not for the base commit."""
     coverage: float | None = Field(default=None, ge=0, le=1)
-    """Part of the new lines of code that was executed, from 0 to 1; null if unknown."""
+    """Part of the candidate's new lines of code that was executed, from 0 to 1; null if unknown."""
     same_output: int | None = None
     """Number of candidates for which the probe prints the same output; null without a probe."""
     wins: int = 0
-    """Number of comparisons that the judge command decided for the candidate in both orders."""
+    """Number of other candidates that lose to this candidate in the judge command's comparisons."""
     lines: int
-    """Number of changed lines of the product, without tests and generated files."""
+    """Number of changed lines, without those of tests and generated files."""
     files: int
     """Number of all changed files."""
     cost: float = Field(default=0.0, ge=0)
@@ -129,7 +131,7 @@ class Candidate(Model):
 
     @property
     def verdicts(self) -> tuple[CheckVerdict, ...]:
-        """Return the checks with the base's tests, each once."""
+        """Return the verdicts of the checks that ran with the base commit's tests."""
         return tuple(one for one in self.checks if one.tree == "protected")
 
     @property
@@ -149,10 +151,10 @@ class Judgement(Model):
     checks: tuple[str, ...]
     must_fix: tuple[str, ...] = ()
     unstable: tuple[str, ...] = ()
-    """Checks whose results on the base differ between runs; they are not counted."""
+    """Checks whose results on the base commit differ between runs; they are not counted."""
     without_canary: tuple[str, ...] = ()
     """Checks that were not tried with a test that must fail: their test runner is not known, or
-    does not report such a test on the base.
+    does not report such a test on the base commit.
     """
     decision: Decision
     """`clear` (the first candidate is `picked`), `undecided`, or `none` (no candidate passes)."""

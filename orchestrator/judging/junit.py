@@ -1,7 +1,7 @@
-"""Read a JUnit file that a check wrote: bounded, without entities, and never trusted.
+"""Read an untrusted JUnit file that a check wrote: bounded, and without XML entities.
 
-A check runs what a candidate wrote, so the file may contain anything. It can only make a result
-worse: a check passes by its exit code.
+The check executes a candidate's code, so the file may contain anything. The file can only make a
+result worse, because the exit code of the check decides whether the check passes.
 """
 
 from xml.parsers import expat
@@ -26,13 +26,13 @@ class _Cases:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ValueError("the file is nested too deeply")
+            raise ValueError("the JUnit file is nested too deeply")
         if name == "testcase":
             words = (attributes.get("classname", ""), attributes.get("name", ""))
             self._case = one_line("::".join(word for word in words if word), limit=300)
             self.found.setdefault(self._case, "passed")
             if len(self.found) > MOST_CASES:
-                raise ValueError("the file has too many tests")
+                raise ValueError("the JUnit file has too many tests")
         elif self._case is not None and name in _BAD:
             self.found[self._case] = "failed"
         elif self._case is not None and name == "skipped" and self.found[self._case] == "passed":
@@ -44,7 +44,7 @@ class _Cases:
             self._case = None
 
     def refuse(self, *_: object) -> None:
-        raise ValueError("the file declares a document type")
+        raise ValueError("the JUnit file declares a document type")
 
 
 def read_cases(data: bytes) -> dict[str, Outcome] | None:

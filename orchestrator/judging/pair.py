@@ -35,7 +35,7 @@ class Pair(BaseModel):
     number: int
     """Number of the judgement."""
     better: int
-    """The worker with the better place."""
+    """Number of the worker with the better place."""
     decided_by: Column
     """The first column in which the candidates differ; `same change` if they share a place."""
     ranking: tuple[Candidate, Candidate]
@@ -79,8 +79,9 @@ def _decided_by(above: tuple[Candidate, ...]) -> Column:
     """Return the first column in which the ends of a sorted list differ.
 
     Args:
-        above: The candidates of the list except the last one. Each differs from the next one first
-            in its own column, so the ends of the list differ first in the earliest of the columns.
+        above: The candidates of the list except the last one. Each names the first column in which
+            it differs from the next candidate. The earliest of these columns also separates the
+            ends of the list.
     """
     return min((one.decided_by or "number" for one in above), key=_COLUMNS.index)
 

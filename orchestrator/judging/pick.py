@@ -18,7 +18,7 @@ def silent(_: str) -> None:
 
 
 def candidate_of(judgement: Judgement, number: int | None = None) -> Candidate | None:
-    """Return a candidate by its number, or else the one that is clearly the best, if any.
+    """Return the candidate with a number; by default the clearly best candidate, if any.
 
     Raises:
         ConfigError: The worker with this number was not judged.
@@ -44,10 +44,10 @@ def merge_candidate(
         judgement: The judgement of the candidate.
         chosen: The candidate.
         wish: How the branch is merged.
-        note: Is told if the merge changes tests.
+        note: Receives a message if the merge changes tests.
 
     Raises:
-        ConfigError: The branch has moved since.
+        ConfigError: The branch has moved since the judgement.
         OrchestratorError: The branch cannot be merged.
     """
     branches = read_branches(repository, chosen.run_id, [chosen.worker_id])

@@ -12,7 +12,7 @@ _BEFORE = frozenset(
     {"!", "{", "(", "if", "then", "else", "elif", "while", "until", "do", "time", "exec", "env",
      "command", "nice", "nohup", "timeout", "sudo", "run", "uv", "poetry", "pipenv", "xvfb-run"}
 )  # fmt: skip
-"""Words in front of a command."""
+"""Words that may precede the program in a command, such as `time`, `env` or `sudo`."""
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
 _NUMBER = re.compile(r"[\d.]+[smhd]?")
 _END = re.compile(r"[;&|()\n]+")
@@ -95,7 +95,7 @@ def _module(name: str) -> Iterator[str]:
 
 
 def _pattern(path: str) -> Iterator[str]:
-    """Yield a pattern of a file, wherever the command changed its directory to."""
+    """Yield a pattern that matches a path in every directory, as the command may run `cd` first."""
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     if parts and "$" not in path:
         yield "**/" + "/".join(re.sub(r"([*?\[\]\\])", r"\\\1", part) for part in parts)

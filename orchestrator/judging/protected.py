@@ -1,4 +1,4 @@
-"""Make the tree on which one commit is tested, with the instruments of another commit."""
+"""Create the commit on which checks run: a worker's files, with the base commit's tests."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from orchestrator.state.judged_results import JUDGED
 
 
 class Protection:
-    """Puts the instruments of a base back into other commits."""
+    """Puts a base commit's tests, and files that control tests, back into other commits."""
 
     def __init__(
         self,
@@ -25,14 +25,14 @@ class Protection:
         began: datetime,
         patterns: Sequence[str] = (),
     ) -> None:
-        """Store the base.
+        """Store the arguments.
 
         Args:
             repository: The user's repository, which has all commits.
-            base: The commit whose instruments (tests and files that control tests) are used.
-            tests: Which instruments of other commits are used in addition.
+            base: The commit whose tests, and files that control tests, are used.
+            tests: Which tests of the other commits count too.
             began: Date of new commits.
-            patterns: Patterns of more files that are instruments.
+            patterns: Patterns of additional files that control tests.
         """
         self._repository = repository
         self._base = base
@@ -42,14 +42,14 @@ class Protection:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Everything that decides which tree a commit is tested on, besides the commit."""
+        """Return the settings that decide, together with a commit, which files are tested."""
         if self._tests == "free":
             return ("free",)
         tree = self._repository.git.text("rev-parse", f"{self._base}^{{tree}}")
         return (self._tests, "canaries", tree, *self._instruments.patterns)
 
     def of(self, commit: str) -> str:
-        """Return a commit with the base's instruments, or `commit` itself if it has them.
+        """Return `commit` with the base's tests and files that control tests; itself if equal.
 
         No ref points at the new commit.
         """

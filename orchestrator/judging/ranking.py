@@ -53,7 +53,7 @@ class Ranked:
 
     score: Score
     place: int | None
-    """None if the candidate is out."""
+    """Place of the candidate, 1 is the best; None if a finding excludes the candidate."""
     decided_by: Column | None
 
 

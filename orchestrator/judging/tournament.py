@@ -1,8 +1,8 @@
 """Compare candidates by a judge command: each pair twice, in both orders.
 
-The command runs in a container on the base, with the two changes as files. The
-changes are untrusted: an answer counts only if it has the expected form, and is the same when the
-order of the two is swapped.
+The command runs in a container on the base commit, with the changes of both candidates as files.
+The changes are untrusted: an answer counts only if it has the expected form, and if the same
+candidate wins when the order of the two candidates is swapped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Entrant:
 
     commit: str
     results: object
-    """What the checks found about the candidate, as valid JSON for the judge command."""
+    """Results of the candidate's checks, which the judge command receives as JSON."""
 
 
 def hold_tournament(
@@ -40,7 +40,7 @@ def hold_tournament(
     """Return for each candidate the number of comparisons that it won in both orders.
 
     Args:
-        trees: Makes the trees with the files of a comparison.
+        trees: Creates the commits with the files of a comparison.
         evidence: Runs the command.
         command: The judge command.
         task: The task of the candidates.
@@ -72,7 +72,7 @@ def _job(trees: Trees, command: str, task: str, a: Entrant, b: Entrant) -> Job:
 
 
 def winner_of(output: str) -> Winner | None:
-    """Return the answer in the last line of a judge's output; None if it has another form."""
+    """Return the answer in the last line of a judge's output; None if the line is no answer."""
     rows: Sequence[str] = output.strip().splitlines()
     try:
         answer = loads(rows[-1]) if rows else None

@@ -1,8 +1,8 @@
 """Create the commits on which candidates are judged, in a quarantine (a separate repository).
 
-Each tree is a commit that no ref points at: what the candidate committed, with the base's
-instruments put back (`protected`), with the hidden files on top (`hidden`), or with a test that
-must fail (`canary`).
+No ref points at these commits. They have the files that a candidate committed, with the base
+commit's tests and files that control tests (`protected`), in addition with the hidden files
+(`hidden`), or with tests that must fail (`canary`).
 """
 
 import os
@@ -19,7 +19,7 @@ from orchestrator.judging.check_run import Tests
 from orchestrator.judging.instruments import Instruments
 
 MOST_READ = 16 * 1024**2
-"""Maximum number of bytes of the base's files that are searched for texts and numbers."""
+"""Maximum number of bytes of the base commit's files that are searched for texts and numbers."""
 _LINK = "120000"
 _REPOSITORY = "160000"
 _FILE = "100644"
@@ -63,7 +63,7 @@ class Trees:
         return found
 
     def contents(self, blobs: Iterable[str]) -> Iterator[bytes]:
-        """Yield the beginnings of files, at most MOST_READ bytes of all of them together."""
+        """Yield the contents of files, cut off after MOST_READ bytes in total."""
         asked = "".join(f"{blob}\n" for blob in blobs).encode()
         left = MOST_READ
         with self.git.reading("cat-file", "--batch", stdin=asked) as output:
@@ -74,11 +74,11 @@ class Trees:
                 output.read(1)
 
     def restored(self, commit: str, tests: Tests) -> dict[str, Entry | None]:
-        """Return the changes that put the base's instruments back; None removes a file.
+        """Return changes that restore the base's tests and test control files; None removes a file.
 
         Args:
             commit: The candidate's commit.
-            tests: `frozen` removes all new instruments; `extend` keeps new tests.
+            tests: `frozen` also removes new tests; `extend` keeps them; `free` changes nothing.
         """
         if tests == "free":
             return {}
@@ -91,10 +91,10 @@ class Trees:
         }
 
     def with_base_configuration(self, commit: str, candidate: str) -> str:
-        """Return a commit with the base's versions of files that control more than tests.
+        """Return `commit` with the base's versions of files that also control tests, as `Makefile`.
 
         Args:
-            commit: The commit.
+            commit: The commit whose files are replaced.
             candidate: The candidate's commit: only files that it changed are replaced.
         """
         before, after = self.entries(self.base), self.entries(candidate)
@@ -143,7 +143,7 @@ class Trees:
 
 
 def _rows(changes: Mapping[str, Entry | None], git: Git) -> bytes:
-    """Return the changes for `git update-index`: removals first, so that files replace folders."""
+    """Return the input of `git update-index`, removals first: a file may replace a directory."""
     none = "0" * len(git.text("hash-object", "--stdin", stdin=b""))
     return b"".join([*_removed(changes, none), *_added(changes)])
 

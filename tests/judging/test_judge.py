@@ -256,7 +256,7 @@ def test_candidate_that_needs_its_own_configuration_has_to_be_reviewed(world: Wo
     assert (judgement.picked, judgement.ranking[0].decided_by) == (2, "review")
     kinds = [flags(one, out=False) for one in judgement.ranking]
     assert kinds == [[], ["needs_own_configuration", "instrument_changed"]]
-    assert "the candidate's Makefile: review it" in judgement.ranking[1].flags[0].message
+    assert "the candidate's Makefile: review the change" in judgement.ranking[1].flags[0].message
 
 
 def test_lessons_have_only_what_the_public_checks_found(world: World) -> None:

@@ -139,7 +139,7 @@ def test_hidden_files_are_outside_the_repository(tmp_path: Path) -> None:
     assert read_hidden(hidden, top=top) == {"tests/test_a.py": b"a"}
     with pytest.raises(ConfigError, match="is in the repository"):
         read_hidden(top / "hidden", top=top)
-    with pytest.raises(ConfigError, match="is no directory"):
+    with pytest.raises(ConfigError, match="is not a directory"):
         read_hidden(tmp_path / "nothing", top=top)
     (hidden / "link").symlink_to("/etc/hostname")
     with pytest.raises(ConfigError, match="`link` cannot be read"):
