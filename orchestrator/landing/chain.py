@@ -1,7 +1,7 @@
 """Add branches to a commit one after the other, without changing any ref or file.
 
-Equal arguments give equal commits: their date is that of the commit they are added to, or of the
-run if that is later. So an interrupted merge that is repeated creates the same commits.
+Equal arguments give equal commits: a new commit has the date of its first parent, or of the run's
+start if that is later. So an interrupted merge that is repeated creates the same commits.
 """
 
 import re

@@ -121,7 +121,7 @@ def bring_forward(
     """Update the files and the index of a checkout from `old` to `new`.
 
     No filter runs, because a worker may have written the filter's program: files are as committed.
-    With `again`, a process that died may have begun the update.
+    `again` must be set if a process that died may have begun the same update.
 
     Raises:
         GitCommandError: A file has changes that are not committed; nothing was overwritten.

@@ -30,7 +30,7 @@ class Conflict:
     """Two commits that cannot be merged automatically."""
 
     commit: str
-    """The automatic merge of both, whose files contain conflict markers. No ref points at it."""
+    """Commit of the automatic merge, with conflict markers in its files. No ref points at it."""
     ours: str
     """The commit to which the branch is to be added."""
     theirs: Branch
@@ -38,7 +38,7 @@ class Conflict:
     others: tuple[Branch, ...]
     """Branches in `ours` that changed the conflicting files."""
     base: str | None
-    """The last commit that both have in common, if there is one."""
+    """Merge base of the two commits; None if they have no commit in common."""
     paths: tuple[str, ...]
     """The conflicting files."""
     kind: Kind
@@ -51,7 +51,7 @@ class Proposal(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
-    """The agent's run."""
+    """Id of the agent's run."""
     commit: str | None = None
     """The agent's commit; None if the agent did not succeed, or has not ended."""
     problem: str | None = None
@@ -59,7 +59,7 @@ class Proposal(BaseModel):
     is_blameless: bool = False
     """Whether the engine or the machine failed, so that asking again at once is useless."""
     findings: str = ""
-    """The findings that the agent handed over."""
+    """The findings that the agent reported."""
 
     @property
     def is_answered(self) -> bool:
@@ -68,7 +68,7 @@ class Proposal(BaseModel):
 
 
 class ResolvingAgent(Protocol):
-    """Resolves conflicts. It answers the same question only once."""
+    """An agent that resolves conflicts. A question that is asked again gets the stored answer."""
 
     def ask(self, conflict: Conflict, description: str, attempt: int) -> Proposal:
         """Return the agent's answer.
@@ -136,5 +136,5 @@ def _changes(git: Git, conflict: Conflict, side: str) -> str:
 
 
 def names(paths: tuple[bytes, ...]) -> tuple[str, ...]:
-    """Return paths as git wrote them as texts for Python."""
+    """Return paths, which git prints as bytes, as texts."""
     return tuple(os.fsdecode(path) for path in paths)

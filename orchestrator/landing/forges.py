@@ -1,7 +1,7 @@
 """Create and update pull requests with the programs `gh` and `glab` of the user.
 
-They run on the host, as the user would run them: they know the user's account, and this module
-reads no token. Texts of workers reach them as values of options and on stdin only.
+The programs run on the host with the user's own login, so this module reads no token. Texts of
+workers are passed to the programs only as values of options and on stdin.
 """
 
 import json
@@ -62,17 +62,17 @@ class Forge(Protocol):
         """Return the open pull request of a branch."""
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
-        """Return the command that creates a pull request, and its input."""
+        """Return the command that creates a pull request, and its stdin."""
 
     def update_command(self, number: str, request: Request) -> tuple[list[str], str]:
-        """Return the command that updates a pull request, and its input."""
+        """Return the command that updates a pull request, and its stdin."""
 
     def run(self, command: Sequence[str], stdin: str) -> str:
         """Run a command, and return the last line that it prints."""
 
 
 class _Program:
-    """A program in a directory of `PATH`."""
+    """Common part of the forges: runs a program that is found in `PATH`."""
 
     program: str
 
@@ -132,13 +132,13 @@ class GitHub(_Program):
         return _existing(found, "number", "url", "body")
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
-        """Return the command that creates a pull request, and its input."""
+        """Return the command that creates a pull request, and its stdin."""
         draft = ["--draft"] if request.draft else []
         words = (f"--head={request.head}", *_options(request, "base", "--body-file=-"))
         return self._command("pr", "create", *words, *draft), request.body
 
     def update_command(self, number: str, request: Request) -> tuple[list[str], str]:
-        """Return the command that updates a pull request, and its input."""
+        """Return the command that updates a pull request, and its stdin."""
         words = _options(request, "base", "--body-file=-")
         return self._command("pr", "edit", number, *words), request.body
 
@@ -155,13 +155,13 @@ class GitLab(_Program):
         return _existing(found, "iid", "web_url", "description")
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
-        """Return the command that creates a merge request, and its input."""
+        """Return the command that creates a merge request, and its stdin."""
         draft = ["--draft"] if request.draft else []
         words = (f"--source-branch={request.head}", *self._options(request))
         return self._command("mr", "create", *words, *draft, "--yes"), ""
 
     def update_command(self, number: str, request: Request) -> tuple[list[str], str]:
-        """Return the command that updates a merge request, and its input."""
+        """Return the command that updates a merge request, and its stdin."""
         return self._command("mr", "update", number, *self._options(request), "--yes"), ""
 
     def _options(self, request: Request) -> list[str]:
@@ -185,7 +185,7 @@ def find_forge(
     Args:
         top: The repository's top directory, in which the program runs.
         url: Address of the remote repository.
-        wanted: `gh` or `glab`. Default: by the address, or else the one that is installed.
+        wanted: `gh` or `glab`. Default: chosen by the address, or else an installed program.
         installed: Whether the program must be installed.
 
     Raises:
@@ -208,7 +208,7 @@ def find_forge(
 def repository_name(url: str) -> str | None:
     """Return host and path of a remote repository, such as `github.com/owner/name`.
 
-    None means a local path, or an address of an unknown form.
+    Returns None for a local path, and for an address of an unknown form.
     """
     found = _ADDRESS.fullmatch(url)
     if found is None or url.startswith(("/", ".", "file:")):
@@ -217,7 +217,7 @@ def repository_name(url: str) -> str | None:
 
 
 def shown_command(command: Sequence[str], stdin: str) -> str:
-    """Return a command as text for a shell, with its input as a document."""
+    """Return a command as shell text, with its stdin as a here-document."""
     text = shlex.join(command)
     if not stdin:
         return text

@@ -32,7 +32,7 @@ def only_one(repository: Repository) -> Iterator[None]:
     """Hold the lock that allows only one `orchestrator merge` in this repository.
 
     Raises:
-        ConfigError: Another process holds it.
+        ConfigError: Another process holds the lock.
     """
     lock = take_lock(repository.state_dir / "landing.lock")
     if lock is None:
@@ -48,13 +48,13 @@ def check(repository: Repository, target: Target, form: Form) -> None:
     """Check that the user's branch can be changed, before anything is merged.
 
     Raises:
-        ConfigError: The form needs a checkout, and the branch is not checked out.
+        ConfigError: `form` is `apply`, and the branch is not checked out.
         NotFitError: The target cannot be changed now.
     """
     if form == "apply" and target.checkout is None:
         raise ConfigError(
             f"`{target.branch}` is not checked out: `--as apply` changes files only",
-            hint="check the branch out, or leave `--into` out",
+            hint="check the branch out, or omit `--into`",
         )
     check_fit(repository, target)
 
@@ -171,7 +171,7 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
         raise RepositoryError(
             f"`{target.branch}` was moved, but its files in {target.checkout.path} were not all "
             f"written: {one_line(error.message)}",
-            hint="remove the cause, then run `orchestrator merge`, which writes the other files",
+            hint="fix this, then run `orchestrator merge`, which writes the remaining files",
         ) from error
 
 
@@ -190,10 +190,10 @@ def _moved_back(
 
 
 def complete(repository: Repository) -> UnderWay | None:
-    """Complete a move that a dead process began: bring the files to the branch's commit.
+    """Complete a move of the user's branch that a dead process began: update the checkout's files.
 
     Returns:
-        The completed change; None if there was none, or the branch never moved.
+        The completed change; None if no change was incomplete, or if the branch never moved.
     """
     with repository.lock():
         change = read_under_way(repository)
@@ -221,6 +221,6 @@ def _complete_files(repository: Repository, target: Target, change: UnderWay) ->
         raise NotFitError(
             f"an earlier `orchestrator merge` died before all files in {target.checkout.path} "
             f"were written, and they changed since: {one_line(error.stderr)}",
-            hint=f"`git checkout HEAD -- FILE` takes the merged version of a file; "
+            hint=f"`git checkout HEAD -- FILE` restores the merged version of a file; "
             f"`git diff {change.old[:12]}` shows the differences",
         ) from error

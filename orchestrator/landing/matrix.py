@@ -24,7 +24,7 @@ MOST_FILES = 1000
 MOST_CHANGES = 10_000
 """Maximum number of one worker's changed files that are compared with those of other workers."""
 _BASE = 0
-"""Number that stands for the base, as workers are numbered from 1."""
+"""Number that stands for the user's commit in a pair; workers are numbered from 1."""
 
 
 class _Part(BaseModel):
@@ -32,18 +32,18 @@ class _Part(BaseModel):
 
 
 class Pair(_Part):
-    """Two workers, or the base and a worker, and whether their commits can be merged."""
+    """Whether the commits of two workers, or the user's commit and a worker's, can be merged."""
 
     a: int
-    """Number of a worker; 0 for the base."""
+    """Number of a worker; 0 for the commit into which the branches would be merged."""
     b: int
-    """Number of a worker."""
+    """Number of a worker, with which `a` is merged."""
     kind: Kind
-    """`clean`, or the kind of the gravest conflict; `semantic` if git can merge the two, but the
-    checks fail; `unknown` if git could not merge the two."""
+    """`clean`, or the most serious kind of conflict; `semantic` if git can merge the two commits,
+    but the checks fail on the merge; `unknown` if git failed to try the merge."""
     files: tuple[str, ...] = ()
-    """The conflicting files; if `kind` is `clean` or `semantic`, the files that both changed. At
-    most 1000.
+    """The conflicting files; if `kind` is `clean` or `semantic`, the files that both commits
+    changed. At most 1000.
     """
     conflicts: tuple[str, ...] = ()
     """Git's names for all conflicts of the two commits, such as `contents` or `modify/delete`."""
@@ -59,10 +59,10 @@ class WorkerChanges(_Part):
 
     worker_id: int
     name: str | None
-    """Id of the worker's task, in a workflow."""
+    """Id of the worker's task in a workflow; null without a workflow."""
     task: str
     commit: str
-    """The commit that is compared."""
+    """The worker's commit."""
     files: dict[str, str]
     """Git's letter for each changed path: `A` added, `M` modified, `D` deleted, `T` other type. At
     most 10,000 paths.
@@ -79,7 +79,7 @@ class Conflicts(_Part):
     """Numbers of the workers whose branches were compared."""
     changes: tuple[WorkerChanges, ...]
     pairs: tuple[Pair, ...]
-    """Every pair of workers, and each worker with the base (as `a: 0`)."""
+    """Every pair of workers, and each worker with `base` (as `a: 0`)."""
     failing: tuple[int, ...] = ()
     """Workers whose own commits fail the checks, so that no pair with them was tested."""
 
@@ -166,7 +166,7 @@ def _pair(
 
 
 def shown_path(path: bytes) -> str:
-    """Return a path as UTF-8 text, in the form that `git.changes` uses."""
+    """Return a path of git as text; bytes that are not UTF-8 become backslash escapes."""
     return path.decode("utf-8", "backslashreplace")
 
 

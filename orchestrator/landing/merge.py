@@ -53,10 +53,10 @@ class Wish:
     named: bool = False
     """Whether the user named the workers; otherwise only workers that succeeded are merged."""
     excluded: Mapping[str, str] = field(default_factory=dict)
-    """Commits of workers that cheated, and how: they are merged only if the user named them."""
+    """Commits that a judgement excluded, and why; merged only if the user named the workers."""
     dry_run: bool = False
     test: CommitTest | None = None
-    """Runs checks on a commit before it is accepted. Default: nothing is checked."""
+    """Function that runs checks on a commit before it is accepted. Default: no check runs."""
     tested_by: str = ""
     """Text that identifies the checks, so that stored results of other checks are not used."""
     resolver: Resolver | None = None
@@ -69,7 +69,7 @@ def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merg
     Args:
         repository: The user's repository.
         run: The run and the chosen branches, in the given order.
-        wish: How they are merged.
+        wish: How the branches are merged.
 
     Raises:
         ConfigError: A worker has no result yet, or there is no such branch.
@@ -145,7 +145,7 @@ def _unknown(branch: Branch) -> LeftWorker:
 
 
 class _Plan:
-    """Decides about every branch, by merging in a quarantine."""
+    """Decides which branches are merged, by merging all of them in a quarantine."""
 
     def __init__(
         self, repository: Repository, git: Git, run: RunBranches, wish: Wish, target: Target
@@ -205,7 +205,7 @@ class _Plan:
         return commit
 
     def _resolve(self, onto: str, branch: Branch) -> str:
-        """Add a branch to a commit; if they conflict, by an agent's resolution.
+        """Add a branch to a commit; an agent resolves a conflict of the two.
 
         Raises:
             CannotAddError: No agent resolved the conflict, or a rule is broken.
@@ -243,7 +243,7 @@ class _Plan:
         )
 
     def hand_in(self, commit: str) -> None:
-        """Import a commit into the repository; no ref points at it yet."""
+        """Import a commit from the quarantine into the repository; no ref points at it yet."""
         known = [self._target.commit, *(one.commit for one in self._run.branches)]
         place = scratch(self._repository) / "git"
         try:
@@ -290,12 +290,12 @@ class _Plan:
         return best_order(self._target.commit, wanted, self._try, self._weights(wanted).__getitem__)
 
     def _unasked(self, branch: Branch) -> LeftWorker | None:
-        """Return why a branch is not merged unless the user named its worker."""
+        """Return why a branch is not merged, as the user did not name its worker; None if it is."""
         how = self._wish.excluded.get(branch.commit)
         if self._wish.named or (branch.status is Status.SUCCESS and how is None):
             return None
         if branch.status is Status.SUCCESS:
-            said = f"the judgement found: {how}; its number must be named"
+            said = f"the judgement excludes the worker ({how}); name its number to merge it"
             return LeftWorker(worker_id=branch.worker_id, reason="excluded", message=said)
         said = f"the worker did not succeed ({branch.status}); name its number to merge it"
         return LeftWorker(worker_id=branch.worker_id, reason="failed", message=said)

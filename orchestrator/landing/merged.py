@@ -45,7 +45,7 @@ class ResolvedConflict(BaseModel):
 
     worker_id: int
     run_id: str
-    """The agent's run."""
+    """Id of the agent's run."""
     files: tuple[str, ...]
     """The files that conflicted, at most 1000."""
 

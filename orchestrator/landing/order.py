@@ -11,23 +11,23 @@ MOST_EXACT = 6
 """Maximum number of branches with which all orders are tried."""
 
 Add = Callable[[str, Branch], str | None]
-"""Function that returns the commit with a branch added to a commit; None if they conflict."""
+"""Function that adds a branch to a commit, and returns the new commit; None if they conflict."""
 Weight = Callable[[Branch], tuple[int, ...]]
-"""Function that returns with how many branches a branch conflicts; those with fewer conflicts are
-added first.
+"""Function that returns a branch's sort key, such as its number of conflicts; branches with smaller
+keys are added first.
 """
 
 
 def best_order(start: str, branches: Sequence[Branch], add: Add, weight: Weight) -> list[Branch]:
     """Return an order in which as many branches as possible can be added.
 
-    The others come last. With up to 6 branches, every set of branches is tried.
+    Branches that cannot be added come last. With up to 6 branches, every set of them is tried.
 
     Args:
         start: The commit to which the branches are added.
         branches: The branches in the given order.
         add: Function that adds a branch to a commit.
-        weight: Function that returns the number of a branch's conflicts.
+        weight: Function that returns a branch's sort key; smaller keys are added first.
     """
     ordered = sorted(branches, key=weight)
     search = _Search(add, time.monotonic() + SEARCH_TIME)
@@ -53,14 +53,14 @@ class _Search:
             self.explore_greedily(commit, branches)
 
     def explore(self, commit: str, merged: list[Branch], rest: Sequence[Branch]) -> None:
-        """Add each remaining branch in turn, and search on from there with the others."""
+        """Add each remaining branch in turn, and continue from the new commit with the others."""
         if len(merged) > len(self.best):
             self.best = merged
         for branch in rest:
             if len(merged) + len(rest) <= len(self.best) or time.monotonic() > self._deadline:
                 return
             chosen = frozenset(one.worker_id for one in (*merged, branch))
-            # Another order of the same branches gives the same result, but in rare cases.
+            # Except in rare cases, another order of the same branches gives the same result.
             if chosen in self._seen:
                 continue
             self._seen.add(chosen)

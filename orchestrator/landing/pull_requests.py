@@ -26,8 +26,8 @@ class PublishedWorker(BaseModel):
 
     worker_id: int
     action: Action
-    """`created` or `updated` a pull request, `pushed` to one whose text someone changed, or
-    `contained`: the target has the work already.
+    """`created` or `updated` (the pull request), `pushed` (the branch only, because someone changed
+    the pull request's text), or `contained` (the target branch already has the work).
     """
     head: str | None = None
     """Branch on the remote repository."""
@@ -63,7 +63,7 @@ class PullRequestWish:
     target: str
     """Branch of the remote repository into which the work is to be merged."""
     stack: bool = False
-    """Whether a worker that builds on another worker gets a pull request into that branch."""
+    """Whether the pull request of a worker that builds on another goes into the other's branch."""
     draft: bool = False
     dry_run: bool = False
 
@@ -80,14 +80,15 @@ def publish(
     Args:
         repository: The user's repository.
         run: The run with all its branches.
-        wish: How they are published.
+        wish: How the branches are published.
         remote: The remote repository.
         forge: The program that manages pull requests.
 
     Raises:
         ConfigError: The remote repository lacks the target branch, or a worker has no commits.
         RepositoryError: A branch could not be pushed.
-        ForgeError: The program failed. What was done before stays; repeating continues.
+        ForgeError: The program failed. Earlier pushes and pull requests remain, and a repeated
+            call continues after them.
     """
     if wish.target not in remote.heads:
         raise ConfigError(
@@ -155,7 +156,7 @@ class _Publisher:
         return done.model_copy(update={"url": done.url or url})
 
     def _step(self, place: Place, found: Existing | None) -> tuple[Action, list[str], str]:
-        """Return what to do with the pull request, with the command for it and its input."""
+        """Return the action for a worker's pull request, its command, and the command's stdin."""
         request = self._request(place)
         if found is None:
             return "created", *self._forge.create_command(request)

@@ -21,7 +21,7 @@ _OFTEN = 5
 """Number of failed tests after which a commit counts as failing, if the checks are known to be
 unstable."""
 _ATTEMPTS = 3
-"""Maximum number of searches that are begun again, because a repeated test gave another result."""
+"""Maximum number of searches for a failing commit that repeated tests contradict."""
 
 
 class BaseFailsError(OrchestratorError):
@@ -40,7 +40,7 @@ class Verdicts(Protocol):
     """Results of earlier tests, by the content (tree) of the tested commits."""
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored result for a commit, or for the pair of commits of a proof."""
+        """Return the stored result for a commit, or for the two commits that prove a failure."""
 
     def put(self, answer: Answer | None, *commits: str) -> None:
         """Store a result; None removes the stored result."""
@@ -56,7 +56,7 @@ class Verdicts(Protocol):
 def repeated_answer(commit: str, test: CommitTest, verdicts: Verdicts) -> Answer:
     """Test a commit until it passed once, failed twice, or gave no answer twice.
 
-    If the checks are known to be unstable, the commit must fail more often.
+    If the checks are known to be unstable, the commit must fail five times.
     """
     known = verdicts.get(commit)
     answers: list[Answer] = []
@@ -128,7 +128,7 @@ class Queue:
     def run(self, start: str, branches: Sequence[Branch]) -> Outcome:
         """Merge and test the branches on top of a commit.
 
-        Branches that conflict are resolved last, when it is known what they are added to.
+        Conflicting branches are resolved last, on top of all other merged branches.
 
         Raises:
             BaseFailsError: The checks fail on the commit itself.
@@ -193,9 +193,9 @@ class Queue:
         return found
 
     def _first_failing(self, prefixes: Sequence[tuple[Branch, str]]) -> int | None:
-        """Return the index of the first failing commit; the number of all if none fails.
+        """Return the index of the first failing commit; the number of commits if none fails.
 
-        None means that a test gave no answer.
+        Returns None if a test gave no answer.
         """
         low, high = -1, len(prefixes)
         probe = high - 1

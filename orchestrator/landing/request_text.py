@@ -42,7 +42,8 @@ def body_of(
 ) -> str:
     """Return the text of a worker's pull request, in Markdown.
 
-    Texts of the worker stand in blocks of code that they cannot close, without references.
+    Texts of the worker are quoted in code blocks, which they cannot close. Mentions of people and
+    issues in the texts have no effect.
     """
     parts = [marker(run_id, branch), *([note] if note else [])]
     parts.append(f"## Task\n\n{_quoted(branch.task, _MOST_TASK)}")

@@ -1,4 +1,4 @@
-"""Ask an agent to resolve a conflict, and accept its work only if it kept to the rules.
+"""Ask an agent to resolve a conflict, and accept the agent's work only if it follows the rules.
 
 The agent may change the conflicting files only. No conflict marker may be left, and the additions
 of neither side may vanish entirely without a reason in the agent's findings.
@@ -48,7 +48,7 @@ class Resolver:
         """
         if conflict.kind not in _RESOLVABLE or len(conflict.paths) > MOST_PATHS:
             raise UnresolvedError(
-                conflict, [f"a conflict of this kind ({conflict.kind}) is not given to an agent"]
+                conflict, [f"no agent is asked to resolve this kind of conflict ({conflict.kind})"]
             )
         answer = self._answer(git, conflict)
         if isinstance(answer, Proposal):
@@ -162,7 +162,7 @@ def _markers(data: bytes) -> Counter[bytes]:
 
 
 def _vanished(git: Git, conflict: Conflict, commit: str, findings: str) -> Iterator[str]:
-    """Yield the files in which nothing is left of what one side alone added."""
+    """Yield a problem if files lost everything that one side added, and no finding says why."""
     lost = [path for path in conflict.paths if _one_side_is_gone(git, conflict, commit, path)]
     if unexplained := [path for path in lost if not _is_explained(path, findings)]:
         yield (

@@ -19,7 +19,7 @@ _BASE = 0
 
 @dataclass(frozen=True, kw_only=True)
 class PairTest:
-    """The test of merged branches."""
+    """The checks that merged branches must pass."""
 
     test: CommitTest
     identity: str
@@ -29,7 +29,7 @@ class PairTest:
 def find_all_conflicts(
     repository: Repository, run: RunBranches, branches: Sequence[Branch], base: str, test: PairTest
 ) -> Conflicts:
-    """Return the conflicts of branches, with those that only the checks find.
+    """Return the conflicts of branches: those that git finds, and those that only checks find.
 
     Args:
         repository: The user's repository.
@@ -39,7 +39,7 @@ def find_all_conflicts(
         test: The checks.
 
     Raises:
-        BaseFailsError: The checks fail on the base.
+        BaseFailsError: The checks fail on `base` itself.
         ConfigError: Another process merges branches.
         RepositoryError: Git failed.
     """
@@ -62,7 +62,7 @@ def find_all_conflicts(
 
 
 class _Matrix:
-    """Tests the pairs of a matrix of conflicts."""
+    """Runs the checks on the merge of each pair of branches, and on each branch alone."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class _Matrix:
         return repeated_answer(commit, self._test, self._verdicts)
 
     def of(self, found: Conflicts) -> Conflicts:
-        """Return the matrix with the results of the checks."""
+        """Return the conflicts, with those that the checks find."""
         if self._answer(self._base) == "fail":
             raise BaseFailsError(
                 f"the checks fail on {self._base[:12]}, before anything is merged",
@@ -96,7 +96,7 @@ class _Matrix:
         return found.model_copy(update={"pairs": tuple(pairs), "failing": failing})
 
     def _alone(self, pair: Pair) -> tuple[Pair, bool]:
-        """Return the pair of the base and a worker, and whether the worker's own commit fails."""
+        """Return the pair of a worker and the base, and whether the worker's own commit fails."""
         commit = self._merged(pair.b) if pair.is_clean else None
         if commit is None or self._answer(commit) != "fail":
             return pair, False

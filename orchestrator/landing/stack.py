@@ -40,12 +40,12 @@ class Place:
 
 
 class Stack:
-    """The branches of one run, and their parts that the target branch already has."""
+    """Decides the place of each worker of a run, by what the target branch already contains."""
 
     def __init__(
         self, repository: Repository, run: RunBranches, target: str, remote: Remote
     ) -> None:
-        """Store the run.
+        """Store the arguments.
 
         Args:
             repository: The user's repository, which has the target's commit.
@@ -65,7 +65,7 @@ class Stack:
         """Yield the place of each worker, after the places of the workers that it builds on.
 
         Raises:
-            ConfigError: A worker committed nothing, or builds on one that is not published.
+            ConfigError: A worker committed nothing, or builds on a worker that is not published.
         """
         empty = [number for number in chosen if number not in self._branches]
         if empty:
@@ -117,7 +117,7 @@ class Stack:
         return Place(branch=branch, head=head, base=self._target, commit=commit)
 
     def _on_top(self, git: Git, branch: Branch, parent: Branch, chosen: Sequence[int]) -> Place:
-        """Return the place of a worker whose parent has not landed.
+        """Return the place of a worker that builds on a parent which is not merged yet.
 
         Raises:
             ConfigError: The parent is not published.
@@ -135,7 +135,7 @@ class Stack:
         return Place(branch=branch, head=head, base=below, commit=commit, note=note)
 
     def _has_landed(self, git: Git, branch: Branch) -> bool:
-        """Return whether the target has got a branch's changes, as the same commits or others."""
+        """Return whether the target branch has a branch's changes, as the same or other commits."""
         if _contains(git, self._onto, branch.commit):
             return True
         base = merge_base(git, self._onto, branch.commit)
@@ -154,14 +154,14 @@ class Stack:
         return None if merged.paths else merged.tree
 
     def _restacked(self, git: Git, branch: Branch, parent: Branch, head: str) -> Place:
-        """Return the place of a worker whose parent landed as other commits.
+        """Return the place of a worker that builds on a parent which was merged as other commits.
 
         Raises:
             ConfigError: The worker's changes conflict with the target.
         """
         there = self._published(git, head, branch.commit)
         if there not in (None, branch.commit):
-            # It was restacked before, and others may have added commits.
+            # The branch was restacked before, and others may have added commits.
             return self._merged_place(branch, parent, head, there)
         tree = self._replayed(git, self._onto, parent.commit, branch)
         if tree is None:
@@ -179,7 +179,7 @@ class Stack:
         return self._merged_place(branch, parent, head, commit)
 
     def _published(self, git: Git, head: str, commit: str) -> str | None:
-        """Return the commit of a branch on the remote repository, if it contains a commit."""
+        """Return the commit of the remote branch `head` if it contains `commit`, or else None."""
         there = self._remote.heads.get(head)
         if there is None or there == commit:
             return there

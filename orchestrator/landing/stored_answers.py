@@ -15,7 +15,7 @@ _KNOWN = TypeAdapter(dict[str, Proposal])
 
 
 class StoredAnswers:
-    """Answers of one kind of agent to conflicts, in a file."""
+    """Answers of an agent with certain settings to conflicts, stored in a file."""
 
     def __init__(self, path: Path, identity: str) -> None:
         """Read the stored answers.

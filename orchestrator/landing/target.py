@@ -1,4 +1,4 @@
-"""The user's branch that others are merged into, and the checks that it can be changed now."""
+"""The user's branch into which workers' branches are merged, and whether it can be changed now."""
 
 import os
 from collections.abc import Iterator
@@ -80,12 +80,12 @@ def _hint(repository: Repository, ref: str) -> str:
     branch = ref.removeprefix(_HEADS)
     is_possible = branch != "HEAD" and branch[:1] != "-"
     if is_possible and repository.git.succeeds("check-ref-format", ref):
-        return f"`git branch {branch}` creates it"
+        return f"`git branch {branch}` creates the branch"
     return "`git branch` lists the branches"
 
 
 def checked_out_ref(repository: Repository) -> str | None:
-    """Return the full name of the branch that is checked out; None if none is."""
+    """Return the full name of the branch that is checked out; None if HEAD is detached."""
     try:
         return repository.git.text("symbolic-ref", "--quiet", "HEAD")
     except GitCommandError:
@@ -153,7 +153,7 @@ def check_fit(repository: Repository, target: Target) -> None:
         if {_read(git_dir / name) for name in _NAMES} & {target.ref, target.branch}:
             raise NotFitError(
                 f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",
-                hint="finish the operation first",
+                hint="finish the rebase or bisection first",
             )
     if target.checkout is not None:
         _check_idle(target.checkout)

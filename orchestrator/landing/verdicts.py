@@ -30,7 +30,7 @@ class StoredVerdicts:
         self._known = _read(path)
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored result for a commit, or for the pair of commits of a proof."""
+        """Return the stored result for a commit, or for the two commits that prove a failure."""
         return self._known.get(self._key(commits))
 
     def put(self, answer: Answer | None, *commits: str) -> None:
