@@ -1,1 +1,1 @@
-"""The web view of runs: pages made from the files of runs, for one signed-in browser."""
+"""The web view: pages made from the files that runs record, for one signed-in browser."""

@@ -1,4 +1,4 @@
-"""Actions of pages: stop and retry. Both call the functions of the command line."""
+"""The actions `stop` and `retry` of web pages, with the same functions as the commands."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from orchestrator.web.view import View
 
 Action = Literal["stop", "retry"]
 Retry = Callable[[Repository, str, int], str]
-"""Repeats a worker of a run as a new run in the background, and returns the new run's id."""
+"""Repeats one worker of a run as a new run in the background, and returns the new run's id."""
 
 
 @dataclass(frozen=True)
 class Actions:
-    """The actions that a browser may ask for."""
+    """Performs the actions that a browser requests: stop and retry of workers."""
 
     repeat: Retry
 
     def question(self, view: View, name: Action, number: int | None) -> Page:
-        """Return the page that describes an action, and asks the user to confirm it."""
+        """Return the page that describes an action and asks the user to confirm the action."""
         who = "the run" if number is None else f"worker {number}"
         run_id, repository = view.snapshot.run_id, view.run.repository
         values: dict[str, object] = {
@@ -45,7 +45,7 @@ class Actions:
         """Perform a confirmed action, and return the address of the page to show next.
 
         Raises:
-            OrchestratorError: The action is not possible now.
+            OrchestratorError: The action is not possible in the run's current state.
         """
         if name == "stop":
             return _stop(view, number, kill=how == "kill")

@@ -1,7 +1,7 @@
-"""Split output into runs of text with the colours and styles that its control sequences ask for.
+"""Split a program's output into spans of text with the styles of its ANSI control sequences.
 
-Only a fixed set of class names leaves this module, and text without any control character. Colours
-are those of the page's palette, so that no output can be unreadable or hidden.
+A span has CSS classes of a fixed set, and text without any control character. The classes select
+colours of the page's palette, so that no output can be made unreadable or hidden.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from orchestrator.text.sanitize import lines
 
 MOST_RUNS = 4000
-"""Maximum number of runs of one text; the rest of the text has no colours."""
+"""Maximum number of spans of one text; the rest of the text has no colours."""
 _SEQUENCE = re.compile(r"\x1b\[([0-9;:]{0,60})m")
 _LINE_END = re.compile(r"\r((?:\x1b\[[0-9;:]*m)+)\n")
 _BLACK, _WHITE, _GREY, _BRIGHT_WHITE = 0, 7, 8, 15
@@ -20,17 +20,17 @@ _EXTENDED = {38: "front", 48: "back"}
 
 
 class Run(NamedTuple):
-    """Text of one appearance."""
+    """A span of text with one style."""
 
     look: str
-    """Names of classes, separated by blanks; empty for plain text."""
+    """Names of CSS classes, separated by blanks; empty for plain text."""
     text: str
 
 
 @dataclass(frozen=True)
 class _Style:
     front: int | None = None
-    """One of 16 colours; None for the default."""
+    """The text's colour, one of 16; None for the default colour."""
     back: int | None = None
     bold: bool = False
     dim: bool = False
@@ -66,7 +66,7 @@ _SWITCHES: dict[int, dict[str, bool]] = {
 
 
 def runs_of(text: str) -> tuple[Run, ...]:
-    """Return a text as runs that are safe to show.
+    """Return a text as spans that are safe to show in a web page.
 
     Lines, control characters and invisible characters are treated as by
     `orchestrator.text.sanitize.lines`.
@@ -149,7 +149,7 @@ def _number(text: str) -> int:
 
 
 def _of_table(number: int) -> int:
-    """Return the colour nearest to one of a terminal's table of 256 colours."""
+    """Return the palette's colour that is nearest to a colour of a terminal's table of 256."""
     if number < 16:
         return number
     if number > 231:

@@ -29,13 +29,13 @@ from orchestrator.web.worker_pages import log_page
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MOVING = frozenset({"", "log"})
-"""Tabs that change as time passes."""
+"""Tabs of a run or worker whose pages change as time passes."""
 _MOST_DIGITS = 15
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Web:
-    """Answers requests. Work with files and git is done in threads."""
+    """Answers the requests to the web view. Functions that read files or run git run in threads."""
 
     def __init__(self, library: Library, sessions: Sessions, actions: Actions | None) -> None:
         """Store the arguments.
@@ -43,7 +43,7 @@ class Web:
         Args:
             library: The runs.
             sessions: The open sessions.
-            actions: The actions of pages; None for pages without actions.
+            actions: Performs the actions of pages; None for pages without actions.
         """
         self._library = library
         self._sessions = sessions
@@ -51,7 +51,7 @@ class Web:
         self._shell = Shell(read_only=actions is None)
 
     def behind_door(self, port: int | None) -> Door:
-        """Return the application for a port of 127.0.0.1, or for a Unix socket."""
+        """Return the protected application for a port of 127.0.0.1; for a Unix socket if None."""
         app = Starlette(routes=self._routes(), exception_handlers={HTTPException: self._failed})
         door = Door(app, sessions=self._sessions, port=port, locked=_locked)
         self._cookie = door.cookie
@@ -141,7 +141,7 @@ class Web:
         return _html(page)
 
     async def _text(self, request: Request) -> Response:
-        """Return a range of a log as JSON."""
+        """Return a range of a worker's log as JSON."""
         return await run_in_threadpool(self._range, request)
 
     def _range(self, request: Request) -> Response:
@@ -158,14 +158,14 @@ class Web:
         return Response(json.dumps(vars(piece) | found), media_type="application/json")
 
     async def _raw(self, request: Request) -> Response:
-        """Return a log unchanged, as a file that browsers do not interpret."""
+        """Return a worker's unchanged log as a download, which browsers do not interpret."""
         view, worker = await run_in_threadpool(self._view_of_worker, request)
         log = await run_in_threadpool(self._log, request, view, worker)
         name = f"{view.snapshot.run_id}-worker-{worker.spec.worker_id}-{log.name}.log"
         return _download(raw(log), name)
 
     async def _artifact(self, request: Request) -> Response:
-        """Return a file that a worker handed over, as a file that browsers do not interpret."""
+        """Return an artifact of a worker as a download, which browsers do not interpret."""
         view, worker = await run_in_threadpool(self._view_of_worker, request)
         directory, number = view.snapshot.directory, request.path_params["number"]
         listed = await run_in_threadpool(artifacts_of, directory, worker)
@@ -189,7 +189,7 @@ class Web:
         return await self._act(request, "retry")
 
     async def _act(self, request: Request, name: Action) -> Response:
-        """Ask for a confirmation, or perform a confirmed action."""
+        """Return a page that asks the user to confirm an action, or perform a confirmed action."""
         actions = self._actions
         if actions is None:
             raise HTTPException(405)
@@ -217,7 +217,7 @@ class Web:
         return await self._page(lambda: make(self._view(request), fields, named=named))
 
     async def _fields(self, request: Request) -> Mapping[str, list[str]]:
-        """Return the fields of a form that this server made for this session."""
+        """Return the fields of a sent form, if this server made the form for the same session."""
         text = (await _body(request)).decode("utf-8", "replace")
         fields = parse_qs(text, max_num_fields=2000)
         token = self._shell_of(request).token
@@ -265,7 +265,7 @@ def _told(work: Callable[[], Page | str], shell: Shell) -> Page | str:
 
 
 def _is_same(request: Request, version: Callable[[], str]) -> bool:
-    """Return whether the browser has the current version of a page."""
+    """Return whether the browser already shows the current version of a page."""
     known = request.headers.get("x-version")
     return known is not None and known == version()
 

@@ -1,4 +1,4 @@
-"""The files that a worker handed over: list them, and read one as a download."""
+"""List the artifacts of a worker (files besides its commits), and read them for downloads."""
 
 import os
 import re
@@ -20,28 +20,28 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that a worker handed over."""
+    """A file that a worker handed over in addition to its commits."""
 
     number: int
-    """Place in the worker's list; the address of the download."""
+    """Place in the list of the worker's artifacts; part of the download's address."""
     path: str
-    """Path that the worker chose; hostile."""
+    """Path that the worker chose; untrusted."""
     size: int
 
     @property
     def amount(self) -> str:
-        """The size of the file, for people."""
+        """The size of the file with a unit, such as `14.2 MB`."""
         return octets(self.size)
 
     @property
     def name(self) -> str:
-        """A harmless name for the downloaded file."""
+        """A safe name for the downloaded file: letters, digits, `.`, `_` and `-`."""
         plain = _UNUSUAL.sub("_", Path(self.path).name).strip("._")
         return plain[-_LONGEST_NAME:] or f"artifact-{self.number}"
 
 
 def artifacts_of(directory: RunDirectory, worker: WorkerRecord) -> list[Artifact]:
-    """Return the files of a worker that still exist."""
+    """Return the artifacts of a worker whose files still exist."""
     found = []
     for number, path in enumerate(worker.result.artifacts if worker.result else (), start=1):
         try:
@@ -54,12 +54,12 @@ def artifacts_of(directory: RunDirectory, worker: WorkerRecord) -> list[Artifact
 
 
 def findings_of(directory: RunDirectory, worker: WorkerRecord) -> str:
-    """Return the findings of a worker; empty if there are none."""
+    """Return the text that a worker wrote as its findings; empty if it wrote none."""
     return findings(directory.worker(worker.spec.worker_id))
 
 
 def content(directory: RunDirectory, worker: WorkerRecord, artifact: Artifact) -> Iterator[bytes]:
-    """Yield the bytes of a file, at most as many as it had when it was listed.
+    """Yield the bytes of an artifact, at most as many as its file had when it was listed.
 
     Raises:
         OSError: The file cannot be read.
@@ -72,7 +72,7 @@ def content(directory: RunDirectory, worker: WorkerRecord, artifact: Artifact) -
 
 
 def _opened(directory: RunDirectory, worker: WorkerRecord, path: str) -> BinaryIO:
-    """Open a file below the directory of artifacts; links are followed nowhere in its path."""
+    """Open a file in a worker's directory of artifacts, without following any symbolic link."""
     parts = Path(path).parts
     if not parts or Path(path).is_absolute() or ".." in parts:
         raise FileNotFoundError(path)

@@ -18,18 +18,18 @@ from orchestrator.web.shell import Page
 from orchestrator.web.view import View, look_of, run_values
 
 _MOST_FILES = 500
-"""Maximum number of files that are listed."""
+"""Maximum number of changed files that the page lists."""
 _NOTHING = Diff((), is_whole=True)
 _MOST_EACH = 8
-"""Maximum number of workers of which an export compares each with each."""
+"""Maximum number of workers of a run for which an export has a page for every pair."""
 Pair = tuple[int, int]
 
 
 def compare_page(view: View) -> Page | None:
     """Return the page that compares two workers; None if the run has only one worker.
 
-    The variables `a` and `b` of the address are the workers' numbers. Default: the first two that
-    have ended, else the first two.
+    The query parameters `a` and `b` are the workers' numbers. Default: the first two workers that
+    have ended, else the first two workers.
     """
     if len(view.snapshot.workers) < 2:
         return None
@@ -53,7 +53,7 @@ def compare_page(view: View) -> Page | None:
 
 
 def exported_pairs(view: View) -> Sequence[Pair]:
-    """Return the pairs of workers that an export compares: all, or the first one with each."""
+    """Return the pairs of workers that an export compares: all, or the first worker with each."""
     order = _order(view)
     if len(order) > _MOST_EACH:
         return [(order[0], other) for other in order[1:]]
@@ -61,7 +61,7 @@ def exported_pairs(view: View) -> Sequence[Pair]:
 
 
 def address_of(view: View, pair: Pair) -> str:
-    """Return the address of the page of an export that compares two workers."""
+    """Return the address of an export's page that compares two workers."""
     first, second = pair
     return view.shell.href(
         view.run.repository, view.snapshot.run_id, "compare", f"{first}-{second}"
@@ -69,9 +69,9 @@ def address_of(view: View, pair: Pair) -> str:
 
 
 def _choices(view: View, workers: Sequence[WorkerLook], shown: Pair) -> list[object]:
-    """Return the workers that can take the place of each of the two that an export shows.
+    """Return the links of an exported page by which a user replaces one of the two workers.
 
-    A worker has an empty address if it is shown already, or if no page compares this pair.
+    A link is empty if its worker is shown already, or if the export has no page for the pair.
     """
     pages = {frozenset(pair): address_of(view, pair) for pair in exported_pairs(view)}
     return [
@@ -107,7 +107,7 @@ def _number(text: str, known: list[int]) -> int | None:
 
 
 def _diffs(view: View, pair: tuple[WorkerLook, ...]) -> tuple[tuple[Diff, ...], Diff, str]:
-    """Return the changes of both workers, the changes between them, and why these are missing."""
+    """Return each worker's changes, the diff between both, and why that diff is missing."""
     numbers = [one.number for one in pair if one.is_over]
     try:
         found = {
@@ -134,7 +134,7 @@ def _changes(view: View, branch: Branch | None) -> Diff:
 
 @dataclass(frozen=True)
 class _Fact:
-    """A property of both workers."""
+    """A property of two compared workers, such as the cost, with both values."""
 
     name: str
     a: str
@@ -191,7 +191,7 @@ def _place(candidate: Candidate) -> str:
 
 
 def _paths(diffs: tuple[Diff, ...]) -> list[dict[str, object]]:
-    """Return the files that the workers changed: those of both first."""
+    """Return the files that two workers changed; files that both changed come first."""
     a, b = ({file.path: file for file in diff.files} for diff in diffs)
     rows = [_path(path, a.get(path), b.get(path)) for path in sorted({*a, *b})]
     return sorted(rows, key=lambda row: not row["word"])

@@ -13,12 +13,12 @@ from orchestrator.web.shell import Page
 from orchestrator.web.view import View, run_values
 
 MOST_COMPARED = 40
-"""Maximum number of workers of a matrix on a page."""
+"""Maximum number of workers that the page compares with each other."""
 _FILES = 8
 
 
 def conflicts_page(view: View) -> Page:
-    """Return which branches of a run can be merged with each other."""
+    """Return the page that shows which branches of a run can be merged with each other."""
     values = run_values(view, tab="conflicts") | {
         "problem": "", "names": {}, "columns": (), "matrix": (), "pairs": (),
         "conflicting": 0, "head": "",

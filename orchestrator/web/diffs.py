@@ -16,9 +16,9 @@ MOST_BYTES = 1024**2
 MOST_LINES = 6000
 """Maximum number of lines of a patch that a page shows."""
 _LONGEST = 2000
-"""Maximum number of characters of a line."""
+"""Maximum number of characters of a patch's line that a page shows."""
 _MANY = 400
-"""Number of changed lines above which a file is folded at first."""
+"""Number of changed lines above which a file's changes are hidden until a click."""
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+(\d{1,9})(?:,\d+)? @@ ?(.*)")
 Mark = Literal["add", "del", "same", "hunk", "note"]
 
@@ -45,7 +45,7 @@ class FileDiff:
 
     @property
     def is_large(self) -> bool:
-        """Whether the file is folded at first."""
+        """Whether the page hides the file's changes until a click."""
         return self.insertions + self.deletions > _MANY
 
 
@@ -55,14 +55,14 @@ class Diff:
 
     files: tuple[FileDiff, ...]
     is_whole: bool
-    """Whether everything is shown."""
+    """Whether all changes are shown, and none was left out because of a limit."""
 
 
 def diff_of(repository: Repository, branch: Branch) -> Diff:
     """Return the changes of a worker.
 
     Raises:
-        RepositoryError: Git failed, perhaps because the changes exceed its limits.
+        RepositoryError: Git failed, or needed too much time or memory.
     """
     return read_diff(repository, branch.base, branch.commit)
 
@@ -72,7 +72,7 @@ def read_diff(repository: Repository, base: str, tip: str) -> Diff:
     """Return the changes from one commit to another.
 
     Raises:
-        RepositoryError: Git failed, perhaps because the changes exceed its limits.
+        RepositoryError: Git failed, or needed too much time or memory.
     """
     data = patch(repository, base=base, tip=tip, limit=MOST_BYTES + 1)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
@@ -80,7 +80,7 @@ def read_diff(repository: Repository, base: str, tip: str) -> Diff:
 
 
 def parse_patch(text: str, *, is_whole: bool = True) -> Diff:
-    """Split a patch of git, whose contents are hostile."""
+    """Split a patch of git into files and lines; the changed files' contents are untrusted."""
     files: list[FileDiff] = []
     parser = _Parser()
     for number, raw in enumerate(text.split("\n")):
@@ -94,7 +94,7 @@ def parse_patch(text: str, *, is_whole: bool = True) -> Diff:
 
 
 class _Parser:
-    """Counts the lines of a hunk, because a changed line may look like a heading."""
+    """Splits a patch into files, and numbers the lines of its hunks."""
 
     def __init__(self) -> None:
         self._old = self._new = 0
@@ -136,7 +136,7 @@ class _Parser:
 
 
 def _path(raw: str) -> str:
-    """Return the path from `diff --git a/PATH b/PATH`; both paths are equal without renames."""
+    """Return PATH from `diff --git a/PATH b/PATH`; the patch has no renames, so both are equal."""
     words = raw.removeprefix("diff --git ")
     half = (len(words) - 1) // 2
     path = words[half + 1 :].strip('"')

@@ -1,4 +1,4 @@
-"""Decide which requests are answered: only those of a browser with the one-time link.
+"""Decide which requests are answered: only requests of the browser that opened the one-time link.
 
 Any program of this machine can reach a port of 127.0.0.1, and any web page can make a browser send
 requests there. Therefore a request must name the host that was printed, come from the browser that
@@ -22,14 +22,14 @@ from orchestrator.files.atomic import write_private
 from orchestrator.files.safe_open import read_limited
 
 OPEN = "/open"
-"""Address of the one-time link, to which its page sends the key."""
+"""Path of the one-time link, to which the link's page sends its key."""
 MOST_SENT = 64 * 1024
 """Maximum number of bytes of a request's body."""
 _PUBLIC = re.compile(r"/static/[a-z]+\.(css|js|svg)")
 _VERSION = re.compile(rb"[0-9a-f]{16}")
 _CACHED = "max-age=31536000, immutable"
-"""For files of the package whose address changes with their content: browsers load them once, so
-that pages keep their looks while the networks of containers come and go.
+"""Value of `Cache-Control` for style sheets and scripts, whose addresses change with their content:
+browsers load them only once, even if Docker changes the machine's networks meanwhile.
 """
 _PATH = re.compile(r"(/[A-Za-z0-9._-]*)+")
 _MOST_PATH = 400
@@ -54,11 +54,11 @@ class Sessions:
     """The key of the one-time link, and the sessions that were opened with it. Thread-safe."""
 
     def __init__(self, store: Path | None = None) -> None:
-        """Create a key.
+        """Create the key of the one-time link, and read the stored sessions.
 
         Args:
-            store: File that keeps the digests of sessions, so that browsers stay signed in if the
-                server is restarted at the same port. Default: sessions end with the server.
+            store: File with the digests of sessions, so that browsers stay signed in if the server
+                is restarted at the same port. Default: sessions end with the server.
         """
         self.key = secrets.token_urlsafe(32)
         self._unused = True
@@ -67,7 +67,7 @@ class Sessions:
         self._lock = threading.Lock()
 
     def open(self, key: str) -> str | None:
-        """Return a new session if the key is right and was not used before."""
+        """Return a new session if the key is right and was not used before, else None."""
         with self._lock:
             is_right = hmac.compare_digest(key.encode(), self.key.encode())
             if not is_right or not self._unused:
@@ -82,7 +82,7 @@ class Sessions:
             return session
 
     def is_open(self, session: str) -> bool:
-        """Return whether a session was opened."""
+        """Return whether a browser's session was opened with a key of this server."""
         digest = _digest(session)
         return any(hmac.compare_digest(digest, one) for one in self._digests)
 
@@ -102,7 +102,7 @@ def _read(store: Path | None) -> list[str]:
 
 
 def form_token(session: str) -> str:
-    """Return the token that forms of a session must contain."""
+    """Return the token that the forms sent in a session must contain, against forged requests."""
     return hmac.new(session.encode(), b"form", "sha256").hexdigest()
 
 
@@ -150,7 +150,7 @@ class Door:
         await (answer or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return the answer to a request that is refused, else None."""
+        """Return the response that refuses a request; None if the request is allowed."""
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "POST"):
             return _refused(405, "only GET and POST are allowed", {"Allow": "GET, POST"})
@@ -197,7 +197,7 @@ class Door:
         return None
 
     def session(self, headers: Headers) -> str | None:
-        """Return the session of a request, if it is open."""
+        """Return the session in a request's cookie; None if there is no open session."""
         try:
             cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
@@ -212,9 +212,9 @@ def _is_versioned(scope: Scope) -> bool:
 
 
 def _may_read(headers: Headers) -> bool:
-    """Return whether a request to read may be answered: no page of another site embeds the answer.
+    """Return whether a GET request may be answered: false if another site's page embeds the answer.
 
-    A link on another site is followed without the cookie, so it only leads to the locked page.
+    A link on another site is followed without the cookie, so it only leads to the sign-in page.
     """
     site = headers.get("sec-fetch-site", "none")
     return site in ("same-origin", "none") or headers.get("sec-fetch-mode") == "navigate"

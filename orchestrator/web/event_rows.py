@@ -1,4 +1,4 @@
-"""Render events of a run as rows of a list."""
+"""Convert the events of a run to rows of a table on a page."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class EventRow:
-    """An event as a row."""
+    """An event as a row of a table on a page."""
 
     at: str
     """Time since the start of the run."""
@@ -46,7 +46,7 @@ class EventRow:
 def event_rows(
     events: Iterable[Event], *, began: datetime, worker: int | None = None
 ) -> list[EventRow]:
-    """Return the latest events, newest first.
+    """Return the latest events as rows, newest first.
 
     Args:
         events: The events, in order.
@@ -77,7 +77,7 @@ def _row(event: Event, began: datetime) -> EventRow:
 
 
 def _words(event: Event) -> tuple[str, str]:
-    """Return text and tone of an event."""
+    """Return the text of an event, and the tone (such as `danger`) that selects its colour."""
     match event:
         case Notice(message=message):
             return message, "idle"

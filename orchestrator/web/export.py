@@ -1,4 +1,4 @@
-"""Write the pages of runs as files that need no server and no script."""
+"""Write the pages of runs as HTML files that need no server and no script."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,10 +20,10 @@ Written = tuple[str, Page | None]
 
 
 def export(library: Library, directory: Path) -> int:
-    """Write all pages of all runs, and return the number of runs.
+    """Write all pages of all runs into a directory, and return the number of runs.
 
     Raises:
-        ConfigError: The directory cannot be written, or contains other files.
+        ConfigError: The directory cannot be written, or contains files that no export wrote.
     """
     shell = Shell(is_static=True, read_only=True)
     runs = library.listed(library.runs())

@@ -42,7 +42,7 @@ def moment(at: datetime) -> str:
 
 
 def dollars(cost: float, *, known: bool = True) -> str:
-    """Return an amount such as `$1.20`; below a dollar, with four decimal places."""
+    """Return an amount of US dollars such as `$1.20`; below a dollar, with four decimal places."""
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"

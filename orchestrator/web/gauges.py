@@ -1,4 +1,4 @@
-"""Measure the workers of live runs while a page shows them."""
+"""Measure CPU and memory of the workers of live runs while a page shows them."""
 
 import threading
 import time
@@ -17,13 +17,13 @@ NOTHING: Mapping[int, WorkerMeasured] = {}
 
 
 class Gauges:
-    """Measures the runs that pages show: one thread for each run, not one per page. Thread-safe."""
+    """Measures the live runs that pages show, in one thread per run, not per page. Thread-safe."""
 
     def __init__(self, connect: Callable[[], ContainerEngine]) -> None:
         """Store the argument.
 
         Args:
-            connect: Connects to the engine; may raise an error, and is then called again later.
+            connect: Connects to the container engine; if it raises an error, it is called again.
         """
         self._connect = connect
         self._gauges: dict[str, _Gauge] = {}
@@ -42,7 +42,7 @@ class Gauges:
 
 
 class _Gauge:
-    """The latest measurements of one run."""
+    """The latest measurements of one run's workers."""
 
     def __init__(self) -> None:
         self.latest: dict[int, WorkerMeasured] = {}

@@ -10,7 +10,7 @@ from orchestrator.web.shell import Page
 from orchestrator.web.view import View, run_values
 
 _MOST = 200
-"""Maximum number of candidates on a page."""
+"""Maximum number of candidates that the page lists."""
 _COLUMNS = {
     "out": "the next is excluded",
     "review": "the next needs a review",
@@ -18,7 +18,7 @@ _COLUMNS = {
     "number": "only its number",
     "same change": "the next has the same change",
 }
-"""Words for columns whose names do not explain why a candidate is before the next."""
+"""Words for the columns that decide between two candidates, if their names are no explanation."""
 _DECISIONS = {
     "clear": ("success", "is the best"),
     "undecided": ("warning", "No worker is clearly the best"),
@@ -27,7 +27,7 @@ _DECISIONS = {
 
 
 def judgement_page(view: View) -> Page | None:
-    """Return the latest judgement of a run; None if the run was not judged."""
+    """Return the page with the latest judgement of a run; None if the run was not judged."""
     try:
         judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
     except ConfigError:
@@ -63,14 +63,14 @@ def _title(worker: WorkerRecord | None, candidate: Candidate) -> str:
 
 
 def word_of(candidate: Candidate) -> str:
-    """Return how a candidate was judged, in words."""
+    """Return the judgement of a candidate in words: `passes`, `does not pass` or `excluded`."""
     if candidate.passes:
         return "passes"
     return "excluded" if candidate.out else "does not pass"
 
 
 def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
-    """Return how a candidate looks in a table."""
+    """Return the texts of a candidate's row in a table."""
     own = candidate.run_id == view.snapshot.run_id
     worker = view.snapshot.worker(candidate.worker_id) if own else None
     passed = sum(check.passed for check in candidate.verdicts)

@@ -32,13 +32,13 @@ class ListedRun:
 
 
 class Library:
-    """Finds runs, and keeps the readers of the runs that were shown last. Thread-safe."""
+    """Finds runs, and caches the records of the runs that were shown last. Thread-safe."""
 
     def __init__(self, repositories: Sequence[Repository], gauges: Gauges | None = None) -> None:
         """Store the arguments.
 
         Args:
-            repositories: The repositories.
+            repositories: The repositories whose runs are shown.
             gauges: Measures live workers. Default: workers are not measured.
         """
         self.repositories: Mapping[str, Repository] = _named(repositories)
@@ -56,7 +56,7 @@ class Library:
             self._readers.clear()
 
     def runs(self) -> list[tuple[str, RunDirectory]]:
-        """Return all runs of all repositories with the repository's name, newest first."""
+        """Return the directories of all runs with their repositories' names, newest run first."""
         found = [
             (name, directory)
             for name, repository in self.repositories.items()
@@ -65,7 +65,7 @@ class Library:
         return sorted(found, key=lambda one: one[1].run_id, reverse=True)
 
     def listed(self, runs: Sequence[tuple[str, RunDirectory]]) -> list[ListedRun]:
-        """Return the runs whose records can be read."""
+        """Return only the runs whose records can be read."""
         return [
             ListedRun(name, directory, outline)
             for name, directory in runs
@@ -94,7 +94,7 @@ class Library:
         return self._reader(run.directory, run.outline).version()
 
     def snapshot(self, run: ListedRun) -> Snapshot:
-        """Return everything that is recorded about a run."""
+        """Return all that is recorded about a run: its workers, their results and the events."""
         return self._reader(run.directory, run.outline).snapshot()
 
     def measured(self, run: ListedRun) -> Mapping[int, WorkerMeasured]:
@@ -122,7 +122,7 @@ class Library:
 
 
 def _named(repositories: Sequence[Repository]) -> dict[str, Repository]:
-    """Return the repositories by the names that addresses use: unique, with plain characters."""
+    """Return the repositories by unique names of plain characters, for the addresses of pages."""
     found: dict[str, Repository] = {}
     for repository in repositories:
         if any(one.common_dir == repository.common_dir for one in found.values()):

@@ -14,9 +14,9 @@ from orchestrator.web.ansi import Run, runs_of
 from orchestrator.web.formats import octets
 
 CHUNK = 256 * 1024
-"""Maximum number of bytes that one request returns."""
+"""Maximum number of bytes of a log that one request returns."""
 BURST = 64 * 1024
-"""Maximum number of bytes that are returned of a log that grows faster than it is read."""
+"""Maximum number of bytes that one request returns of a log that grows faster than it is read."""
 _NAME = re.compile(r"(stdout|stderr|setup|teardown|check-[A-Za-z0-9_.-]+|service-[A-Za-z0-9_.-]+)")
 _MOST_LOGS = 200
 """Maximum number of logs that are listed for a worker."""
@@ -27,14 +27,14 @@ class Log:
     """A log file of a worker."""
 
     name: str
-    """Name in addresses: `stdout`, or `stdout.1` for attempt 1."""
+    """Name in addresses of pages: `stdout`, or `stdout.1` for an earlier attempt 1."""
     label: str
     path: Path
     size: int
 
     @property
     def amount(self) -> str:
-        """The size of the file, for people."""
+        """The size of the log with a unit, such as `14.2 MB`."""
         return octets(self.size)
 
 
@@ -43,12 +43,12 @@ class Piece:
     """A range of a log, from `begin` up to `end` of its `size` bytes."""
 
     runs: tuple[Run, ...]
-    """The text with its colours."""
+    """The text, as spans with colours."""
     begin: int
     end: int
     size: int
     skipped: int = 0
-    """Bytes that were left out before `begin`, because the log grew faster than it was read."""
+    """Number of bytes before `begin` that were left out, because the log grew too fast."""
 
     @property
     def text(self) -> str:
@@ -57,7 +57,7 @@ class Piece:
 
 
 def logs_of(directory: RunDirectory, worker_id: int) -> list[Log]:
-    """Return the logs of a worker: those of its latest attempt first."""
+    """Return the logs of a worker; the logs of its latest attempt come first."""
     found: list[Log] = []
     for attempt, path in reversed(attempts(directory, worker_id)):
         found += _logs_in(path, attempt)
@@ -94,11 +94,11 @@ def read_end(log: Log) -> Piece:
 
 
 def read_before(log: Log, end: int, *, most: int = CHUNK) -> Piece:
-    """Return the part of a log that ends at an offset, or at the start of its line.
+    """Return the part of a log that ends at an offset, without a cut first line.
 
     Args:
         log: The log.
-        end: The offset.
+        end: The offset in bytes.
         most: Maximum number of bytes.
 
     Raises:
@@ -114,9 +114,9 @@ def read_before(log: Log, end: int, *, most: int = CHUNK) -> Piece:
 
 
 def read_after(log: Log, begin: int) -> Piece:
-    """Return what a log contains from an offset on: its end, if that is too much.
+    """Return the part of a log from an offset on, or only the log's end if the part is too large.
 
-    Only whole lines are returned, so that a character or a secret's mark is never cut in two.
+    Only whole lines are returned, so that no character and no `***` in place of a secret is cut.
 
     Raises:
         OSError: The log cannot be read.
@@ -133,7 +133,7 @@ def read_after(log: Log, begin: int) -> Piece:
 
 
 def read_rest(log: Log, begin: int) -> Piece:
-    """Return what a log contains from an offset on, with an unfinished last line.
+    """Return the part of a log from an offset on, including an unfinished last line.
 
     Raises:
         OSError: The log cannot be read.
@@ -156,7 +156,7 @@ def _clean(data: bytes) -> tuple[Run, ...]:
 
 
 def raw(log: Log) -> Iterator[bytes]:
-    """Yield the bytes of a log that it has now.
+    """Yield the bytes of a log, at most as many as it had when it was listed.
 
     Raises:
         OSError: The log cannot be read.

@@ -1,4 +1,4 @@
-"""How runs and workers look on pages: titles, words and tones for their states."""
+"""Texts that pages show for runs and workers: titles, states, and tones that select colours."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from orchestrator.web.reader import Snapshot, WorkerRecord
 
 Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
 TITLE = 160
-"""Maximum number of characters of a task in a list."""
+"""Maximum number of characters of a task that a list shows."""
 _STATES = {
     WorkerState.QUEUED: "Queued",
     WorkerState.RETRYING: "Waiting to retry",
@@ -43,7 +43,7 @@ TONES: Mapping[Tone, str] = {
     "neutral": "skipped",
     "success": "succeeded",
 }
-"""Words in lists for the workers of each tone, worst first."""
+"""Words that lists show for the workers of each tone (class of a state), worst first."""
 _REASONS = {
     Reason.OOM: "out of memory",
     Reason.PIDS: "too many processes",
@@ -57,13 +57,13 @@ _REASONS = {
     Reason.TIMEOUT: "time limit reached",
     Reason.NEEDS_INPUT: "waited for an answer",
 }
-"""Words for reasons whose names do not explain themselves."""
+"""Words that pages show for reasons of failures whose names do not explain themselves."""
 _SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class _Usage(TypedDict):
-    """What a running container uses, as fields of `WorkerLook`."""
+    """Resources that a running container uses, as fields of `WorkerLook`."""
 
     cpus: str
     memory: str
@@ -72,7 +72,7 @@ class _Usage(TypedDict):
 
 @dataclass(frozen=True)
 class Badge:
-    """A state in a word, and its tone."""
+    """A state in a word, and the tone (such as `danger`) that selects its colour."""
 
     word: str
     tone: Tone
@@ -80,7 +80,7 @@ class Badge:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerLook:
-    """A worker as lists show it."""
+    """The texts and numbers that pages show for a worker."""
 
     number: int
     title: str
@@ -95,9 +95,9 @@ class WorkerLook:
     alert: str
     """Why a person should look at the worker now; empty otherwise."""
     waits: bool
-    """Whether the alert is a question to which the worker waits for an answer."""
+    """Whether the worker waits for the user's answer to a question, which is the alert."""
     since: datetime | None
-    """Start of the agent, while it runs."""
+    """Time when the agent started, while the agent runs; None otherwise."""
     elapsed: str
     cost: str
     has_cost: bool
@@ -108,7 +108,7 @@ class WorkerLook:
     steps: str
     """Number of the agent's steps so far, such as `12 steps`; empty if unknown."""
     checks: str
-    """Passed and all checks, such as `2/3`; empty without checks."""
+    """Number of passed checks and of all checks, such as `2/3`; empty without checks."""
     is_over: bool
     cpus: str
     """Share of one CPU in use, such as `150%`; empty if the worker is not measured."""
@@ -119,7 +119,7 @@ class WorkerLook:
 
 @dataclass(frozen=True, kw_only=True)
 class RunLook:
-    """A run as lists and headings show it."""
+    """The texts and numbers that lists and headings show for a run."""
 
     run_id: str
     title: str
@@ -128,11 +128,11 @@ class RunLook:
     began: datetime
     elapsed: str
     since: datetime | None
-    """Start of the run, while it is live."""
+    """Start of the run, while the run is live; None otherwise."""
     cost: str
     done: int
     counts: tuple[tuple[Tone, int, str], ...]
-    """Tone, number and word for the states of the run's workers."""
+    """For each state of the run's workers: tone, number of workers and word."""
     workers: tuple[WorkerLook, ...]
 
 
@@ -148,7 +148,7 @@ def look_at_run(
     Args:
         snapshot: The run.
         now: The current time.
-        name: Name of the run's workflow, if it has one.
+        name: Name of the run's workflow; None without a workflow.
         measured: The latest measurements of workers.
     """
     workers = tuple(
@@ -174,7 +174,7 @@ def look_at_run(
 
 
 def run_badge(snapshot: Snapshot) -> Badge:
-    """Return the state of a run in a word."""
+    """Return the state of a run as a word with a tone (such as `danger`) for its colour."""
     if snapshot.is_live:
         return Badge("Running", "active")
     if snapshot.state is RunState.DIED or snapshot.result is None:
@@ -270,7 +270,7 @@ def _reason(reason: Reason) -> str:
 
 
 def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
-    """Return the state of a worker in a word."""
+    """Return the state of a worker as a word with a tone (such as `danger`) for its colour."""
     result = worker.result
     if result is None:
         if not snapshot.is_live:

@@ -1,4 +1,4 @@
-"""The pages that merge: any workers of a run, or the candidate that a person picks."""
+"""The pages on which a person merges workers of a run, or one candidate of a judgement."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ _FORMS: Mapping[str, str] = {
 }
 _CONFLICTS = ("stop", "skip")
 Fields = Mapping[str, Sequence[str]]
-"""The fields of a sent form."""
+"""Values of the fields of a form that a browser sent, by the fields' names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,10 @@ class _Question:
     chosen: Sequence[int]
     merge: Callable[[Wish], Merged]
     said: str
-    """What is recorded after the merge: `merged` or `picked`."""
+    """Verb in the message that is recorded after the merge: `merged` or `picked`."""
     candidate: Mapping[str, object] | None = None
     notes: list[str] = field(default_factory=list)
-    """Messages about the merge from its preview."""
+    """Messages about the merge to show on the page."""
 
 
 def merge_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page:
@@ -49,8 +49,8 @@ def merge_page(view: View, given: Fields | None = None, *, named: int | None = N
 
     Args:
         view: The run.
-        given: The fields of the sent form; None before it was sent, which returns the form.
-        named: The worker that is chosen at first. Default: all that succeeded.
+        given: The fields of the sent form; None returns the page with the empty form.
+        named: The worker that the form preselects. Default: all workers that succeeded.
     """
     workers = view.snapshot.workers
     known = {one.spec.worker_id for one in workers}
@@ -73,13 +73,13 @@ def merge_page(view: View, given: Fields | None = None, *, named: int | None = N
 
 
 def pick_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page | None:
-    """Return the page on which a person merges one candidate of a judgement, whatever its place.
+    """Return the page on which a person merges one candidate of a judgement, even if not the best.
 
     As in `merge_page`, the page is a form, then a preview, then the outcome.
 
     Args:
         view: The run.
-        given: The fields of the sent form; None before it was sent, which returns the form.
+        given: The fields of the sent form; None returns the page with the empty form.
         named: Number of the candidate. Default: the candidate that the judgement picked.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The overview of a run: its workers on a timeline."""
+"""The page with the overview of a run: its workers on a timeline."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from orchestrator.workflow.timing import summarise
 
 
 def overview_page(view: View) -> Page:
-    """Return the overview of a run."""
+    """Return the page with the overview of a run."""
     snapshot, look = view.snapshot, look_of(view, view.measured)
     search = search_of(view.query)
     axis = axis_of(snapshot, view.query)

@@ -1,4 +1,4 @@
-"""The pages of a run and of a worker, by the last part of their addresses."""
+"""The functions that create the pages of a run and of a worker, by the last part of the address."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Which user of this machine has opened a connection, according to the kernel."""
+"""Find the user of this machine who opened a connection, according to the kernel."""
 
 import os
 import socket
@@ -10,20 +10,20 @@ from pathlib import Path
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED = "0000000000000000FFFF0000"
-"""Beginning of an IPv4 address in the table of IPv6 connections."""
+"""Beginning of an IPv4-mapped address in the kernel's table of IPv6 connections."""
 _ORPHAN = "0"
 """Inode of a connection that its process has closed; the kernel records no user for it."""
 _ROOT = 0
 
 
 class OwnSocket(socket.socket):
-    """A listening socket that accepts connections of its own user, and of root, only."""
+    """A listening socket that accepts only connections of the process's own user and of root."""
 
     def accept(self) -> tuple[socket.socket, object]:
         """Accept a connection.
 
         Raises:
-            ConnectionAbortedError: The connection is another user's; it is refused.
+            ConnectionAbortedError: Another user opened the connection; it was refused.
         """
         connection, address = super().accept()
         if _is_own(connection):
@@ -53,7 +53,7 @@ def _is_own(connection: socket.socket) -> bool:
 
 
 def peer_uid(connection: socket.socket) -> int | None:
-    """Return the user at the other end of a connection of this machine; None if unknown."""
+    """Return the id of the user at the other end of a local connection; None if unknown."""
     if connection.family == socket.AF_UNIX:
         size = struct.calcsize("3i")
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)

@@ -1,4 +1,4 @@
-"""Addresses of pages: on a server, and in a directory of files."""
+"""Return the addresses of pages, on a server or in the directory of an export."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Literal
 
 Href = Callable[..., str]
-"""Returns the address of a page, from its repository, run, worker and tab."""
+"""Function that returns the address of a page from repository, run, worker and tab."""
 RunTab = Literal["", "graph", "conflicts", "costs", "events", "details"]
 WorkerTab = Literal["", "diff", "checks", "events", "details"]
 

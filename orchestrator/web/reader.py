@@ -25,9 +25,9 @@ from orchestrator.web.gauges import Gauges
 from orchestrator.worker_spec import WorkerSpec
 
 LIVE = "1"
-"""First character of the version of a live run."""
+"""First character of the text by which pages recognise the current version of a live run."""
 MOST_EVENTS = 2000
-"""Maximum number of events of a run that are kept for its pages: the latest."""
+"""Maximum number of a run's latest events that are kept in memory for its pages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class WorkerRecord:
     result: WorkerResult | None
     phases: tuple[Phase, ...]
     alert: Intervention | None
-    """The latest alert, if the worker has not ended since."""
+    """The latest alert about the worker; None if there is none, or if the worker has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +53,18 @@ class Snapshot:
     outline: RunOutline
     state: RunState
     result: RunResult | None
-    """The run's result; None while the run is live, and if it died."""
+    """The run's result; None while the run is live, and if its process died."""
     workers: tuple[WorkerRecord, ...]
     events: tuple[Event, ...]
-    """The latest events."""
+    """The latest events of the run, oldest first."""
     began: datetime
     last: datetime
     """Time of the latest event."""
     until: datetime
-    """End of the recorded time: now, while the run is live."""
+    """End of the recorded time: the current time while the run is live, else the last event."""
     slots: int | None
     version: str
-    """Changes whenever something was recorded."""
+    """Text that changes whenever an event or a result is recorded."""
 
     @property
     def run_id(self) -> str:
@@ -77,7 +77,7 @@ class Snapshot:
         return self.state is RunState.RUNNING
 
     def worker(self, number: int) -> WorkerRecord | None:
-        """Return a worker by its number."""
+        """Return the worker with a number; None if there is none."""
         return next((one for one in self.workers if one.spec.worker_id == number), None)
 
 
@@ -95,7 +95,7 @@ class RunReader:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files of the run's record."""
         with self._lock:
             self._history.__exit__(None, None, None)
 
@@ -178,7 +178,7 @@ class RunReader:
 
 
 def _with_end(phases: tuple[Phase, ...], result: WorkerResult | None) -> tuple[Phase, ...]:
-    """Let the agent's last phase end with its container: no event reports that moment."""
+    """Return the phases; the agent's last phase ends with its container, as the result tells."""
     place = max((i for i, one in enumerate(phases) if one.kind is PhaseKind.AGENT), default=None)
     if place is None or result is None or result.started_at is None:
         return phases
@@ -200,5 +200,5 @@ def _result(history: RunHistory) -> RunResult | None:
 
 
 def record_notice(directory: RunDirectory, message: str) -> None:
-    """Record a message for people among the events of a run."""
+    """Record a message for the user among the events of a run."""
     directory.log_event(Notice(message=message))

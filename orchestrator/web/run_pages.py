@@ -23,7 +23,7 @@ _WORST = ("danger", "warning", "active", "idle", "neutral", "success")
 
 
 def graph_page(view: View) -> Page | None:
-    """Return the graph of a run's workflow; None if the run has no workflow."""
+    """Return the page with the graph of a run's workflow; None if the run has no workflow."""
     plan = view.plan
     if plan is None or plan.workflow is None:
         return None
@@ -44,7 +44,7 @@ def _drawing(workflow: Workflow, snapshot: Snapshot) -> Markup:
 
 
 def costs_page(view: View) -> Page:
-    """Return what the workers of a run cost."""
+    """Return the page with the costs of a run's workers."""
     values, snapshot = run_values(view, tab="costs"), view.snapshot
     costs = {one.spec.worker_id: cost_of(one) for one in snapshot.workers}
     known = [cost for cost in costs.values() if cost is not None]
@@ -108,7 +108,7 @@ def _model_row(model: str, members: Sequence[WorkerRecord]) -> Mapping[str, obje
 
 
 def events_page(view: View) -> Page:
-    """Return the latest events of a run."""
+    """Return the page with the latest events of a run."""
     values, snapshot = run_values(view, tab="events"), view.snapshot
     rows = event_rows(snapshot.events, began=snapshot.began)
     values |= {"events": rows, "events_cut": len(rows) < len(snapshot.events)}
@@ -116,7 +116,7 @@ def events_page(view: View) -> Page:
 
 
 def details_page(view: View) -> Page:
-    """Return the settings of a run, without the values of variables."""
+    """Return the page with the settings of a run, without the values of environment variables."""
     values, snapshot = run_values(view, tab="details"), view.snapshot
     facts = [
         ("Run", snapshot.run_id),

@@ -1,4 +1,4 @@
-"""The list of runs."""
+"""The page with the list of runs."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from orchestrator.web.view import contains, name_of, search_of
 def runs_page(
     library: Library, shell: Shell, query: Mapping[str, str], *, page: int | None = 1
 ) -> Page:
-    """Return the list of runs, newest first.
+    """Return the page with the list of runs, newest run first.
 
     Args:
         library: The runs.
         shell: The frame of the page.
-        query: The variables of the page's address: `q`, words that a run's id, repository, tasks
-            or models contain; `tests` with the value `show` lists tests of commits too.
+        query: The parameters of the page's address: `q`, words to search for in id, repository,
+            tasks and models of runs; `tests=show` also lists runs that test commits.
         page: Number of the page of the list, from 1; None: all runs on one page.
     """
     search = search_of(query)

@@ -15,14 +15,14 @@ from orchestrator.web.peer import OwnSocket
 _LOOPBACK = "127.0.0.1"
 _LONGEST_SOCKET = 107
 _GRACE = 1
-"""Seconds for requests that are being answered when the server ends."""
+"""Seconds to complete the requests that are being answered when the server is stopped."""
 _MOST_REQUESTS = 64
-"""Maximum number of requests at one time."""
+"""Maximum number of requests that are answered at one time."""
 
 
 @contextmanager
 def listening(port: int) -> Iterator[socket.socket]:
-    """Listen at a port of 127.0.0.1 for the caller's own programs; port 0 is a free port.
+    """Listen at a port of 127.0.0.1 for the caller's own programs; port 0 chooses a free port.
 
     Raises:
         PortTakenError: The port is in use, or reserved for root.
@@ -58,7 +58,7 @@ def listening_at(path: Path) -> Iterator[socket.socket]:
         except OSError as error:
             raise ConfigError(
                 f"the socket {path} cannot be created: {error.strerror}",
-                hint="if no other `orchestrator ui` uses it, remove the file",
+                hint="remove the file, if it is a socket that no other `orchestrator ui` uses",
             ) from error
         finally:
             os.umask(before)
@@ -72,7 +72,7 @@ def serve(application: Callable[[int | None], ASGIApp], server: socket.socket) -
     """Answer requests until the process is interrupted.
 
     Args:
-        application: Returns what answers requests at a port, or at a Unix socket if None.
+        application: Returns the application for a port; for a Unix socket if the port is None.
         server: The bound socket.
     """
     port = server.getsockname()[1] if server.family == socket.AF_INET else None

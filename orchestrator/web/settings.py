@@ -1,4 +1,4 @@
-"""The settings of a run and of its workers, without the values of variables."""
+"""List the settings of a run and of its workers, without the values of environment variables."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from orchestrator.web.formats import dollars, octets, plural, short_duration
 from orchestrator.workflow.planning import config_of
 
 Settings = list[tuple[str, str]]
-"""Names and values of settings, for people."""
+"""Names and values of settings, as text to show on pages."""
 _MOST_NAMES = 12
 
 
 def settings_of_run(plan: RunRecord) -> Settings:
-    """Return the settings of a run."""
+    """Return the settings of a run, to show on its page."""
     config = plan.config
     found = [
         ("Workers at once", "as many as fit" if config.auto_workers else str(config.workers)),
@@ -26,7 +26,7 @@ def settings_of_run(plan: RunRecord) -> Settings:
 
 
 def settings_of_worker(plan: RunRecord, name: str | None) -> Settings:
-    """Return the settings of a worker.
+    """Return the settings of a worker, to show on its page.
 
     Args:
         plan: The run's plan.

@@ -1,4 +1,4 @@
-"""Render templates: on a server, and for an export."""
+"""Render templates as HTML pages, on a server or for an export."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,25 +12,25 @@ from orchestrator.web.places import file_of, path_of, static_path
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """The frame of every page: how its links work, and whether it has actions."""
+    """Properties that all pages have: how links work, and whether there are actions."""
 
     is_static: bool = False
     """Whether the pages are files of an export."""
     read_only: bool = False
-    """Whether pages have no actions."""
+    """Whether pages have no actions, such as stop or merge."""
     token: str = ""
-    """Token that forms must return; see `orchestrator.web.door`."""
+    """Token that browsers must send with forms; see `orchestrator.web.door`."""
 
     def href(self, *parts: object) -> str:
-        """Return the address of a page."""
+        """Return the address of a page from repository, run, worker and tab."""
         return file_of(*parts) if self.is_static else path_of(*parts)
 
     def static(self, name: str) -> str:
-        """Return the address of a file of the package."""
+        """Return the address of a style sheet, script or icon."""
         return name if self.is_static else static_path(name)
 
     def with_token(self, token: str) -> "Shell":
-        """Return the shell of a browser's pages."""
+        """Return a copy for the pages of one browser session, with its token for forms."""
         return replace(self, token=token)
 
 
@@ -40,7 +40,7 @@ class Page:
 
     html: str
     version: str = ""
-    """Changes whenever the page would change; empty for a page that is not refreshed."""
+    """Text that changes whenever the page changes; empty for a page that is not refreshed."""
     status: int = 200
 
 
@@ -63,13 +63,13 @@ def render(
     version: str = "",
     live: bool = False,
 ) -> Page:
-    """Render a template.
+    """Render a template as an HTML page.
 
     Args:
         template: Name of the template.
         shell: The frame of the page.
         values: Variables of the template; all text is escaped.
-        version: Changes whenever the page would change.
+        version: Text that changes whenever the page changes.
         live: Whether the page refreshes itself.
     """
     at = now()
@@ -82,11 +82,11 @@ def render(
 
 
 def message_page(shell: Shell, heading: str, *lines: str, status: int = 200) -> Page:
-    """Return a page with a message."""
+    """Return a page that shows only a message."""
     page = render("message.html", shell, {"heading": heading, "lines": lines})
     return replace(page, status=status)
 
 
 def template_text(name: str) -> str:
-    """Return a template that has no variables."""
+    """Return the HTML text of a template that has no variables."""
     return _environment().get_template(name).render()

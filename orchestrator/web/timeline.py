@@ -1,4 +1,4 @@
-"""The geometry of a timeline: bars and ticks in percent of its width."""
+"""Calculate the geometry of a run's timeline: bars and ticks in percent of its width."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +13,17 @@ from orchestrator.web.reader import Snapshot, WorkerRecord
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _MOST_TICKS = 5
 _THINNEST = 0.4
-"""Narrowest bar in percent, so that short phases can be seen."""
+"""Minimum width of a bar in percent of the timeline, so that short phases can be seen."""
 _SHORTEST_RANGE = 1.0
-"""Seconds of the shortest part of a run that can be shown."""
+"""Minimum length in seconds of the part of a run that a timeline shows."""
 _LONG_IDLE = 30.0
-"""Seconds without work that are worth being shortened."""
+"""Minimum length in seconds of a stretch without work that is drawn shortened."""
 _IDLE_SHARE = 0.08
-"""Part of the shown time that a stretch without work must have to be shortened."""
+"""Minimum share of the shown time that a stretch without work must have to be shortened."""
 _IDLE_WIDTH = 3.0
-"""Width of a shortened stretch in percent."""
+"""Width of a shortened stretch without work, in percent of the timeline."""
 _CLOSEST = 8.0
-"""Smallest distance of two labels in percent."""
+"""Minimum distance of two labels of the time axis, in percent of the timeline."""
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 _NAMES = {
     PhaseKind.QUEUE: "queued",
@@ -49,14 +49,14 @@ class Bar:
     width: str
     end: str
     look: str
-    """Class of the rectangle: the phase, or for an agent the tone of its end."""
+    """CSS class of the rectangle: the phase; for an agent's phase, the tone of the outcome."""
     kind: Kind
     title: str
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark of the time axis."""
+    """A mark on the time axis, with its label."""
 
     x: str
     label: str
@@ -66,7 +66,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Break:
-    """A stretch without work that is drawn shorter than it was."""
+    """A stretch of time without work that is drawn shortened."""
 
     x: str
     width: str
@@ -75,18 +75,18 @@ class Break:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of the time axis with one scale."""
+    """A part of the time axis that is drawn to one scale."""
 
     start: float
     end: float
-    """Seconds since the start of the run."""
+    """End of the stretch, in seconds since the start of the run."""
     x: float
     width: float
     is_idle: bool = False
 
     @property
     def seconds(self) -> float:
-        """The length of the stretch."""
+        """The length of the stretch in seconds."""
         return self.end - self.start
 
 
@@ -99,17 +99,17 @@ class Axis:
 
     @property
     def start(self) -> float:
-        """First shown second of the run."""
+        """Start of the shown time, in seconds since the start of the run."""
         return self.stretches[0].start
 
     @property
     def end(self) -> float:
-        """Last shown second of the run."""
+        """End of the shown time, in seconds since the start of the run."""
         return self.stretches[-1].end
 
     @property
     def numbers(self) -> list[list[float]]:
-        """First and last second, place and width in percent of each stretch, for the script."""
+        """Start, end, place and width of each stretch, for the page's script."""
         return [
             [round(number, 3) for number in (one.start, one.end, one.x, one.width)]
             for one in self.stretches
@@ -117,7 +117,7 @@ class Axis:
 
     @property
     def breaks(self) -> tuple[Break, ...]:
-        """The stretches without work that are drawn shorter."""
+        """The stretches without work that are drawn shortened."""
         return tuple(
             Break(f"{one.x:.3f}%", f"{one.width:.3f}%", f"{short_duration(one.seconds)} of waiting")
             for one in self.stretches
@@ -126,13 +126,13 @@ class Axis:
 
     @property
     def idle(self) -> str:
-        """How long the shortened stretches were together; empty if there are none."""
+        """Total length of the shortened stretches, as text; empty if there are none."""
         seconds = sum(one.seconds for one in self.stretches if one.is_idle)
         return short_duration(seconds) if seconds else ""
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
-        """The marks of the axis."""
+        """The marks on the time axis, with their labels."""
         found: list[tuple[float, int]] = []
         for stretch in self.stretches:
             for mark in self._marks(stretch):
@@ -148,7 +148,7 @@ class Axis:
             yield from range(first, int(stretch.end) + 1, step)
 
     def _place(self, seconds: float) -> float:
-        """Return the place of a moment in percent."""
+        """Return the position of a moment on the timeline, in percent of the width."""
         for stretch in self.stretches:
             if seconds <= stretch.end:
                 share = max(seconds - stretch.start, 0) / max(stretch.seconds, 0.001)
@@ -156,7 +156,7 @@ class Axis:
         return 100.0
 
     def bars(self, worker: WorkerRecord) -> tuple[Bar, ...]:
-        """Return the bars of a worker."""
+        """Return the bars of a worker, one for each phase that is in the shown time."""
         return tuple(self._bars(worker))
 
     def _bars(self, worker: WorkerRecord) -> Iterator[Bar]:
@@ -186,8 +186,8 @@ def axis_of(snapshot: Snapshot, wanted: Mapping[str, str] | None = None) -> Axis
 
     Args:
         snapshot: The run.
-        wanted: `from` and `to`, in seconds since the start of the run, show a part of it; `idle`
-            with the value `show` draws stretches without work to scale.
+        wanted: Parameters of the page's address: `from` and `to`, in seconds since the start,
+            select a part of the run; `idle=show` draws stretches without work unshortened.
     """
     query = wanted or {}
     whole = max((snapshot.until - snapshot.began).total_seconds(), _SHORTEST_RANGE)
@@ -203,7 +203,7 @@ def _seconds(text: str, default: float) -> float:
 
 
 def _idle(snapshot: Snapshot, start: float, end: float) -> Iterator[tuple[float, float]]:
-    """Yield the long stretches in which no worker did anything."""
+    """Yield start and end of the long stretches in which no worker did anything."""
     busy = sorted(
         ((phase.start - snapshot.began).total_seconds(), phase.seconds)
         for worker in snapshot.workers
@@ -255,29 +255,29 @@ def _tone(phase: Phase, worker: WorkerRecord, snapshot: Snapshot) -> str:
 
 
 def legend(workers: Sequence[WorkerRecord]) -> tuple[tuple[str, str], ...]:
-    """Return class and name of the phases that occur, besides the agent's."""
+    """Return CSS class and name of the phases of some workers, except the agent's phase."""
     found = {phase.kind for worker in workers for phase in worker.phases}
     shown = found - {PhaseKind.AGENT}
     return tuple((kind.value, name) for kind, name in _NAMES.items() if kind in shown)
 
 
 Range = Mapping[str, str | None]
-"""The variables `from` and `to` of an address; None: from the start, or up to the end."""
+"""Values of the parameters `from` and `to` of an address, in seconds; None: no limit."""
 
 
 @dataclass(frozen=True)
 class Zoom:
-    """The ranges that the buttons of a timeline lead to; None if a button would do nothing."""
+    """The ranges of time that a timeline's buttons show; None if a button would do nothing."""
 
     label: str
-    """The shown range; empty if the whole run is shown."""
+    """The range that is shown now, as text; empty if the whole run is shown."""
     closer: Range | None
     wider: Range | None
     whole: Range
 
 
 def zoom_of(axis: Axis) -> Zoom:
-    """Return where the buttons of a timeline lead."""
+    """Return the ranges of time that a timeline's buttons show."""
     whole = max((axis.snapshot.until - axis.snapshot.began).total_seconds(), _SHORTEST_RANGE)
     start, end = axis.start, axis.end
     is_open = end > whole - 0.5

@@ -1,4 +1,4 @@
-"""A run that a browser looks at, and what all pages of the run have."""
+"""The request of a browser to see a run, and the variables that all pages of a run have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,24 +27,24 @@ _TABS = (
     ("details", "Details"),
 )
 TICK = 2
-"""Seconds between two changes of a page whose bars move."""
+"""Seconds between two refreshes of a page that changes as time passes."""
 _LONGEST_SEARCH = 200
 
 
 @dataclass(frozen=True)
 class View:
-    """A run that is being looked at."""
+    """A run as one request of a browser sees it."""
 
     library: Library
     run: ListedRun
     snapshot: Snapshot
     shell: Shell
     query: Mapping[str, str] = field(default_factory=dict)
-    """The variables of the page's address."""
+    """The query parameters of the page's address."""
 
     @property
     def repository(self) -> Repository:
-        """The repository of the run."""
+        """The git repository of the run."""
         return self.library.repositories[self.run.repository]
 
     @property
@@ -54,11 +54,11 @@ class View:
 
     @cached_property
     def measured(self) -> Mapping[int, WorkerMeasured]:
-        """The latest measurements of the workers, if the run is live."""
+        """The latest measurements of the workers; empty if the run is not live."""
         return self.library.measured(self.run) if self.snapshot.is_live else NOTHING
 
     def same_page(self, **changes: str | None) -> str:
-        """Return the address of this page with other variables; None removes a variable."""
+        """Return the address of this page with changed query parameters; None removes one."""
         known = {name: self.query[name] for name in ("q", "from", "to", "idle", "a", "b")
                  if name in self.query}  # fmt: skip
         kept = {name: value for name, value in (known | changes).items() if value}
@@ -77,12 +77,12 @@ class View:
 
 
 def tick(version: str) -> str:
-    """Return the part of a page's version that changes as time passes, while a run is live."""
+    """Return a suffix for a page's version that changes as time passes, while its run is live."""
     return f"-{int(now().timestamp()) // TICK}" if version.startswith(LIVE) else ""
 
 
 def name_of(plan: RunRecord | None) -> str | None:
-    """Return the name of a run's workflow; None if it has none."""
+    """Return the name of a run's workflow; None if the run has no workflow."""
     return plan.workflow.name if plan and plan.workflow else None
 
 
@@ -92,12 +92,12 @@ def look_of(view: View, measured: Mapping[int, WorkerMeasured] = NOTHING) -> Run
 
 
 def run_values(view: View, *, tab: str, look: RunLook | None = None) -> dict[str, object]:
-    """Return the variables that all pages of a run have.
+    """Return the template variables that all pages of a run have.
 
     Args:
         view: The run.
         tab: Name of the page.
-        look: How the run looks. Default: without measurements, for pages that do not move.
+        look: The texts that the page shows for the run. Default: texts without measurements.
     """
     look = look or look_of(view)
     absent = _absent_tabs(view)
@@ -125,11 +125,11 @@ def _absent_tabs(view: View) -> set[str]:
 
 
 def search_of(query: Mapping[str, str]) -> str:
-    """Return the text that a list is searched for; empty without a search."""
+    """Return the text in the parameter `q` by which a user searches a list; empty if not set."""
     return one_line(query.get("q", ""), limit=_LONGEST_SEARCH).strip()
 
 
 def contains(search: str, *texts: str) -> bool:
-    """Return whether some texts contain all words that are searched for."""
+    """Return whether some texts contain all words of a search, ignoring case."""
     everything = " ".join(texts).casefold()
     return all(word in everything for word in search.casefold().split())

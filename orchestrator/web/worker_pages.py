@@ -63,9 +63,9 @@ def log_page(
     Args:
         view: The run.
         worker: The worker.
-        name: The log. Default: stdout, or stderr if only stderr has output.
-        before: Offset of the end of the shown part. Default: the end of the log.
-        is_refresh: Whether the browser reads the log by itself.
+        name: Name of the log. Default: the first of stdout, stderr and setup that has output.
+        before: Offset in bytes at which the shown part ends. Default: the end of the log.
+        is_refresh: Whether the page's script reads the log, so that the page omits its text.
     """
     snapshot = view.snapshot
     logs = logs_of(snapshot.directory, worker.spec.worker_id)
@@ -98,7 +98,7 @@ def _chosen(logs: list[Log], name: str) -> Log | None:
 
 
 def diff_page(view: View, worker: WorkerRecord) -> Page:
-    """Return what a worker changed since it started."""
+    """Return the page with the changes of a worker since it started."""
     values = _values(view, worker, "diff")
     diff, problem = Diff((), is_whole=True), ""
     if worker.result is not None:
@@ -116,7 +116,7 @@ def _branch(view: View, worker: WorkerRecord) -> Branch:
 
 
 def checks_page(view: View, worker: WorkerRecord) -> Page:
-    """Return the checks of a worker's commit."""
+    """Return the page with the checks of a worker's commit."""
     values = _values(view, worker, "checks")
     known = {
         log.path.name: log.name for log in logs_of(view.snapshot.directory, worker.spec.worker_id)
@@ -135,13 +135,13 @@ def checks_page(view: View, worker: WorkerRecord) -> Page:
 
 
 def has_findings(view: View, worker: WorkerRecord) -> bool:
-    """Return whether a worker handed over findings or artifacts."""
+    """Return whether a worker has findings or artifacts, besides its commits."""
     artifacts = worker.result.artifacts if worker.result else []
     return bool(artifacts or findings_of(view.snapshot.directory, worker))
 
 
 def findings_page(view: View, worker: WorkerRecord) -> Page | None:
-    """Return what a worker handed over besides its commits; None if nothing."""
+    """Return the page with a worker's findings and artifacts; None if there are none."""
     if not has_findings(view, worker):
         return None
     directory = view.snapshot.directory
@@ -156,7 +156,7 @@ def findings_page(view: View, worker: WorkerRecord) -> Page | None:
 
 
 def worker_events_page(view: View, worker: WorkerRecord) -> Page:
-    """Return the latest events of a worker."""
+    """Return the page with the latest events of a worker."""
     values = _values(view, worker, "events")
     rows = event_rows(view.snapshot.events, began=view.snapshot.began, worker=worker.spec.worker_id)
     values |= {"events": rows, "events_cut": False}
@@ -164,7 +164,7 @@ def worker_events_page(view: View, worker: WorkerRecord) -> Page:
 
 
 def worker_details_page(view: View, worker: WorkerRecord) -> Page:
-    """Return the task of a worker, and the numbers of its result."""
+    """Return the page with the task of a worker, and the details of its result."""
     values = _values(view, worker, "details")
     task = worker.spec.task
     values["task"] = lines(task if len(task) <= _LONGEST_TASK else task[:_LONGEST_TASK] + "…")
