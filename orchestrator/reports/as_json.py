@@ -1,4 +1,4 @@
-"""The whole model of a run as JSON, for programs."""
+"""Render the whole model of a run as JSON, for programs."""
 
 import json
 
@@ -11,6 +11,6 @@ def render(report: RunReport) -> str:
 
 
 def to_json(value: object) -> str:
-    """Return JSON in ASCII in which no CI system finds commands if it is printed to a log."""
+    """Return a value as JSON in ASCII, in which no CI system finds commands if a log shows it."""
     # `#` occurs only in strings, and no line of the JSON starts with a string's content.
     return json.dumps(value, indent=2).replace("##", r"\u0023\u0023") + "\n"

@@ -14,7 +14,7 @@ _SHORT = 12
 
 
 def candidate_row(one: Candidate) -> tuple[str, ...]:
-    """Return the cells of a candidate, in the order of `HEADING`."""
+    """Return the cells of a candidate's row in a table, in the order of `HEADING`."""
     model = f" {one_line(one.model)}" if one.model and one.model != "default" else ""
     passed = sum(check.passed for check in one.verdicts)
     return (
@@ -40,7 +40,7 @@ def _result(one: Candidate) -> str:
 
 
 def flag_lines(judgement: Judgement) -> Iterator[str]:
-    """Yield a line for each finding about a candidate, and for each check that is not counted."""
+    """Yield a line for each finding about a candidate, and for each check that was not counted."""
     for one in judgement.ranking:
         for flag in one.flags[:_MOST_FLAGS]:
             place = f" ({one_line(flag.file)}:{flag.line})" if flag.file and flag.line else ""
@@ -52,7 +52,7 @@ def flag_lines(judgement: Judgement) -> Iterator[str]:
 
 
 def decision(judgement: Judgement) -> str:
-    """Return the decision in one line."""
+    """Return the decision of a judgement in one line."""
     passing = sum(one.passes for one in judgement.ranking)
     said = f"{count(len(judgement.ranking), 'candidate')}, {passing} of them pass: "
     if judgement.decision == "clear":
@@ -76,7 +76,7 @@ def winner(judgement: Judgement | None) -> Candidate | None:
 
 
 def merge_lines(merged: Merged) -> Iterator[str]:
-    """Yield a line for the workers that were merged, and one for each other worker."""
+    """Yield a line for all merged workers, and a line for each worker that was not merged."""
     verb = {"apply": "applied to the files of"}.get(merged.form, "merged into")
     if merged.landed:
         workers = ", ".join(str(number) for number in merged.landed)

@@ -1,9 +1,9 @@
-"""Find the places in files that failed checks, or failed tasks, complain about.
+"""Find the places in files that the output of failed checks or failed tasks complains about.
 
-Compilers, linters and test programs print `path:line:column: text`, `path(line,column): text`, or
-a text followed by ` --> path:line:column`. A check may write a SARIF file instead, which counts
-even if the check passed. Both are hostile: a finding counts only if its path names a file that the
-worker changed, or, if the worker changed nothing, a file of the checkout.
+Compilers, linters and test programs print `path:line:column: text`, `path(line,column): text`, or a
+text followed by ` --> path:line:column`. A check may write a SARIF file instead, which counts even
+if the check passed. Output and SARIF files are hostile: a finding counts only if its path names a
+file that the worker changed, or, if the worker changed nothing, a file of the checkout.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ MOST = 1000
 _READ = 1024**2
 """Maximum number of bytes that are read at the end of a log."""
 _LONGEST = 2000
-"""Maximum number of characters of a line that is examined."""
+"""Maximum number of characters of a log's line that is examined."""
 _TEXT = 500
 """Maximum number of characters of a finding's text."""
 _PATH = r"(?P<path>[^\s:(),'\"<>|][^:(),'\"<>|]{0,250})"
@@ -41,25 +41,25 @@ class Finding:
 
     worker: WorkerReport
     rule: str
-    """The check, or the worker's task."""
+    """Name of the check that found the problem, or the worker's task."""
     path: str
-    """Path relative to the repository's top."""
+    """Path relative to the repository's top directory."""
     line: int
     column: int | None
     text: str
     level: Level
     is_failure: bool = True
-    """Whether the check or the task failed; false for a finding of a check that passed."""
+    """Whether the check or the task failed; False for a finding of a check that passed."""
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the finding, which does not change when its line moves."""
+        """Hash that identifies the finding, and does not change when its line moves."""
         parts = (self.rule, self.path, self.text)
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
 def findings(report: RunReport) -> list[Finding]:
-    """Return the findings of all workers, worst worker first."""
+    """Return the findings of all workers, those of the worst worker first."""
     good = (worker for worker in report.workers if worker.status is Status.SUCCESS)
     workers = (*report.bad, *good)
     return [finding for worker in workers for finding in findings_of(report, worker)]
@@ -133,7 +133,7 @@ def _parsed(log: str, worker: WorkerReport, rule: str) -> Iterator[Finding]:
 
 
 def _path(text: str) -> str | None:
-    """Return a path in its normal form; None for a path that cannot be in the repository."""
+    """Return a path in normalised form; None for a path that cannot be in the repository."""
     path = PurePosixPath(text.strip())
     if path.is_relative_to(WORKSPACE):
         path = path.relative_to(WORKSPACE)

@@ -17,9 +17,9 @@ class Format:
     """A format in which a report can be written."""
 
     suffixes: tuple[str, ...]
-    """File name suffixes by which the format is chosen."""
+    """File name suffixes that select the format if the user names only a file."""
     renderer: str
-    """Module and function that render the report, as `module:function`."""
+    """Function that renders the report, as `module:function`."""
 
     def render(self, report: RunReport) -> str:
         """Return the report in this format."""
@@ -39,7 +39,7 @@ FORMATS: Mapping[str, Format] = {
     "prometheus": Format((".prom",), "prometheus:render"),
     "json": Format((".json",), "as_json:render"),
 }
-"""The formats that are written to files."""
+"""The formats that are written to files, by name."""
 SYSTEMS = ("github", "gitlab", "otlp-http")
 """Formats without a file: they are written to the log of a CI job, or sent to a trace collector."""
 
@@ -50,16 +50,16 @@ class Target:
 
     format: str
     path: Path | None = None
-    """The file; None for a format of a CI system, and for stdout."""
+    """The file; None for a format that has no file, and for stdout."""
 
     def write(self, report: RunReport) -> None:
-        """Write the report to its file, either as a whole or not at all.
+        """Render a run and write the report to its file, either as a whole or not at all.
 
         Raises:
             OSError: The file cannot be written.
         """
         if self.path is None:
-            raise ValueError("this report has no file")
+            raise ValueError("a report that goes to a CI system's log has no file")
         text = FORMATS[self.format].render(report)
         if self.path.exists() and not self.path.is_file():
             self.path.write_text(text, encoding="utf-8")  # a FIFO or a device
@@ -79,7 +79,7 @@ def parse_target(text: str) -> Target:
     """Parse `FORMAT=FILE`, `FORMAT`, or `FILE` with the suffix of a format.
 
     Raises:
-        ConfigError: There is no such format, or the file's directory does not exist.
+        ConfigError: The format does not exist, or the file cannot be written.
     """
     name, separator, file = text.partition("=")
     if (name in SYSTEMS or name in FORMATS) and not separator:
@@ -98,7 +98,7 @@ def parse_target(text: str) -> Target:
 
 
 def _format_of(file: str) -> str | None:
-    """Return the format whose suffix a file has."""
+    """Return the format whose suffix a file's name has; None if there is none."""
     found = (
         name for name, form in FORMATS.items() if form.suffixes and file.endswith(form.suffixes)
     )

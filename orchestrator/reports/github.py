@@ -1,4 +1,4 @@
-"""GitHub Actions: annotations, the summary and the outputs of a step.
+"""Render a run for GitHub Actions: annotations, the summary and the outputs of a step.
 
 GitHub shows ten annotations of a kind for each step, and silently drops the rest. A summary has at
 most 1 MiB. An output ends at a delimiter, so the delimiter must not occur in the value.
@@ -20,7 +20,7 @@ from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
 
 MOST_ANNOTATIONS = 10
-"""Maximum number of annotations of a kind that GitHub shows for a step."""
+"""Maximum number of annotations of a kind (error, warning) that GitHub shows for a step."""
 MOST_OF_SUMMARY = 1_000_000
 """Maximum size of a step's summary in bytes; GitHub's own limit is 1 MiB."""
 _BYTES = 4
@@ -33,7 +33,7 @@ _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
 
 
 def annotations(report: RunReport) -> list[str]:
-    """Return the commands that annotate a job with its failures: at most ten of each kind."""
+    """Return commands that annotate a job with failures: at most ten errors and ten warnings."""
     errors = [worker for worker in report.bad if worker.status is not Status.PARTIAL]
     warnings = [worker for worker in report.bad if worker.status is Status.PARTIAL]
     return [*_commands(report, "error", errors), *_commands(report, "warning", warnings)]
@@ -69,7 +69,7 @@ def _finding(finding: Finding, title: str) -> str:
 
 
 def _command(kind: str, message: str, **properties: str) -> str:
-    """Return a workflow command of GitHub; no value can end the command or begin another."""
+    """Return a workflow command of GitHub; values are escaped and cannot begin another command."""
     given = ",".join(f"{name}={_escaped(text, _PROPERTY)}" for name, text in properties.items())
     return f"::{kind} {given}::{_escaped(one_line(message, limit=_MESSAGE), _DATA)}"
 
@@ -79,7 +79,7 @@ def _escaped(text: str, table: Mapping[str, str]) -> str:
 
 
 def summary(report: RunReport, *, most: int) -> str:
-    """Return the summary of a step as Markdown of at most `most` bytes."""
+    """Return the report as Markdown of at most `most` bytes, for the summary of a step."""
     return markdown.render(report, most=max(most, 0) // _BYTES)
 
 
@@ -96,7 +96,7 @@ def write_summary(report: RunReport, path: Path) -> None:
 
 
 def outputs(report: RunReport) -> dict[str, str]:
-    """Return the outputs of a step."""
+    """Return the outputs of a step by name, such as `run-id` and `status`."""
     number, best = counts(report), winner(report.judgement)
     return {
         "run-id": report.run_id,
@@ -110,7 +110,7 @@ def outputs(report: RunReport) -> dict[str, str]:
 
 
 def write_outputs(report: RunReport, path: Path) -> None:
-    """Append the outputs of a step.
+    """Append the outputs of a step to the file in which GitHub Actions expects them.
 
     Raises:
         OSError: The file cannot be written.
@@ -124,13 +124,13 @@ def write_outputs(report: RunReport, path: Path) -> None:
 
 
 def _append(file: FileIO, text: str) -> None:
-    """Append a text in one system call, so that a process that is killed leaves no half of it.
+    """Append a text in one system call, so that a killed process leaves no incomplete text.
 
     Raises:
-        OSError: There is no room for the whole text; then nothing was appended.
+        OSError: The disk is full, or the file cannot be written; nothing was appended.
     """
     data, end = text.encode("utf-8", "replace"), file.tell()
     if file.write(data) != len(data):
         # GitHub rejects a file of outputs that ends within a value.
         file.truncate(end)
-        raise OSError(errno.ENOSPC, "there is no room for the whole text")
+        raise OSError(errno.ENOSPC, "the disk has no room for the whole text")

@@ -1,4 +1,4 @@
-"""GitLab: findings for its code quality report, and variables for later jobs."""
+"""Render a run for GitLab: findings for a code quality report, and variables for later jobs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def _issues(report: RunReport) -> Iterator[dict[str, object]]:
 
 
 def render_dotenv(report: RunReport) -> str:
-    """Return variables for later jobs. None of them contains text of workers."""
+    """Return variables for later jobs, as `NAME=value` lines that contain no text of workers."""
     number, best = counts(report), winner(report.judgement)
     values = {
         "RUN_ID": report.run_id,

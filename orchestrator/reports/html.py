@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: no script, no request, no other file.
+"""Render a run as one self-contained HTML file: without scripts, requests and other files.
 
 Text of workers is escaped everywhere, and the file forbids scripts and requests to the browser. It
 has a light, a dark and a print style, and can be read on screens from 360 pixels wide.
@@ -28,15 +28,15 @@ from orchestrator.text.quantities import count, duration, money
 from orchestrator.text.sanitize import lines, one_line
 
 _LOG = 32 * 1024
-"""Maximum number of bytes of one worker's log in the document."""
+"""Maximum number of bytes of one worker's log in the HTML document."""
 _DIFF = 256 * 1024
-"""Maximum number of bytes of one worker's changes in the document; larger changes are only listed
-by file.
+"""Maximum number of bytes of one worker's diff in the document; of larger diffs, only the names of
+the changed files are listed.
 """
 _ALL_DIFFS = 2 * 1024**2
-"""Maximum number of bytes of all workers' changes in the document."""
+"""Maximum number of bytes of all workers' diffs in the HTML document."""
 _FILES = 500
-"""Maximum number of changed files of one worker that the document lists."""
+"""Maximum number of changed files of one worker that the HTML document lists."""
 _CANDIDATES = 200
 """Maximum number of candidates in the table of a judgement."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
@@ -220,7 +220,7 @@ def _checks(worker: WorkerReport) -> Iterator[str]:
 
 
 def _block(title: str, text: str, *, always: bool = False, is_markup: bool = False) -> str:
-    """Return a block with a title and a text; without text, nothing unless `always` is set."""
+    """Return HTML with a title and a text; empty if there is no text and `always` is false."""
     if not text and not always:
         return ""
     head = f"<h4>{title if is_markup else escaped(title)}</h4>\n"
@@ -228,7 +228,7 @@ def _block(title: str, text: str, *, always: bool = False, is_markup: bool = Fal
 
 
 class _Changes:
-    """Formats the changes of workers, up to a limit for all of them together."""
+    """Formats the diffs of workers, up to a limit for the total size of all diffs."""
 
     def __init__(self, report: RunReport) -> None:
         self._report = report
@@ -268,7 +268,7 @@ _LINES = (
 
 
 def _colored(text: str) -> str:
-    """Return a patch with its lines in colours."""
+    """Return a patch as HTML with its lines in colours."""
     shown = []
     for line in text.splitlines():
         kind = next((name for start, name in _LINES if line.startswith(start)), None)

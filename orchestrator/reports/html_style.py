@@ -1,4 +1,4 @@
-"""The style of the HTML report: light, dark and for paper, without other files."""
+"""The CSS of the HTML report: a light, a dark and a print style, without other files."""
 
 from orchestrator.reports.timeline import STYLE as TIMELINE_STYLE
 

@@ -1,6 +1,7 @@
-"""JUnit XML: a test case for each worker, each check of a worker's commit, and each merge.
+"""Render a run as JUnit XML: a test case for each worker, check of a commit, and merge.
 
-Readers differ, and none documents all it reads. What the report relies on:
+Programs that read JUnit XML differ, and do not document all that they read. The report relies on
+these facts:
 
 - GitLab shows `classname` as the suite, takes the text of `failure`, `error` and `skipped` rather
   than their attributes, and ignores a second case of the same name. It follows a link to a file,
@@ -8,7 +9,7 @@ Readers differ, and none documents all it reads. What the report relies on:
 - Jenkins takes a case without `timestamp` to have started when the case before it ended. It reads
   earlier attempts from `rerunFailure` and `flakyFailure`.
 - xunit-viewer guesses the encoding, so the document is plain ASCII with character references.
-- Names are the same in every run, so that a test's history is one history.
+- Names of test cases are the same in every run, so that CI systems can show their history.
 """
 
 import re
@@ -32,12 +33,12 @@ MOST = 20 * 1000**2
 _LONGEST = 4000
 """Maximum number of characters of a worker's output in a test case."""
 _SHORTEST = 200
-"""Maximum number of characters of a message in a report that would be too large otherwise."""
+"""Maximum number of characters of a message, if the report is too large with longer messages."""
 _UNNAMED = re.compile(r"[^A-Za-z0-9_-]+")
 _ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
 """Reasons that are errors of the machine or its settings, and not failures of the task."""
 _SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CANCELLED, Reason.CONFLICT})
-"""Reasons of tasks that did not run, or not to their end."""
+"""Reasons of workers whose tasks did not run, or were cancelled."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _began(worker: WorkerReport) -> datetime | None:
 def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
     result = worker.result
     if result is None and report.state is RunState.DIED:
-        message = "the process of the run died before the worker was done"
+        message = "the run's process died before the worker ended"
         return _Verdict("error", "died", message, _output(worker.directory))
     if result is None:
         return _Verdict("skipped", "unfinished", f"the worker is not done: {worker.state.value}")
@@ -184,7 +185,7 @@ def _check_verdict(check: CheckResult) -> _Verdict | None:
 
 
 def _judged_cases(report: RunReport) -> Iterator[_Case]:
-    """Yield a case for each check of each candidate, and one for how it treated the tests."""
+    """Yield test cases for each candidate: one for each check, and one for its changes of tests."""
     candidates = report.judgement.ranking if report.judgement else ()
     keys = {(report.run_id, worker.worker_id): worker.key for worker in report.workers}
     # Their places differ from run to run, their numbers have the order of the candidates.
@@ -213,7 +214,7 @@ def _of_flags(one: Candidate) -> _Verdict | None:
 
 
 _NOT_MERGED = frozenset({"failed", "stopped"})
-"""Reasons why a worker was not merged that are no problems of the worker's own branch."""
+"""Reasons why a worker was not merged that are not problems of the worker's own branch."""
 
 
 def _merge_cases(report: RunReport, merged: Merged) -> Iterator[_Case]:
@@ -296,5 +297,5 @@ def _seconds(seconds: float) -> str:
 
 
 def _time(moment: datetime) -> str:
-    """Return a time in the form of the `xs:dateTime` type, in UTC."""
+    """Return a time in UTC in the format of XML Schema's `xs:dateTime`."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"

@@ -8,7 +8,7 @@ from orchestrator.text.sanitize import lines
 
 
 def tail(path: Path, *, most: int) -> str:
-    """Return the last whole lines of a log, safe to print; empty without a readable log.
+    """Return the last whole lines of a log, safe to print; empty if the log cannot be read.
 
     Args:
         path: The log file.

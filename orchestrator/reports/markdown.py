@@ -1,4 +1,4 @@
-"""Markdown for a pull request, a job summary or a chat: a table, and folded details of failures.
+"""Render a run as Markdown for a pull request, job summary or chat: a table and folded details.
 
 Text of workers can neither leave its place in the document nor notify anybody: it is escaped in
 tables, and stands in fences longer than any run of backticks in it; `@`, `#` and links are broken.
@@ -31,11 +31,11 @@ _LOG = 4000
 """Maximum number of characters of one worker's output in a report."""
 _CELL = 80
 _CHECKS = 5
-"""Maximum number of failed checks of a worker whose output is shown."""
+"""Maximum number of failed checks of one worker whose output is shown."""
 _SPECIAL = re.compile(r"([\\`*_\[\]{}<>|~$!()&])")
 _JOINER = "\N{WORD JOINER}"
 _ADDRESS = re.compile(r"(?<=[@#!])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)", re.IGNORECASE)
-"""Pattern of the places that make a text a mention, a reference to an issue or a link."""
+"""Pattern of characters that make a text a mention, a reference to an issue or a link."""
 _DECIDED = 12_000
 """Maximum number of characters of a judgement, and of a merge, in a report."""
 _HEADING = ("Worker", "Task", "Status", "Changes", "Checks", "Cost", "Time")
@@ -75,7 +75,7 @@ def _listed(rows: Iterable[str]) -> Iterator[str]:
 
 
 def _bounded(parts: Iterable[str], room: int) -> str:
-    """Join parts until the text would exceed `room` or `_DECIDED` characters; mark a cut."""
+    """Join parts up to `room` and `_DECIDED` characters; end the text with `...` if it was cut."""
     text = ""
     for part in parts:
         if len(text) + len(part) > min(room, _DECIDED):
@@ -85,7 +85,7 @@ def _bounded(parts: Iterable[str], room: int) -> str:
 
 
 def _problems(report: RunReport, most: int) -> Iterator[str]:
-    """Yield the details of workers that did not succeed, while there is room."""
+    """Yield the details of workers that did not succeed, as long as they fit into the report."""
     problems = (*report.bad, *(report.unfinished if report.state is RunState.DIED else ()))
     for number, worker in enumerate(problems):
         details = _details(worker)
@@ -97,7 +97,7 @@ def _problems(report: RunReport, most: int) -> Iterator[str]:
 
 
 def _marker(report: RunReport) -> str:
-    """Return the text by which a program finds the comment that it wrote earlier."""
+    """Return the text in a hidden marker, by which a program finds its own earlier comment."""
     return re.sub(r"[^A-Za-z0-9_.]+", "-", report.name or "parallel")
 
 
@@ -106,7 +106,7 @@ def _head(report: RunReport) -> list[str]:
 
 
 def _table(report: RunReport, most: int) -> tuple[str, int]:
-    """Return as many rows of the table as fit, and the number of rows left out."""
+    """Return the table with as many workers as fit, and the number of workers left out."""
     size, lines = 0, [_row(_HEADING), _row(["---"] * len(_HEADING))]
     for number, worker in enumerate(report.workers):
         line = _row(_cells(worker))
@@ -141,7 +141,7 @@ def _changes(result: WorkerResult) -> str:
 
 
 def _details(worker: WorkerReport) -> str:
-    """Return the folded details of a worker that did not succeed."""
+    """Return a folded section with the details of a worker that did not succeed."""
     title = f"{worker.key}: {outcome(worker)}"
     parts = [f"\n<details><summary>{_html(title)}</summary>\n"]
     if worker.message:
@@ -163,13 +163,13 @@ def _printed(text: str) -> Iterator[str]:
 
 
 def inline(text: str) -> str:
-    """Return text for a line of Markdown, in which nothing is markup or a link."""
+    """Return text escaped for a line of Markdown, so that nothing in it is markup or a link."""
     escaped = _SPECIAL.sub(r"\\\1", one_line(text, limit=4000))
     return _ADDRESS.sub(_JOINER, escaped)
 
 
 def _html(text: str) -> str:
-    """Return text for HTML inside Markdown, in which nothing is markup."""
+    """Return text escaped for HTML inside Markdown, so that nothing in it is markup."""
     return _ADDRESS.sub(_JOINER, escape(one_line(text, limit=200)))
 
 

@@ -1,4 +1,4 @@
-"""Escape text for XML and HTML documents, which a CI system may also print to its log."""
+"""Escape text for XML and HTML documents, which a CI job may also print to its log."""
 
 import re
 from html import escape
@@ -8,12 +8,13 @@ from orchestrator.text.sanitize import lines
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 """Characters that XML 1.0 forbids and that `orchestrator.text.sanitize.lines` does not replace."""
 _COMMAND = re.compile(r"[#:](?=[#:])|(?<![^\s])[-+~^](?=[-+~^])")
-"""Pattern of the places where a CI system would find a command if the document is printed: see
-`cli.output.ci`."""
+"""Pattern of texts that a CI system takes for a command if a job's log shows the document: see
+`cli.output.ci`.
+"""
 
 
 def escaped(text: str) -> str:
-    """Return text as the content of an element or of an attribute in quotation marks.
+    """Return text escaped for the content of an XML or HTML element, or of a quoted attribute.
 
     Control and invisible characters become U+FFFD.
     """

@@ -1,11 +1,11 @@
-"""The model of a run that every report and every view of a run is made from.
+"""The model of a run from which all reports and views of the run are made.
 
 `reader.read_run` creates it from the run's files alone. It describes a run that is live, that has
-ended or whose process died, and runs of older versions. All of it is frozen: to follow a live run,
-read it again.
+ended or whose process died, and runs of older versions. The model is frozen: to follow a live run,
+read the run again.
 
 Texts in the model are as recorded, without secrets but otherwise unchanged. Tasks, messages, names
-of files and of checks may be hostile: each format makes them safe for its reader.
+of files and of checks may be hostile: each format escapes them.
 """
 
 from datetime import datetime
@@ -38,11 +38,11 @@ class WorkerReport(_Frozen):
 
     worker_id: int
     key: str
-    """Id of the worker's task in a workflow, else `worker-K` for the K-th worker of the run.
-    Unique in the run, and the same when the run is repeated.
+    """Id of the worker's task in a workflow, or `worker-K` for the K-th worker of the run. Unique
+    in the run, and the same when the run is repeated.
     """
     name: str | None
-    """Id of the worker's task, in a workflow."""
+    """Id of the worker's task in a workflow; None without a workflow."""
     task: str
     agent: str | None = None
     """The agent program; None in records of older versions that cannot be read."""
@@ -58,7 +58,7 @@ class WorkerReport(_Frozen):
     attempts: tuple[WorkerResult, ...] = ()
     """Results of the failed attempts before the last attempt, first attempt first."""
     alerts: tuple[Noticed, ...] = ()
-    """Findings because of which a person should look at the worker, latest last."""
+    """Alerts for which the user should look at the worker, latest last."""
     phases: tuple[Phase, ...] = ()
     started_at: datetime | None = None
     """Start of the worker's latest container."""
@@ -68,7 +68,7 @@ class WorkerReport(_Frozen):
     cost: float = 0.0
     cost_known: bool = False
     is_critical: bool = False
-    """Whether the worker is on the critical path."""
+    """Whether the worker is on the critical path, which determines the run's duration."""
     directory: Path
     """Directory with the worker's logs and state."""
 
@@ -79,7 +79,7 @@ class WorkerReport(_Frozen):
 
     @property
     def reason(self) -> Reason | None:
-        """Reason why the worker did not succeed."""
+        """Reason why the worker did not succeed; None if it succeeded or has not ended."""
         return self.result.reason if self.result else None
 
     @property
@@ -145,12 +145,12 @@ class RunReport(_Frozen):
 
     @cached_property
     def by_key(self) -> dict[str, WorkerReport]:
-        """The workers by key."""
+        """The workers by their keys."""
         return {worker.key: worker for worker in self.workers}
 
     @property
     def cost(self) -> float:
-        """Known cost of all workers in USD."""
+        """Total cost in USD of all workers whose cost is known."""
         return sum(worker.cost for worker in self.workers)
 
     @property
@@ -160,7 +160,7 @@ class RunReport(_Frozen):
 
     @property
     def tokens(self) -> int | None:
-        """Known number of tokens of all workers; None if none is known."""
+        """Total number of tokens of all workers that report tokens; None if no worker does."""
         known = [w.result.tokens for w in self.workers if w.result and w.result.tokens is not None]
         return sum(known) if known else None
 

@@ -1,8 +1,8 @@
-"""Traces in the JSON form of OTLP: a span for the run, each worker and each of its phases.
+"""Render a run as a trace in OTLP/JSON: a span for the run, each worker and each worker's phases.
 
 Names follow the semantic conventions of OpenTelemetry for CI/CD, and for the agent's span those for
 generative AI, which are in development and may change. Ids are derived from the run's id, so that a
-resumed run has one trace; `TRACEPARENT` puts it below another span. No attribute has text of
+resumed run has one trace; `TRACEPARENT` sets the parent span of the trace. No attribute has text of
 workers.
 """
 
@@ -82,7 +82,7 @@ class _Trace:
         self._parent = parent[2] if parent else ""
 
     def spans(self) -> Iterator[Json]:
-        """Yield the spans, each after its parent."""
+        """Yield the spans of the trace, each after its parent."""
         yield self._run().to_json(self._id)
         for worker in self._report.workers:
             span = self._worker(worker)
@@ -165,7 +165,7 @@ def _of_agent(worker: WorkerReport) -> dict[str, object]:
 
 
 def run_result(report: RunReport) -> str:
-    """Return the result of a run as the semantic conventions of OpenTelemetry name it."""
+    """Return the name of a run's result in the semantic conventions of OpenTelemetry."""
     if report.state is RunState.DIED:
         return "error"
     if any(worker.reason is Reason.CANCELLED for worker in report.workers):
@@ -178,7 +178,7 @@ def run_result(report: RunReport) -> str:
 
 
 def worker_result(worker: WorkerReport) -> str:
-    """Return the result of a worker as the semantic conventions of OpenTelemetry name it."""
+    """Return the name of a worker's result in the semantic conventions of OpenTelemetry."""
     if worker.reason is Reason.CANCELLED:
         return "cancellation"
     if worker.reason in _SKIPS or (worker.result and worker.result.never_ran and worker.name):

@@ -1,7 +1,8 @@
-"""Send the trace of a run to a collector by OTLP/HTTP, configured by the standard variables.
+"""Send the trace of a run to a collector by OTLP/HTTP, configured by environment variables.
 
 Nothing is sent unless the user asks for it (`--report otlp-http`) and one of these variables has an
-address: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, or `OTEL_EXPORTER_OTLP_ENDPOINT` without its path.
+address: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, or `OTEL_EXPORTER_OTLP_ENDPOINT`, to which the path
+`/v1/traces` is appended.
 """
 
 import json
@@ -28,7 +29,7 @@ def endpoint(environ: Mapping[str, str]) -> str:
     """Return the address that traces are sent to.
 
     Raises:
-        ConfigError: No variable has an address that can be used.
+        ConfigError: No variable has a valid address.
     """
     address = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     if not address and (base := environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")):
@@ -63,7 +64,7 @@ def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
 
 
 def _in_time(send: Callable[[], None]) -> None:
-    """Call a function that sends the trace, and wait two seconds at most.
+    """Call a function that sends the trace, and wait at most two seconds for its end.
 
     The timeout of a socket applies to each read: a collector that sends one byte each second would
     never exceed it. Looking up the name of a host has no timeout at all.

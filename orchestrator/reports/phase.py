@@ -1,4 +1,4 @@
-"""The phases of a worker, of which timelines are drawn."""
+"""The phases of a worker, from which timelines are drawn."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +10,7 @@ class PhaseKind(StrEnum):
     """What a worker did or waited for during one phase."""
 
     QUEUE = "queue"
-    """Waiting for its dependencies, a slot or room on the machine."""
+    """Waiting for dependencies of the task, a free slot, or free memory and disk space."""
     PREPARE = "prepare"
     """Creation of the worktree and the private git directory, and start of the services."""
     SETUP = "setup"
@@ -21,7 +21,7 @@ class PhaseKind(StrEnum):
     """Time from the request to stop, or from the end of the teardown, to the harvest."""
     TEARDOWN = "teardown"
     HARVEST = "harvest"
-    """Packing, checking and importing the work; listing the changes after the checks."""
+    """Packing, verifying and importing the worker's changes; listing changes after the checks."""
     CHECK = "check"
     RETRY = "retry"
     """Waiting for the next attempt after a failed attempt."""
@@ -34,7 +34,7 @@ WAITS = frozenset({PhaseKind.QUEUE, PhaseKind.RETRY, PhaseKind.PROVIDER})
 
 
 class Phase(BaseModel):
-    """A stretch of a worker's time. The phases of a worker follow each other without gaps."""
+    """A period of a worker's time. The phases of a worker follow each other without gaps."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,13 +43,13 @@ class Phase(BaseModel):
     end: datetime
     """End of the phase; if it has not ended, the end of the recorded time."""
     is_open: bool = False
-    """Whether the phase has not ended, as far as recorded."""
+    """Whether no end of the phase is recorded."""
     attempt: int = 1
     """Number of the attempt that the phase belongs to, counted from 1."""
     name: str | None = None
     """Name of the check, if the phase is a check."""
     problem: str | None = None
-    """Why the setup, teardown or check failed; None if it succeeded."""
+    """Why the setup, teardown or check failed; None if it succeeded, and in other phases."""
 
     @property
     def seconds(self) -> float:

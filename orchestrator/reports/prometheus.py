@@ -1,4 +1,4 @@
-"""Metrics in the text format of Prometheus, for the textfile collector of its node exporter.
+"""Render metrics in the text format of Prometheus, for the node exporter's textfile collector.
 
 The counters add up all ended runs that the repository has a record of, so that they grow from run
 to run; the gauges describe the run of the report. No label has a value that a task could choose.
@@ -12,7 +12,7 @@ from orchestrator.results import RunResult, Status, WorkerResult
 from orchestrator.state.run_directory import all_runs
 
 _BUCKETS = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
-"""Upper limits of the durations in seconds."""
+"""Upper limits in seconds of the buckets in the histogram of durations."""
 
 
 def render(report: RunReport) -> str:
@@ -22,7 +22,7 @@ def render(report: RunReport) -> str:
 
 
 def metrics(results: Iterable[RunResult], latest: RunReport | None = None) -> str:
-    """Return metrics in the text format.
+    """Return metrics in the text format of Prometheus.
 
     Args:
         results: Results of ended runs.

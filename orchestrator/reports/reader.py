@@ -17,9 +17,9 @@ from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.workflow.timing import summarise
 
 MOST_NOTICES = 100
-"""Maximum number of notices in a report: the first half and the last half."""
+"""Maximum number of notices in a report; of more notices, only the first and last are included."""
 MOST_ALERTS = 20
-"""Maximum number of alerts of one worker in a report: the latest."""
+"""Maximum number of alerts of one live worker in a report; older alerts are left out."""
 
 
 def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunReport | None:
@@ -47,7 +47,7 @@ def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunRepo
 
 
 class _Reading:
-    """What was read of one run."""
+    """The records that were read of one run, from which its model is created."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class _Reading:
 
 
 def _agent_phase(result: WorkerResult | None) -> Iterator[Phase]:
-    """Yield the agent's phase of a worker whose events are missing."""
+    """Yield the agent's phase, from the result of a worker whose events are missing."""
     if result is not None and result.started_at is not None:
         end = result.started_at + timedelta(seconds=result.duration)
         yield Phase(kind=PhaseKind.AGENT, start=result.started_at, end=end, attempt=result.attempts)

@@ -1,6 +1,6 @@
-"""SARIF 2.1.0: findings of checks and of a judgement, for code scanning of GitHub and others.
+"""Render findings of checks and of a judgement as SARIF 2.1.0, for code scanning by CI systems.
 
-Readers recognise a finding by its rule and fingerprint: both are the same in every run.
+CI systems recognise a finding by its rule and fingerprint: both are the same in every run.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from orchestrator.reports.model import RunReport
 from orchestrator.text.sanitize import one_line
 
 MOST = 5000
-"""Maximum number of results; GitHub keeps the first 5,000 of a run."""
+"""Maximum number of results in a SARIF log; GitHub keeps the first 5,000."""
 FLAGS: Mapping[FlagKind, tuple[str, str]] = {
     "empty": ("ORC-A001", "The candidate changed nothing"),
     "tests_weakened": ("ORC-A002", "A check passes only with the candidate's own tests"),
@@ -46,7 +46,7 @@ _TEXT = 500
 @dataclass(frozen=True)
 class _Result:
     rule: str
-    """Id of the rule."""
+    """Id of the SARIF rule: the check's name or a kind of finding."""
     about: str
     """Description of the result's rule."""
     level: Literal["none", "note", "warning", "error"]
@@ -156,7 +156,7 @@ def _level(flag: Flag) -> Literal["error", "note"]:
 
 
 def _whole(flags: list[tuple[Candidate, Flag]]) -> Iterator[tuple[str, str]]:
-    """Yield level and text of the findings about a candidate as a whole."""
+    """Yield level and text of the findings that concern no single file."""
     for candidate, flag in flags:
         if not flag.file:
             text = f"worker {candidate.worker_id}: {one_line(flag.message, limit=_TEXT)}"

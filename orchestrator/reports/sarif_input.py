@@ -12,16 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from orchestrator.files.safe_open import read_limited
 
 MOST_BYTES = 3 * 1024**2
-"""Maximum size in bytes of a file that is read: parsed, the worst content takes 29 times as much
-memory.
+"""Maximum size in bytes of a SARIF file that is read. The parsed content of a hostile file needs up
+to 29 times as much memory.
 """
 _MOST_RULES = 5_000
 _MOST_RESULTS = 20_000
-"""Maximum number of results of a file that are examined, most of which may not be findings."""
+"""Maximum number of results in a SARIF file that are examined."""
 _KNOWN = frozenset({"unchanged", "absent"})
-"""States of findings that the tool found in its baseline already, or no longer finds."""
+"""States of findings that are not new: known from the tool's baseline, or no longer found."""
 _FINDINGS = frozenset({"fail", "open", "review"})
-"""Kinds of results that are findings; others say that a rule is kept or does not apply."""
+"""Kinds of results that are findings; results of other kinds, such as `pass`, are ignored."""
 
 Level = Literal["none", "note", "warning", "error"]
 
@@ -86,7 +86,7 @@ class Place(_Part):
     rule: str
     level: Level
     path: str
-    """Path as the tool wrote it, decoded."""
+    """Path or URI of the file as the tool wrote it, percent-decoded."""
     line: int
     column: int | None
     text: str
@@ -95,7 +95,7 @@ class Place(_Part):
 def read_sarif(path: Path) -> Iterator[Place]:
     """Yield the new findings of a SARIF file; none from a file that cannot be read.
 
-    Suppressed findings, and those that the tool's baseline contains, are left out.
+    Suppressed findings, and findings that the tool's baseline contains, are left out.
     """
     try:
         log = json.loads(read_limited(path, most=MOST_BYTES))
@@ -136,7 +136,7 @@ def _place(result: _Result, rules: Sequence[_Rule | None]) -> Iterator[Place]:
 
 
 def _path(uri: str) -> str:
-    """Return the path of a relative URI, or of a `file` URI."""
+    """Return the path of a relative URI or of a `file` URI."""
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Draw the phases of all workers of a run as SVG, which grows and shrinks with its page.
+"""Draw the phases of all workers of a run as SVG, which adapts to the width of its page.
 
 Bars have positions in percent of the run's duration, and texts keep their size: the drawing is
 readable on narrow pages too. Colours and patterns come from classes: see `STYLE`.
@@ -15,15 +15,15 @@ from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import one_line
 
 ROW = 36
-"""Height of a worker's row in pixels."""
+"""Height in pixels of a worker's row in the timeline."""
 BAR = 14
-"""Height of a bar in pixels."""
+"""Height in pixels of a bar in the timeline."""
 _AXIS = 22
 _LABEL = 60
 _MOST_TICKS = 6
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _MOST_WORKERS = 500
-"""Maximum number of workers drawn."""
+"""Maximum number of workers in the drawing."""
 STYLE = """
 .timeline { display: block; width: 100%; font: 12px/1 system-ui, sans-serif; }
 .timeline text { fill: var(--text); }
@@ -73,7 +73,7 @@ def timeline(report: RunReport) -> str:
 
 
 def _length(report: RunReport) -> float:
-    """Return the seconds that the whole width stands for."""
+    """Return the number of seconds that the drawing's whole width represents."""
     ends = [phase.end for worker in report.workers for phase in worker.phases]
     last = max([report.until, *ends])
     return max((last - report.started_at).total_seconds(), 0.001)

@@ -1,4 +1,4 @@
-"""Words and numbers that several formats use, in plain text."""
+"""Format results, counts and costs as plain text, for several formats of reports."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ def heading(report: RunReport) -> str:
 
 
 def state(report: RunReport) -> str:
-    """Return the status of a run, or its state if it has no status."""
+    """Return the status of a run, or the run's state if it has not ended with a status."""
     return report.status.value if report.status else report.state.value
 
 
@@ -26,14 +26,14 @@ def sums(report: RunReport) -> str:
 
 
 def counts(report: RunReport) -> dict[str, int]:
-    """Return the number of workers for each status, and of workers without a result."""
+    """Return the numbers of workers by status, and the number of workers without a result."""
     found = Counter(worker.status.value if worker.status else "" for worker in report.workers)
     named = {status.value: found[status.value] for status in Status}
     return {**named, "unfinished": found[""]}
 
 
 def outcome(worker: WorkerReport) -> str:
-    """Return a worker's status and reason: `failed (oom), attempt 2`; before its end, its state."""
+    """Return a worker's status, such as `failed (oom), attempt 2`; before its end, its state."""
     result = worker.result
     if result is None:
         return "waits for an answer" if worker.is_waiting_for_answer else worker.state.value
