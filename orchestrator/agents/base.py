@@ -45,7 +45,8 @@ class AgentSettings:
     ) -> Self:
         """Return the settings that concern the agent program.
 
-        `budget`, in USD, and `tokens` are the worker's share; by default, those in `config`.
+        `budget` (in USD) and `tokens` are the worker's share of the run's limits. Default: limits
+        per worker in `config`.
         """
         return cls(
             profile=config.agent,
@@ -102,12 +103,12 @@ class AgentOutcome:
     summary: str | None = None
     """The agent's final message; may have several lines."""
     retry_after: float | None = None
-    """Seconds until the model's API accepts requests again, if it refused one and reported this."""
+    """Seconds until the model's API accepts requests again; None if the API did not report it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOutput:
-    """Files with the whole output of a container, which may be far larger than memory."""
+    """Files with the whole output of a container; the output may be far larger than memory."""
 
     stdout: Path
     stderr: Path

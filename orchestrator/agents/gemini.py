@@ -108,7 +108,7 @@ class GeminiAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Return the name of the API key's variable if it is missing and no own server is set."""
+        """Return the name of the API key's variable if neither key nor custom server is set."""
         return None if any(environment.get(name) for name in (_KEY, _BASE_URL)) else _KEY
 
     def unsupported(self, settings: AgentSettings) -> str | None:
@@ -116,7 +116,7 @@ class GeminiAgent:
         return unsupported_settings(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line. The task may start with a dash: it is `--prompt=TASK`."""
+        """Return the command line, with `--prompt=TASK` because a task may start with a dash."""
         model = () if spec.model is None else ("--model", spec.model)
         return AgentCommand(
             argv=(

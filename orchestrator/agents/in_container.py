@@ -1,4 +1,4 @@
-"""Start agent programs that do not report or give up by themselves, INSIDE a worker's container.
+"""Start `mini` and `aider` INSIDE a worker's container: report for `mini`, stop aider's retries.
 
 Its source text is passed to the container's Python, so it imports only the standard library. Its
 arguments are the command line of the program; the name of the program selects the behaviour.
@@ -32,7 +32,7 @@ NEAR = 20
 
 
 def run_mini(command: list[str]) -> int:
-    """Run `mini`, which reports only to a file, and print a summary of that file as a last line.
+    """Run `mini`, which reports only to a file, and print a summary of the file as the last line.
 
     `mini` starts in the home directory, because it would load a `mini.yaml` of the worktree as its
     own configuration.
@@ -157,7 +157,7 @@ def tokens(answer: object) -> int:
 
 
 def said(messages: list[dict[str, Any]]) -> str:
-    """Return the text of the last message that is not blank, shortened."""
+    """Return the shortened text of the last message that is not blank."""
     texts = (m.get("content") for m in reversed(messages) if m.get("role") in ("exit", "assistant"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")[:LONGEST]
 

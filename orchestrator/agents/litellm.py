@@ -111,7 +111,7 @@ def missing_key(
 
 
 def own_server(api_base: str | None) -> dict[str, str]:
-    """Return the variables that make LiteLLM send requests for all providers to a custom server."""
+    """Return the variables that make LiteLLM send the requests for all providers to one server."""
     if api_base is None:
         return {}
     given = {name for name in INHERITED if name.endswith(("_API_BASE", "_BASE_URL"))}

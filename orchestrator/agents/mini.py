@@ -57,7 +57,7 @@ class _Report(Claims):
 
 
 class MiniAgent:
-    """Runs `mini` without questions to the user, and parses the summary by `in_container`."""
+    """Runs `mini` without questions to the user, and parses the summary of `in_container`."""
 
     name = "mini"
     image = worker_image("mini")

@@ -131,7 +131,7 @@ class OpencodeAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Return the name of the API key's variable if it is known and missing."""
+        """Return the name of the API key's variable if the key of a known provider is missing."""
         keys = _KEYS.get(_provider(model), ())
         return None if any(environment.get(key) for key in keys) else next(iter(keys), None)
 
@@ -191,7 +191,7 @@ class _Totals:
     def read(self, line: str) -> AgentProgress | None:
         """Process a line of stdout; return the progress if the line ends a step, else None.
 
-        The number of steps includes the next step if the last one ended with tool calls.
+        If the step ended with tool calls, the number of steps includes the next step.
         """
         if not self.add(parse_object(line) or {}):
             return None

@@ -132,8 +132,7 @@ class ForeignAgent:
         """Return the adapter's progress reader, wrapped so that its results are validated.
 
         Raises:
-            ConfigError: The adapter failed or returned an invalid value; the reader raises the
-                same.
+            ConfigError: The adapter failed or returned an invalid value; the reader raises it too.
         """
         with self._guarded("progress_reader"):
             read = self._agent.progress_reader()

@@ -31,7 +31,7 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
 def with_needed_broker(
     config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
 ) -> ParallelConfig:
-    """Return the settings, with `--keys env` if a preset chose a broker that has no key to hold."""
+    """Return the settings, with `--keys env` if the preset's broker would have no key to hold."""
     given = {**inherited_env, **config.isolation.env}
     needed = takes_keys(agent.inherited_env, given) or config.isolation.git_read
     if config.preset != "untrusted" or needed:
@@ -41,10 +41,10 @@ def with_needed_broker(
 
 
 def check_supported(config: ParallelConfig, agent: Agent) -> None:
-    """Refuse settings that the agent program would ignore.
+    """Check that no setting of the run is ignored by the agent program.
 
     Raises:
-        ConfigError: A setting can be enforced neither by the program nor from outside.
+        ConfigError: Neither the program nor the orchestrator can enforce a setting.
     """
     settings = AgentSettings.of(config)
     if config.isolation.keys == "broker":
@@ -63,7 +63,7 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
     """Check that no task or variable is too long for the command line of the agent program.
 
     Raises:
-        ConfigError: An argument or a variable is too long, or all of them are together.
+        ConfigError: An argument, a variable or the total of all is too long.
     """
     settings = AgentSettings.of(config)
     for spec in plan_workers(config):
@@ -102,7 +102,7 @@ def _size(text: str) -> int:
 
 
 def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
-    """Replace the limits of one worker in a message by those of the run, if the user set these."""
+    """Name the run's limit in a message, such as `--budget-total`, if no worker's limit is set."""
     if config.budget_per_worker is None:
         unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
     if config.tokens_per_worker is None:
@@ -130,10 +130,10 @@ def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) 
 def missing_keys(
     config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
 ) -> AuthenticationError | None:
-    """Return an error with the models whose API key is missing, or None if all keys are there.
+    """Return an error with the models whose API key is missing; None if no key is missing.
 
     With `--api-base` or `--image`, nothing is checked: a user's own server may need no key, and an
-    image may contain it.
+    image may contain the key.
     """
     if config.api_base is not None or config.image is not None:
         return None

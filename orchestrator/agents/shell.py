@@ -33,9 +33,7 @@ _FIGURES: Final = ('"cost"', '"tokens"', '"steps"')
 _LONGEST_LINE: Final = 16 * 1024
 """Maximum number of characters of a line that is parsed while the command runs."""
 _TAIL: Final = 4 * MOST_SAID
-"""Number of bytes at the end of the output that are read: they contain at least as many characters
-as a summary may have.
-"""
+"""Number of bytes that are read at the end of the output: enough for the longest summary."""
 _JOIN: Final = """task=$(IFS=; printf %s "$*"); set --; eval "unset task
 $task\""""
 _DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}

@@ -1,4 +1,4 @@
-"""Types for figures and texts that an agent claims; implausible values count as missing."""
+"""Types of numbers and texts in an agent's report; implausible values count as missing."""
 
 import signal
 from collections.abc import Mapping
@@ -46,8 +46,7 @@ Count = Annotated[int | None, BeforeValidator(_count)]
 Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Text = Annotated[str | None, BeforeValidator(_text)]
 Words = Annotated[str | None, BeforeValidator(_words)]
-"""Type of a text without a limit of its own; the report that contains the text is limited in size.
-"""
+"""Type of a text that has no own length limit, because the size of the whole report is limited."""
 
 
 class Claims(BaseModel):
@@ -62,19 +61,19 @@ def fields(value: object) -> Mapping[str, object]:
 
 
 def described(text: str | None) -> str | None:
-    """Return an agent's text as one line that is safe to print; None if the text is blank."""
+    """Return a text from an agent as one line that is safe to print; None if the text is blank."""
     return one_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
 
 
 def summarized(text: str | None) -> str | None:
-    """Return the end of an agent's text, made safe to print; None if it is blank."""
+    """Return the end of a text from an agent, made safe to print; None if the text is blank."""
     # Each character may take two in the input: Windows line ends.
     clean = lines((text or "")[-2 * MOST_SAID :]).strip()
     return (clean if len(clean) <= MOST_SAID else ELLIPSIS + clean[1 - MOST_SAID :]) or None
 
 
 def describe_exit(exit_code: int) -> str:
-    """Return how a program ended: `exited with 3` or `ended by SIGKILL`."""
+    """Return a description of a program's end: `exited with 3` or `ended by SIGKILL`."""
     try:
         # A shell and Docker report a death by signal as 128 plus its number.
         return f"ended by {signal.Signals(exit_code - 128).name}"

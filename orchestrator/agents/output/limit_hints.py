@@ -1,4 +1,4 @@
-"""Detect in error messages that a program reached a limit which the engine does not report."""
+"""Detect in error messages that a program reached a limit that Docker does not report."""
 
 from pathlib import Path
 from typing import Final

@@ -15,7 +15,7 @@ _COMPLAINT: Final = re.compile(r"^error: .*", re.MULTILINE | re.IGNORECASE)
 
 
 def unreported(output: AgentOutput, exit_code: int, *, steps: int = 0) -> AgentOutcome:
-    """Return the outcome of an agent without a report: reason by exit code, message from stderr."""
+    """Return the outcome of an agent without a report, from its exit code and stderr."""
     if exit_code == 0:
         return AgentOutcome(
             status=Status.PARTIAL,
@@ -39,7 +39,7 @@ def _complaint(output: AgentOutput) -> str | None:
 
 
 HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}
-"""Reasons by HTTP status of the model's API; any other status is an error of the agent."""
+"""Reasons of failures by HTTP status of the model's API; other statuses are agent errors."""
 
 
 def contradicted(exit_code: int) -> tuple[Status, Reason, str]:

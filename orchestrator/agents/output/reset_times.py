@@ -1,7 +1,7 @@
-"""Parse from a refusal's text when the model's API accepts requests again.
+"""Parse the time at which a model's API accepts requests again, from the text of its refusal.
 
 The text comes from a worker and is untrusted: unknown formats are ignored, and the caller limits
-how long it waits.
+the time that a worker waits.
 """
 
 import math
@@ -16,8 +16,7 @@ from orchestrator.results import Reason
 _LONGEST: Final = 366 * 86_400.0
 _MOST_TEXT: Final = 4096
 _JUST_OVER: Final = timedelta(minutes=10)
-"""Time span within which a time of day that has passed is understood as now, and not as tomorrow.
-"""
+"""Maximum time since a named time of day for which it means today, and not tomorrow."""
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART: Final = re.compile(
@@ -145,7 +144,7 @@ def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:
 def _next_occurrence(match: re.Match[str], today: datetime, here: datetime) -> datetime:
     """Return the next moment that a weekday, date or time of day in a refusal refers to.
 
-    A time that passed a moment ago counts as the next one.
+    A time that passed at most `_JUST_OVER` ago is returned, not its next repetition.
     """
     if match["month"] is not None:
         month = _MONTHS.index(match["month"].lower()) + 1

@@ -168,7 +168,7 @@ class _KeyScan:
         }
 
     def advance(self, base: int, data: bytes, start: int, end: int) -> None:
-        """Process `data[start:end]`, which lies before all data processed so far."""
+        """Process `data[start:end]`, which precedes all data of the file processed so far."""
         for key in self._next:
             at = data.find(key, start, end)
             if at >= 0:
@@ -183,13 +183,13 @@ class _KeyScan:
         )
 
     def matches(self, start: int) -> bool:
-        """Return whether all keys follow `start` within the size of the largest object."""
+        """Return whether all wanted keys follow `start` within the maximum size of an object."""
         reach = start + _LARGEST
         return any(all(self._next[key] < reach for key in keys) for keys in self._alternatives)
 
 
 def _chunks_backward(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and bytes of overlapping chunks, last first.
+    """Yield the offset and bytes of overlapping chunks of a file, last chunk first.
 
     Each chunk starts one byte early, so that it includes the newline before its first line; a
     newline is assumed before the start of the file.
