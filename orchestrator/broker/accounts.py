@@ -90,7 +90,8 @@ class Account:
         the same money.
 
         Raises:
-            RefusedError: The model is not on the list or has no price, or the budget is spent.
+            RefusedError: The grant does not allow the model, it has no price, or the budget is
+                spent.
         """
         grant, flavor, model = self.grant, request.call.flavor, request.model
         if flavor is None:

@@ -47,8 +47,8 @@ class EventStream:
         """Begin to read a stream.
 
         Args:
-            without_usage: Whether to leave out the event that contains only the usage. Events are
-                then passed on one by one.
+            without_usage: Whether to omit the event that contains only the number of tokens. Each
+                event is then passed on as a whole.
         """
         self.found: dict[str, Any] = {}
         """Model and usage, in the form of a complete answer."""

@@ -23,7 +23,7 @@ class BadRequestError(Exception):
 
 @dataclass
 class Request:
-    """The parsed body of a request that costs money."""
+    """The parsed body of a request to a model's API that costs money."""
 
     call: Call
     body: dict[str, Any]
@@ -96,7 +96,7 @@ class Request:
         return count if isinstance(count, int) and count > 1 else 1
 
     def _limit(self) -> tuple[dict[str, Any], str]:
-        """Return the part of the body with the maximum of answer tokens, and its key there."""
+        """Return the part of the body with the limit of answer tokens, and the limit's key."""
         if self.call.flavor == "gemini":
             settings = self.body.get("generationConfig")
             if not isinstance(settings, dict):

@@ -73,7 +73,7 @@ def find_call(method: str, raw_path: str) -> Call | None:
 
 
 def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
-    """Return a request's token, wherever programs may put a key; empty if there is none."""
+    """Return the worker's token, which a request has in place of an API key; empty without it."""
     bearer = headers.get("authorization", "")
     if bearer.lower().startswith(_BEARER):
         return bearer[len(_BEARER) :].strip()
@@ -104,7 +104,7 @@ def request_query(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def answer_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of the API's answer that the worker gets."""
+    """Yield the headers of the API's answer that are passed on to the worker."""
     for name, value in headers.items():
         if name.lower() not in _NOT_RETURNED:
             yield name, value

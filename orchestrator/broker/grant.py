@@ -13,16 +13,16 @@ class Upstream(BaseModel):
     url: str
     """Base URL, without the version at its end."""
     key: str | None = None
-    """Key that replaces the worker's token; None for a server without keys."""
+    """API key that replaces the worker's token in requests; None for a server without keys."""
 
 
 class Repository(BaseModel):
-    """A repository of a git host that is read with a token."""
+    """A private repository of a git host, and the token to read it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str
-    """URL without `.git`; it ends with `/*` for all repositories below."""
+    """URL without `.git`; an end of `/*` stands for all repositories with this prefix."""
     key: str
     """User and token, as `USER:TOKEN`."""
 
@@ -37,11 +37,11 @@ class Grant(BaseModel):
     token: str
     """Hash of the worker's token."""
     upstreams: dict[str, Upstream]
-    """APIs by the first part of a call's path."""
+    """Addresses and keys of APIs, by the first part of the path of a call to the broker."""
     repositories: tuple[Repository, ...] = ()
     """Private repositories that the worker may read."""
     models: tuple[str, ...] = ()
-    """Patterns of model names; empty: all models."""
+    """Patterns of the names of allowed models; empty: all models."""
     budget: float | None = None
     """Maximum cost of the worker, in USD."""
     tokens: int | None = None

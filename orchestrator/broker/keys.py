@@ -10,7 +10,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.text.redact import SHORTEST
 
 CUSTOM = "api"
-"""Name of the API for all models if the user chose a base URL."""
+"""Name of the only API, for all models, if the user chose a base URL."""
 _OPENAI_VERSION = "/v1"
 _GEMINI_VERSION = "/v1beta"
 _VERSION = re.compile(r"/v1(?:beta)?$")
@@ -26,9 +26,9 @@ class Provider:
     version: str = ""
     """End of the base URL that programs expect, such as `/v1`; empty if they expect none."""
     keys: tuple[str, ...]
-    """Variables with the key; the first that is set is used."""
+    """Variables with the API key; the first variable that is set is used."""
     bases: tuple[str, ...]
-    """Variables with the base URL."""
+    """Variables with the base URL of the API."""
     without_version: frozenset[str] = frozenset()
     """Variables with the base URL to which programs append the version themselves."""
 
@@ -66,7 +66,7 @@ _KEYS = tuple(key for provider in PROVIDERS for key in provider.keys)
 _ENDINGS = ("_API_KEY", "_AUTH_TOKEN", "_OAUTH_TOKEN", "_CUSTOM_HEADERS")
 _BASES = ("_API_BASE", "_BASE_URL")
 _GIT_USER = "x-access-token"
-"""User of a token without a user: GitHub, GitLab, Gitea and others accept any name."""
+"""User name sent with a token for a git host; GitHub, GitLab, Gitea and others accept any name."""
 _BASE_OF_ALL = "ARCHITECT_API_BASE"
 """Variable in which `architect` finds the base URL of all models."""
 
@@ -88,7 +88,7 @@ class Keys:
     """Private repositories that the worker may read."""
 
     def environment(self, url: str, token: str) -> dict[str, str]:
-        """Return the variables that a worker gets in place of those with API keys.
+        """Return the variables that a worker gets in place of variables with API keys.
 
         Args:
             url: URL of the broker.
@@ -105,10 +105,10 @@ def readable_repositories(
 
     Args:
         listed: URLs of repositories, each with the name of the variable that holds its token.
-        given: The user's variables.
+        given: The user's environment variables.
 
     Raises:
-        ConfigError: A variable is not set.
+        ConfigError: A variable for a token is not set.
     """
     for url, variable in listed:
         token = given.get(variable, "").strip()
@@ -145,7 +145,7 @@ def choose_keys(
         program: The variables that the agent program reads.
         given: The variables that the worker would have without a broker.
         api_base: The base URL that the user chose for all models.
-        key_of_model: The variable with the key that the worker's model needs, if that is known.
+        key_of_model: The variable with the key that the worker's model needs; None if unknown.
 
     Raises:
         ConfigError: A base URL cannot be used, or no variable contains a key.
@@ -158,7 +158,7 @@ def choose_keys(
 
 
 def takes_keys(program: Iterable[str], given: Mapping[str, str]) -> bool:
-    """Return whether an agent program reads keys of models' APIs, or the user passes one on.
+    """Return whether an agent program reads API keys of models, or the user passes on such a key.
 
     Args:
         program: The variables that the agent program reads.

@@ -25,7 +25,7 @@ class Spent:
     """Number of input and output tokens of the calls that have ended."""
     calls: int = 0
     priced: bool = True
-    """Whether the price of every call so far is known."""
+    """Whether the prices of all recorded calls are known."""
     refused: set[str] = field(default_factory=set)
     """Reasons for which the broker refused calls."""
     pending: dict[int, tuple[float, int]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Spent:
 
     @property
     def known_cost(self) -> float | None:
-        """The cost of all calls; None if a price is unknown."""
+        """Cost of all calls in USD, including reserved amounts; None if a price is unknown."""
         return self.most_cost if self.priced else None
 
     @property

@@ -14,7 +14,7 @@ _PROVIDERS: Mapping[Flavor, tuple[str, str]] = {
     "messages": ("anthropic", "default"),
     "gemini": ("google", "default"),
 }
-"""Names of the provider and of its format in the price list, by format of a call."""
+"""Names of provider and API format in the price list, by format of a call."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ def most(model: str, flavor: Flavor, given: int, made: int) -> float | None:
     Args:
         model: Name of the model.
         flavor: Format of the call.
-        given: Input tokens.
-        made: Output tokens.
+        given: Number of input tokens.
+        made: Maximum number of output tokens.
     """
     # A token that is written to a cache costs more than others.
     usages = [Usage(input_tokens=given, output_tokens=made)]

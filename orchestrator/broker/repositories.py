@@ -9,7 +9,7 @@ from typing import Literal
 from orchestrator.broker.grant import Repository
 
 PLACE = "git"
-"""First part of the path in git's requests to the broker."""
+"""First part of the URL path in git's requests to the broker."""
 GIT_FILE = "git-settings"
 """File in a worker's state directory with the settings of its git, mounted in its container."""
 READS = "git-upload-pack"
@@ -46,7 +46,7 @@ def git_settings(
 
 
 def git_configuration(settings: Iterable[tuple[str, str]]) -> str:
-    """Return a configuration file of git with settings, after those of the image."""
+    """Return the text of a git configuration: the image's settings, and then some others."""
     lines = ["[include]", "\tpath = /etc/gitconfig"]
     for name, value in settings:
         section, _, rest = name.partition(".")
@@ -62,20 +62,20 @@ def _quoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class GitCall:
-    """A request of git to the broker."""
+    """A request to the broker by the git program in a worker."""
 
     place: str
-    """Host and path of the repository."""
+    """Host and path of the repository, without the scheme."""
     end: str
     """Rest of the URL after the repository."""
     does: Literal["reads", "writes", "reads large files"]
 
     def url(self, repository: Repository, *, suffix: str = "") -> str:
-        """Return the URL of the request at the git host, with a suffix of the repository's name."""
+        """Return the request's URL at the git host; `suffix` is added to the repository's name."""
         return f"{repository.url.partition('://')[0]}://{self.place}{suffix}/{self.end}"
 
     def find(self, repositories: Iterable[Repository]) -> Repository | None:
-        """Return the entry that contains the repository of the request; None if none does."""
+        """Return the entry that allows to read the request's repository; None without one."""
         place = self.place.removesuffix(".git")
         for one in repositories:
             listed = one.url.partition("://")[2]
@@ -86,12 +86,12 @@ class GitCall:
 
 
 def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCall | None:
-    """Return git's request to the broker; None if it is another request.
+    """Return the request that git makes to the broker; None for a request that is not git's.
 
     Args:
         method: The method of the request.
         raw_path: The path as it was sent, without the query.
-        query: The parameters.
+        query: The parameters in the URL.
     """
     found = _PATH.fullmatch(raw_path)
     if found is None or _leads_up(found["path"]):

@@ -56,7 +56,7 @@ _SILENCE = 3600.0
 
 
 class Broker:
-    """Handles the calls of all workers."""
+    """Handles the calls of all workers to model APIs and git hosts."""
 
     def __init__(self, accounts: Accounts, session: ClientSession) -> None:
         self._accounts = accounts
@@ -200,12 +200,12 @@ class _Way:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     call: Call | None = None
-    """The call of a model's API; None for a request to a git host."""
+    """The call to a model's API; None for a request to a git host."""
     renamed: str | None = None
     """URL of the same repository with `.git`, to which some git hosts redirect; else None."""
 
     def follows(self, answer: ClientResponse) -> bool:
-        """Return whether an answer redirects to the other URL of the repository."""
+        """Return whether an answer redirects to the URL of the same repository with `.git`."""
         if answer.status not in _REDIRECT or self.renamed is None:
             return False
         return answer.headers.get("Location", "").partition("?")[0] == self.renamed
@@ -236,7 +236,9 @@ def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way
         raise RefusedError(403, "push_not_allowed", "workers may read this repository, not push")
     if asked.does == "reads large files":
         raise RefusedError(
-            403, "lfs_not_allowed", "the broker reads no content of git-lfs: GIT_LFS_SKIP_SMUDGE=1"
+            403,
+            "lfs_not_allowed",
+            "the broker cannot read git-lfs content: set GIT_LFS_SKIP_SMUDGE=1",
         )
     return _Way(
         url=asked.url(repository),
@@ -289,7 +291,7 @@ class _Passing:
         clean: RedactedStream,
         settle: Callable[..., None],
     ) -> None:
-        """Send the body of an answer, and record its usage."""
+        """Send the body of an answer to the worker, and record the call's tokens and cost."""
         async for data in answer.content.iter_any():
             await self._write(clean.feed(reader.feed(data)))
         # Recorded before the worker gets the end of the answer and can make another call.
@@ -355,5 +357,5 @@ async def serve(address: str, port: int, grants: Path, state: Path) -> None:
 
 
 def main(address: str, port: str, grants: str, state: str) -> None:
-    """Start the broker."""
+    """Start the credential broker with the arguments of the command line."""
     asyncio.run(serve(address, int(port), Path(grants), Path(state)))

@@ -113,7 +113,7 @@ def test_content_of_git_lfs_is_refused_with_a_message(
     # git-lfs shows such a message to its user.
     assert reply.headers["content-type"].startswith("application/json")
     said = json.loads(reply.body)["message"]
-    assert said == "gateway: the broker reads no content of git-lfs: GIT_LFS_SKIP_SMUDGE=1"
+    assert said == "gateway: the broker cannot read git-lfs content: set GIT_LFS_SKIP_SMUDGE=1"
     other = ask(process, host, worker, f"acme/other.git/{batch}", method="POST")
     assert other.code == "repository_not_allowed"
     assert host.seen == []
