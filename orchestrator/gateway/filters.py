@@ -7,7 +7,7 @@ from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
 PROGRAM = 13
-"""User id with which the name server and the proxy of a gateway run."""
+"""User id under which the name server and the proxy of a gateway run."""
 _QUESTIONS, _QUESTIONS_AT_ONCE = 32, 512
 """Maximum number of KiB per second that the name server of a gateway receives, in the long run and
 at once.

@@ -51,7 +51,7 @@ def checked_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple
 
     Args:
         hosts: The entries of the list.
-        learn: Whether the gateway also forwards to all public hosts, at the usual ports.
+        learn: Whether the gateway also forwards to all public hosts, at ports 80 and 443.
 
     Raises:
         ConfigError: A port should speak HTTP for one host and TLS for another, or the list is too
@@ -104,10 +104,10 @@ def parse_host(entry: str) -> AllowedHost:
 
 
 def host_of_url(url: str) -> AllowedHost | None:
-    """Return the host of a model API's base URL; None if the URL does not use HTTP.
+    """Return the allow-list entry for a model API's base URL; None if the URL does not use HTTP.
 
     Raises:
-        ConfigError: The URL has an address in place of a host's name.
+        ConfigError: The URL has an IP address in place of a host name.
     """
     try:
         parts = urlsplit(url)
@@ -121,8 +121,8 @@ def host_of_url(url: str) -> AllowedHost | None:
     except ConfigError as error:
         # The whole URL may contain a key.
         raise ConfigError(
-            f"the base URL of the model's API has the host `{one_line(parts.hostname, limit=100)}`,"
-            " an address, but a worker's gateway forwards connections to named hosts only",
+            f"the host `{one_line(parts.hostname, limit=100)}` in the base URL of the model's API "
+            "is not a full host name, but a worker's gateway forwards connections to named hosts only",
             hint=f"use the full name of the host; `{DOCKER_HOST}` is this machine",
         ) from error
 

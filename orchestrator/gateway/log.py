@@ -1,4 +1,4 @@
-"""Read the output of a gateway's programs: connections, and names that are not on the list."""
+"""Parse the output of a gateway's programs: connections, and names that were not resolved."""
 
 import json
 import re
@@ -15,10 +15,11 @@ from orchestrator.results import NetworkCounts
 from orchestrator.text.sanitize import one_line
 
 MOST_RECORDS = 20_000
-"""Number of connections of one container that are recorded singly; further connections are summed
-up."""
+"""Number of connections of one container that have a record each; further connections are summed
+up.
+"""
 MOST_SUMS = 1000
-"""Maximum number of hosts for which further connections are summed up separately."""
+"""Maximum number of hosts whose connections are summed up separately after `MOST_RECORDS`."""
 _LONGEST_HOST = 253
 _NOT_A_NAME = re.compile(r" config (.+) is NXDOMAIN$")
 _REVERSE = ".arpa"
@@ -37,9 +38,9 @@ class NetworkRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     time: str
-    """End of the connection, or of the latest connection that the record stands for."""
+    """Time of the connection's end, or of the end of the latest connection in a sum."""
     host: str
-    """Name of the host; empty if the worker gave no name, and for a sum over many hosts."""
+    """Name of the host; empty if the connection had no host name, and for a sum over many hosts."""
     port: int | None = None
     """Port of the connection; null for a name that the worker only tried to resolve."""
     scheme: Literal["https", "http"] | None = None
@@ -63,17 +64,17 @@ class LogReader:
     """Reads the lines of one gateway's output, and sums up connections beyond `MOST_RECORDS`."""
 
     def __init__(self) -> None:
-        """Start before the first line."""
+        """Start without any read line."""
         self._unknown: set[str] = set()
         self._listed = 0
         self._sums: dict[tuple[object, ...], NetworkRecord] = {}
 
     def read(self, line: bytes) -> NetworkRecord | None:
-        """Return the record in a line; None if there is none, or if the record is summed up.
+        """Return the record in a line; None if there is no record, or if the record is summed up.
 
         Args:
-            line: Line with a timestamp in front. It may contain any text of a worker. Names that
-                do not exist are read once each.
+            line: Line with a timestamp in front. It may contain any text of a worker. A name
+                that does not exist is returned once.
         """
         time, _, text = line.decode("utf-8", "replace").partition(" ")
         is_connection = text.startswith("{")
@@ -162,7 +163,7 @@ class HostUse(BaseModel):
 
 
 def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
-    """Return the totals of the records for each host, port and decision, in order."""
+    """Return the totals of the records for each host, port and decision, in order of appearance."""
     groups: dict[tuple[object, ...], list[NetworkRecord]] = {}
     for record in records:
         key = (record.host, record.port, record.decision, record.reason)
@@ -180,12 +181,12 @@ def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
 
 
 def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
-    """Return allow-list entries for the hosts that were refused by name, in order."""
+    """Return allow-list entries for hosts that were refused because they are not on the list."""
     return _entries(record for record in records if record.reason == "name")
 
 
 def learned_entries(records: Iterable[NetworkRecord]) -> list[str]:
-    """Return allow-list entries for the hosts that were reached without being listed, in order."""
+    """Return allow-list entries for hosts that only the network `learn` allowed."""
     return _entries(record for record in records if record.reason == LEARNED)
 
 

@@ -35,10 +35,10 @@ class GatewayPlan:
     broker_port: int = BROKER_PORT
     """Port of the gateway at which workers reach the broker."""
     own: tuple[str, ...]
-    """IP addresses of this machine itself, which no entry of the allow-list opens."""
+    """IP addresses of this machine, which no entry of the allow-list can open."""
     published: Mapping[int, int] = field(default_factory=dict)
-    """Ports of the worker that clients of this machine reach through the gateway: the port in the
-    worker's container, and the gateway's port.
+    """Published ports: for each port in the worker's container, the gateway's port that forwards to
+    that port.
     """
     publisher: str | None = None
     """IP address from which the engine forwards clients to published ports; None without ports."""

@@ -22,7 +22,7 @@ _HINTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class SetMember:
-    """A host in a set for allow-lists, and where it was found."""
+    """A host in a named set for allow-lists, and the file or variable where it was found."""
 
     entry: str
     """The host, written as an entry of an allow-list."""
@@ -35,7 +35,7 @@ class HostSets:
     """The sets that an allow-list may name."""
 
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The user's own sets by name; they take precedence over the others."""
+    """The user's own sets by name; they take precedence over built-in sets."""
     machine: Machine = field(default_factory=Machine)
     remotes: Callable[[], Iterable[FoundUrl]] = tuple
     """Function that returns the URLs of the repository's git remotes."""
@@ -45,7 +45,7 @@ class HostSets:
         return tuple(dict.fromkeys((*self.own, *TOOLS, GIT)))
 
     def members(self, name: str) -> list[SetMember]:
-        """Return the hosts of a set, and where each was found; the set may be empty.
+        """Return the hosts of a set, and where each host was found; the set may be empty.
 
         Raises:
             ConfigError: There is no such set.
@@ -80,7 +80,7 @@ class HostSets:
         members = self.members(name)
         if not members:
             raise ConfigError(
-                f"`--allow`: the set `{SIGN}{name}` has no hosts: none is configured here",
+                f"`--allow`: the set `{SIGN}{name}` has no hosts on this machine",
                 hint=_HINTS.get(name, "configure the tool, or name each host: `--allow HOST`; "
                                       "`orchestrator network sets` shows all sets"),
             )  # fmt: skip

@@ -2,7 +2,7 @@
 
 No host is written here: a company's mirror is found where the company configured it, and a tool
 without configuration has its default in its own files. Only the user's and the machine's files are
-read. Files of a repository are not: their authors could choose what a worker may reach.
+read, not files of a repository: their authors could choose what a worker may reach.
 """
 
 import os
@@ -39,7 +39,7 @@ class FoundUrl:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The places of this machine where tools have their configuration."""
+    """The directories and variables of this machine in which tools have their configuration."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     root: Path = Path("/")
@@ -55,7 +55,7 @@ class Machine:
         return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config") / name
 
     def programs(self, *names: str) -> Iterator[Path]:
-        """Yield the paths of installed programs with these names, and the targets of links."""
+        """Yield the paths of installed programs with some names, and the targets of links."""
         for name in names:
             found = shutil.which(name, path=self.environ.get("PATH"))
             if found is not None:
