@@ -26,7 +26,7 @@ _START = 60.0
 _PAUSE = 0.02
 _LOG = 4 * 1024**2
 _OWN_PLACE = 2
-"""Index of the broker's address in its network's addresses; those of the workers follow."""
+"""Index of the broker's address in its network's addresses; the workers' addresses follow."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Requests to stop workers while they run."""
+"""Requests to stop running workers: a whole run, or one worker."""
 
 import threading
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class CancelButton(Protocol):
 
 
 class Cancel:
-    """The request to end a whole run: the first call asks its workers to stop, the second kills."""
+    """A request to end a whole run: its workers are asked to stop, or are killed."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -33,7 +33,7 @@ class Cancel:
         """Why the run was cancelled, as the start of a message to the user."""
 
     def press(self, *, kill: bool, why: str | None = None) -> None:
-        """Ask every worker to stop; with `kill`, to end without a grace period."""
+        """Ask every worker of the run to stop; with `kill`, workers end without a grace period."""
         if why is not None and not self.asked:
             self.why = why
         self._asked.set()
@@ -57,7 +57,7 @@ class Cancel:
 
 @dataclass(frozen=True)
 class WorkerCancel:
-    """The request to end one worker, made for the whole run or by another process."""
+    """A request to end one worker, made for its whole run or by another process."""
 
     run: Cancel
     directory: RunDirectory

@@ -34,12 +34,12 @@ _AGAIN = (2.0, 5.0, 15.0, *(30.0,) * 20, 300.0)
 Each attempt costs about a second of CPU time, even if the engine never comes back.
 """
 _LOOK = 30.0
-"""Maximum number of seconds between two looks at the clock: deadlines may have passed while the
+"""Maximum number of seconds between two checks of the clock: deadlines may have passed while the
 machine was asleep.
 """
 _PIECE = 4096
 MARK = "switch"
-"""Name of the file in the run's directory that the run's newest switch signs."""
+"""Name of the file in the run's directory in which the run's newest switch writes its id."""
 
 
 def uptime() -> float:
@@ -74,7 +74,7 @@ class Switch:
             lease: A file that exists as long as the run can be resumed.
             log: File that records what was killed.
             command: The command that kills containers. A time (seconds since the epoch; containers
-                started later are left alone) and the numbers of workers are appended.
+                that started later are not killed) and the numbers of workers are appended.
         """
         self.alone = False
         """Whether the process that started the containers is gone."""
@@ -92,7 +92,7 @@ class Switch:
         self._not_before = 0.0
 
     def _sign(self) -> str:
-        """Sign the run's file in place of an earlier switch; return the signature."""
+        """Write the id of this switch to the run's file, replacing an earlier id; return it."""
         mark = f"{os.getpid()} {os.urandom(8).hex()}\n"
         try:
             self._marked.write_text(mark)
@@ -140,7 +140,7 @@ class Switch:
 
     @property
     def is_done(self) -> bool:
-        """Return whether nothing is left to watch."""
+        """Return whether no container is left to watch."""
         return self.alone and (not self._running or self._is_replaced)
 
     def _moment(self, worker: str) -> float:
@@ -153,7 +153,7 @@ class Switch:
         return min(max(first - uptime(), 0.0), _LOOK)
 
     def act(self, *, at_once: bool = False) -> None:
-        """Kill the containers of overdue workers; with `at_once`, of all that have a deadline."""
+        """Kill the containers of overdue workers; with `at_once`, of all with a deadline."""
         now = uptime()
         late = sorted(one for one in self._running if at_once or self._moment(one) <= now)
         if not late or now < self._not_before or self.is_done:
@@ -167,7 +167,7 @@ class Switch:
             self._failures += 1
 
     def end_pause(self) -> None:
-        """Repeat a failed command now instead of after its delay."""
+        """End the delay after a failed killing command, so that it is repeated now."""
         self._not_before = 0.0
 
     def _kill(self, workers: Sequence[str]) -> bool:
@@ -193,7 +193,7 @@ class Switch:
 
 
 def _detach_from_parent() -> None:
-    """Detach from the parent process, which must neither wait for nor kill this one."""
+    """Detach from the parent process, so that it neither waits for nor kills this process."""
     if os.fork():
         os._exit(0)
     for path, text in (("/proc/self/oom_score_adj", "-1000"), ("/proc/self/comm", "deadman")):

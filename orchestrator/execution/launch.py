@@ -43,11 +43,11 @@ class ContainerLimits:
     """
 
     def before_start(self) -> None:
-        """Inform the dead man's switch before the container starts, so that it always watches."""
+        """Inform the dead man's switch before the start, so that no container runs unwatched."""
         self.switch.starting(self.worker_id, self._late(0.0))
 
     def started(self, age: float) -> None:
-        """Inform the dead man's switch of the deadline of a container that is `age` seconds old."""
+        """Inform the dead man's switch when the container, `age` seconds old, must be dead."""
         self.switch.running(self.worker_id, self._late(age))
 
     def _late(self, age: float) -> float | None:
@@ -64,7 +64,7 @@ class RunningContainer:
     container: Container
     limits: ContainerLimits
     launched: Launch
-    """Time of the container's start, and the disk usage of its directories before that."""
+    """Time of the container's start, and the disk usage of its directories before the start."""
 
 
 def launch(
@@ -82,10 +82,10 @@ def launch(
         spec: The container.
         terms: Its time, budget and resource limits.
         checkpoints: Records the container.
-        created: Called after the creation and before the start; the ports are known then.
+        created: Called after the creation and before the start, when the ports are known.
 
     Raises:
-        EngineError: The container could not be started; nothing of it is left.
+        EngineError: The container could not be started, and was removed.
     """
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
     terms.before_start()
@@ -106,7 +106,7 @@ def start_again(
     """Create and start a container whose commands may be repeated; nothing is recorded.
 
     Raises:
-        EngineError: The container could not be started; nothing of it is left.
+        EngineError: The container could not be started, and was removed.
     """
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
     terms.before_start()
@@ -135,7 +135,7 @@ def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> 
     """Create a container with a worker's ports; if a port is in use, try other ports.
 
     Raises:
-        EngineError: The container could not be created; nothing of it is left.
+        EngineError: The container could not be created, and nothing remains of it.
     """
     for _ in range(_PORT_ATTEMPTS):
         variables = ports.variables()

@@ -15,9 +15,7 @@ MEASURE = 1.0
 _CHECK_NETWORK = 2.0
 """Seconds between two checks whether the worker still has its network."""
 _MEASURE_DISK = 0.25
-"""Minimum number of seconds between two scans of the files that a worker wrote; more for a large
-tree.
-"""
+"""Minimum number of seconds between two scans of a worker's files; more for a large tree."""
 _SHARE = 0.1
 """Maximum share of the time that is spent on scanning the files of one worker."""
 _REST = 10.0
@@ -37,7 +35,7 @@ def mib(size: int) -> str:
 
 
 def lost_network(container: Container) -> str | None:
-    """Return why a container has lost its network; None if it has not, or if that is unknown."""
+    """Return why a container has lost its network; None if the network exists, or if unknown."""
     try:
         return container.lost_network()
     except EngineError:
@@ -46,7 +44,7 @@ def lost_network(container: Container) -> str | None:
 
 
 class LimitMeter:
-    """Measures one container. The caller calls `look` repeatedly and reads `verdict`."""
+    """Measures the resource usage of one container, each time that the caller calls `look`."""
 
     def __init__(
         self,
@@ -60,9 +58,9 @@ class LimitMeter:
 
         Args:
             container: The container.
-            limits: Its limits.
+            limits: The container's limits.
             writable: Directories on the host that the container writes to.
-            before: Disk use of `writable` before the start; without overlays, of a checkout.
+            before: Disk use of `writable` before the start.
         """
         self.peak_memory: int | None = None
         """Largest measured memory use, in bytes."""
@@ -78,7 +76,7 @@ class LimitMeter:
         self._next_network = time.monotonic() + _CHECK_NETWORK
 
     def look(self) -> None:
-        """Take the measurements that are due. May block: another thread watches the deadline."""
+        """Take the measurements that are due; may block, as another thread checks the deadline."""
         now = time.monotonic()
         if now >= self._next_disk:
             most = self._before.files + self._limits.inodes

@@ -37,7 +37,7 @@ _MOST_NOTED = 1000
 _PAUSE = 0.5
 """Minimum number of seconds between two events about connections that were allowed."""
 _MOST_REFUSED = 20
-"""Maximum number of hosts about whose refusal an event is emitted at once."""
+"""Maximum number of hosts whose first refusal causes an event immediately."""
 _LAST = 10.0
 """Maximum number of seconds to wait, after a gateway's end, for the rest of its output."""
 
@@ -63,7 +63,7 @@ class NetworkLog:
         return NetworkFollower(self, container, again=again)
 
     def counts(self) -> NetworkCounts | None:
-        """Return the log's sums; None if no container of the worker had a gateway."""
+        """Return the totals of the log; None if no container of the worker had a gateway."""
         path = self.directory / NETWORK_LOG
         try:
             return count_records(read_records(path)) if path.exists() else None
@@ -72,7 +72,7 @@ class NetworkLog:
             return None
 
     def report(self, message: str) -> None:
-        """Emit a notice about the worker."""
+        """Emit a notice to the user about the worker's network log."""
         self.emit(Notice(message=self.redactor.text(f"worker {self.worker_id}: {message}")))
 
 
@@ -105,7 +105,7 @@ class NetworkFollower:
     def finish(self) -> None:
         """End the gateway, complete the log, and report refused hosts to the user.
 
-        The container has ended.
+        Must be called after the container's end.
 
         Raises:
             EngineUnavailableError: The engine does not answer.
@@ -150,7 +150,7 @@ class NetworkFollower:
                 return
 
     def _again(self) -> Iterable[bytes] | None:
-        """Return the stored lines, after the engine was unreachable; None if there are none."""
+        """Return the gateway's output again, after Docker was unreachable; None if impossible."""
         self._recorded = self._latest
         try:
             again = self._container.again()
@@ -209,7 +209,7 @@ class ConnectionTally:
     """Counts the connections of a worker, and decides for which of them an event is emitted."""
 
     def __init__(self, worker_id: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start without a connection."""
+        """Start with no counted connection."""
         self._worker_id = worker_id
         self._clock = clock
         self._allowed = self._refused = 0
@@ -219,9 +219,9 @@ class ConnectionTally:
         """The latest connection, unless an event about it was returned."""
 
     def add(self, record: NetworkRecord) -> WorkerConnected | None:
-        """Count a connection; return an event unless an event was returned a moment ago.
+        """Count a connection; return an event unless the last event was returned a moment ago.
 
-        The first refusal of a host is always returned, up to a number of hosts.
+        The first refusal of a host always returns an event, for at most `_MOST_REFUSED` hosts.
         """
         if record.decision == "allowed":
             self._allowed += record.count
@@ -236,7 +236,7 @@ class ConnectionTally:
         return self.rest() if self._clock() - self._told_at >= _PAUSE else None
 
     def rest(self) -> WorkerConnected | None:
-        """Return an event with the latest connection; None if it was returned before."""
+        """Return an event about the latest connection, if it was not reported; else None."""
         record, self._latest = self._latest, None
         if record is None:
             return None

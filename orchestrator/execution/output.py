@@ -1,4 +1,4 @@
-"""Process a worker's output in bounded memory: log files, latest line, progress, trouble."""
+"""Write a worker's output to log files, and search it for progress and trouble."""
 
 import threading
 import time
@@ -19,12 +19,12 @@ from orchestrator.text.sanitize import one_line
 _LINE = 64 * 1024
 """Maximum number of bytes of an unfinished line that are held in memory."""
 _READ = 100
-"""Maximum number of lines in a chunk of output that are searched for progress; a flood of output
-has more.
+"""Maximum number of lines in a chunk of output that are searched for progress; further lines are
+skipped.
 """
 _INTERVAL = 0.1
-"""Minimum number of seconds between two lines that are shown: people read no faster, and a flood of
-output stays cheap.
+"""Minimum number of seconds between two lines of a worker that are shown to the user, so that a
+flood of output needs little CPU time.
 """
 
 _RECORDED = 1.0
@@ -50,7 +50,7 @@ def findings_file(log: Path) -> Path:
 
 
 def stage_logs(directory: Path, stage: str) -> list[Path]:
-    """Return the existing log files of a stage; `check-*` stands for all checks, in order."""
+    """Return the existing log files of a stage; the stage `check-*` means all checks, in order."""
     if "*" not in stage:
         return [stage_log(directory, stage)]
     found = directory.glob(f"{stage}.log")
@@ -147,7 +147,7 @@ class WorkerLog:
         self._open()
 
     def finish(self) -> None:
-        """Process the last bytes of the output: an unfinished line, or what may begin a secret."""
+        """Process the last bytes: an unfinished line, or bytes held back as a possible secret."""
         for stream, redacted in self._redacted.items():
             self._take(stream, redacted.flush())
         for stream, rest in self._partial.items():
@@ -203,7 +203,7 @@ class WorkerLog:
                 self.failure = error
 
     def tell(self, *, now: bool = False) -> None:
-        """Emit events for the latest line and progress, unless the last ones are very recent."""
+        """Emit events for the latest line and progress, unless events were emitted a moment ago."""
         self._tell_progress(now=now)
         with self._lock:
             if self._pending is None or not (now or time.monotonic() - self._told_at > _INTERVAL):

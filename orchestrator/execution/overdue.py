@@ -14,7 +14,8 @@ def kill_workers(
 ) -> bool:
     """Kill the running containers of some workers; return whether no container is left running.
 
-    Containers that started later than `before`, in seconds since the epoch, are left alone.
+    Containers that started later than `before`, in seconds since the epoch, are not
+    killed.
     """
     done = True
     for worker in workers:

@@ -39,16 +39,16 @@ class PortBlocks:
         self._held: dict[int, _Block] = {}
 
     def of(self, worker_id: int, wanted: Mapping[str, int]) -> "WorkerPorts":
-        """Return a worker's ports. They are reserved when they are read for the first time.
+        """Return a worker's ports, which are reserved when they are read for the first time.
 
         Args:
             worker_id: The worker.
-            wanted: Name of a variable to port in the container.
+            wanted: Port in the container for each name of a variable.
         """
         return WorkerPorts(self, wanted, worker_id)
 
     def first_port(self, worker_id: int) -> int:
-        """Return the first port of a worker's block: its earlier block, or else a free one.
+        """Return the first port of a worker's block: its earlier block if possible, or a new block.
 
         Raises:
             EngineError: All blocks are taken.
@@ -106,7 +106,7 @@ class WorkerPorts:
 
     _blocks: PortBlocks
     wanted: Mapping[str, int]
-    """Ports that the worker wants to publish: name of a variable, and port in the container."""
+    """Ports in the container that the worker wants to publish, by name of a variable."""
     _worker_id: int
 
     def published(self) -> dict[int, int]:

@@ -4,7 +4,7 @@ import threading
 
 
 class RunOutcome:
-    """Whether a run must be resumed later, as its engine or the machine failed. Thread-safe."""
+    """Whether a run must be resumed later, because Docker or the machine failed. Thread-safe."""
 
     def __init__(self) -> None:
         self._resumable = threading.Event()

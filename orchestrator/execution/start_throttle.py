@@ -22,7 +22,7 @@ class StartCancelledError(OrchestratorError):
 
 
 class StartThrottle:
-    """Lets one worker start at a time, with pauses, and within the rate limits of providers."""
+    """Delays the starts of workers: one at a time, with pauses, within providers' rate limits."""
 
     def __init__(
         self,
@@ -33,7 +33,8 @@ class StartThrottle:
     ) -> None:
         """Allow a start every `gap` seconds, and no more starts than the rate limits of providers.
 
-        With `just_started`, another process may have started a worker a moment ago.
+        With `just_started`, the first start waits too, as another process may just have started
+        a worker.
         """
         self._gap = gap
         self._turn = threading.Lock()
@@ -50,7 +51,7 @@ class StartThrottle:
 
     @contextmanager
     def turn(self, is_cancelled: Callable[[], bool], provider: str = "") -> Iterator[None]:
-        """Wait until the worker may start; no other worker starts before the block ends.
+        """Wait until the worker may start; no other worker starts before the `with` block ends.
 
         Args:
             is_cancelled: Returns whether the worker was cancelled.
@@ -80,7 +81,7 @@ class StartThrottle:
             self._turn.release()
 
     def _wait(self, provider: str) -> float:
-        """Use a token of the provider's token bucket, or return the seconds until it has one."""
+        """Take a token from a provider's bucket, or return the seconds until there is a token."""
         with self._counting:
             if provider not in self._buckets:
                 self._buckets[provider] = bucket_of(self._providers, provider, full=self._full)

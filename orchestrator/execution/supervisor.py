@@ -38,13 +38,14 @@ _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS}
 _DEATH = 15.0
 """Maximum number of seconds after SIGKILL until the engine must report the container's end."""
 _LAST = 5.0
-"""Maximum number of seconds to wait, after the container's end, for measurements and callbacks that
-still run.
+"""Maximum number of seconds to wait, after the container's end, for running measurements and
+callbacks.
 """
 _MOST_NOTICED = 20
-"""Maximum number of findings in a worker's result; the latest ones are kept."""
+"""Maximum number of alerts in a worker's result; older alerts are dropped."""
 _ASKED = 1.0
-"""Seconds of silence after a question until a stopped worker counts as having waited for an answer.
+"""Minimum seconds of silence after a question, for a stopped worker to count as waiting for an
+answer.
 """
 
 
@@ -117,11 +118,11 @@ _UNKNOWN = ContainerState(started_at=None, ended_at=None)
 
 @dataclass(kw_only=True)
 class _Watch:
-    """Watches one running container until it has ended.
+    """Watches one container until it has ended.
 
-    The thread that calls `run` is the clock: it only waits, decides and kills. A second thread
-    reads the output, a third measures and emits events. When these block, on a large tree, a full
-    disk, the engine or a callback, the deadline is still kept.
+    The thread that calls `run` enforces the limits: it only waits, decides and kills. A second
+    thread reads the output, a third measures and emits events. When these threads block, on a large
+    tree, a full disk, the engine or a callback, the deadline is still enforced.
     """
 
     container: Container
@@ -141,7 +142,7 @@ class _Watch:
     """Time at which the first signal was sent to the container, on the monotonic clock."""
     _ended: threading.Event = field(default_factory=threading.Event)
     _asked: Finding | None = None
-    """The unanswered question at the end of the output when the worker was stopped."""
+    """The unanswered question at the end of the output when the worker was stopped; else None."""
     _noting: threading.Lock = field(default_factory=threading.Lock)
     found: ContainerState = _UNKNOWN
     """The container's state before the watch started."""
@@ -181,7 +182,7 @@ class _Watch:
             self._ended.set()
 
     def _look(self) -> None:
-        """Measure the container, emit its latest line, and report findings, until it has ended."""
+        """Measure the container, emit its latest line and report alerts, until it has ended."""
         while not self._ended.wait(TICK):
             self.meter.look()
             self.log.tell()
@@ -214,7 +215,7 @@ class _Watch:
     def _find_again(self) -> None:
         again = self.container.again()
         if again is None:
-            raise EngineError("the container is gone: the engine no longer knows it")
+            raise EngineError("the container has disappeared: the engine does not know its id")
         self.container = again
         self.log.restart()
 
@@ -235,7 +236,7 @@ class _Watch:
 
     @property
     def overdue(self) -> Stop | None:
-        """Return the timeout as the reason if the container passed its deadline unwatched."""
+        """Return a timeout as the reason, if the container passed its deadline unsupervised."""
         timeout = self.terms.timeout
         if timeout is None or self.duration <= timeout:
             return None
@@ -257,7 +258,7 @@ class _Watch:
             self._join()
 
     def _keep_time(self) -> None:
-        """Wait for the container's end, and stop it at a limit. No other code may block here."""
+        """Wait for the container's end, or stop it at a limit. No other code may block here."""
         deadline = self._started + (self.terms.timeout or math.inf)
         while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
             if self.bug is not None or self.error is not None:
@@ -303,7 +304,7 @@ class _Watch:
         return self.meter.verdict or self.noticed
 
     def _notice(self) -> None:
-        """Report new findings, and stop the worker because of them if `on_trigger` is `stop`."""
+        """Report new alerts, and stop the worker for an alert if `on_trigger` is `stop`."""
         stops = self.terms.triggers.on_trigger == "stop"
         number = self.terms.worker_id
         for one in self.watchdog.look(self.log.signs, heard_at=self.log.heard_at):
@@ -315,12 +316,12 @@ class _Watch:
             )
 
     def note_question(self) -> None:
-        """Record the question at the end of an unwatched container's output, if there is one."""
+        """Record the question at the end of the output of a container that ended unsupervised."""
         if self.terms.stage is None and (asked := asking(self.log.signs)) is not None:
             self._note(asked)
 
     def _note(self, found: Finding) -> None:
-        """Record a finding for the worker's result, unless it was recorded before."""
+        """Record an alert for the worker's result, unless the alert was recorded before."""
         with self._noting:
             if any((one.trigger, one.detail) == (found.trigger, found.detail)
                    for one in self.interventions):  # fmt: skip
@@ -334,7 +335,7 @@ class _Watch:
                 self.checkpoints.note_noticed(kept)
 
     def _stop(self) -> None:
-        """Send SIGTERM, and SIGKILL after the grace period; the container dies within a second."""
+        """Send SIGTERM, and SIGKILL if the container still runs after the grace period."""
         reason = self.stopped.reason if self.stopped else None
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
         # In a separate thread, so that a callback that hangs does not keep the container alive.

@@ -32,7 +32,7 @@ def provider_of(agent_cli: str, model: str | None, configured: Collection[str] =
 
 
 class Bucket:
-    """A token bucket: a number of starts, refilled at a constant rate."""
+    """A token bucket: a stock of allowed starts, which is refilled at a constant rate."""
 
     def __init__(self, limit: RateLimit, *, full: bool = True) -> None:
         """Create a full bucket, or an empty one if another process may have used all tokens."""
@@ -46,7 +46,7 @@ class Bucket:
         return max(0.0, 1 - _ROUNDING - self._held) / self._limit.refill_rate
 
     def take(self, now: float) -> None:
-        """Use one token."""
+        """Take one token, for the start of a worker, out of the bucket."""
         self._fill(now)
         self._held = max(0.0, self._held - 1)
 
@@ -57,7 +57,7 @@ class Bucket:
 
 
 def bucket_of(providers: Mapping[str, Provider], name: str, *, full: bool = True) -> Bucket | None:
-    """Create the bucket of a provider; None if it has no rate limit."""
+    """Create the token bucket of a provider; return None if the provider has no rate limit."""
     provider = providers.get(name)
     limit = None if provider is None else provider.rate_limit
     return Bucket(limit, full=full) if limit is not None and limit.enabled else None

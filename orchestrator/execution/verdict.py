@@ -17,7 +17,7 @@ class Verdict:
     message: str | None
 
     def with_note(self, note: str | None) -> "Verdict":
-        """Return the same verdict with a note appended to the message."""
+        """Return a copy of the verdict with a note appended to its message."""
         return replace(self, message="; ".join(filter(None, (self.message, note))))
 
 
@@ -43,7 +43,7 @@ def judge(
     budget: float | None,
     tokens: int | None = None,
 ) -> Verdict:
-    """Return the verdict on a worker; what the engine observed outranks what the agent reported.
+    """Return the verdict on a worker; observations of Docker outrank the agent's report.
 
     Args:
         ending: The end of the container, as the engine observed it.
@@ -80,7 +80,7 @@ def _judged(
 
 
 def judge_checks(verdict: Verdict, checks: Sequence[CheckResult]) -> Verdict:
-    """Return the verdict after the checks: a success with a failed check becomes `partial`."""
+    """Return the verdict after a worker's checks: success with a failed check becomes `partial`."""
     failed = [check for check in checks if not check.passed]
     if not failed or verdict.status is not Status.SUCCESS:
         return verdict

@@ -1,4 +1,4 @@
-"""Detect workers that need attention: silent, repeating an error, asking, or outside their paths.
+"""Detect workers that need attention: silence, repeated errors, questions, forbidden paths.
 
 A worker's output and files are hostile: only a few lines of output are stored, and each check takes
 a bounded time.
@@ -25,7 +25,7 @@ from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
 
 _LINE = 400
-"""Maximum number of bytes of a line that are inspected."""
+"""Maximum number of bytes that are inspected of a line of output."""
 _LINES = 200
 """Maximum number of lines of a chunk of output that are inspected: enough to recognise a flood of
 errors.
@@ -37,12 +37,12 @@ _NAMED = 5
 _MOST_TOLD = 100
 """Maximum number of findings that are reported for one worker."""
 _REST = 10.0
-"""Minimum pause between two scans of the files, as a multiple of the duration of a scan."""
+"""Minimum pause between two scans of a worker's files, as a multiple of a scan's duration."""
 _INTERVAL = 2.0
 _LONGEST = 5.0
-"""Maximum duration of a scan of the files, in seconds."""
+"""Maximum duration in seconds of a scan of a worker's files."""
 _PATIENCE = 5.0
-"""Maximum number of seconds to wait for git's list of ignored files."""
+"""Maximum number of seconds to wait for `git check-ignore`, which lists ignored files."""
 # Neither pattern has an unbounded repetition between words, so no text causes backtracking.
 _ERROR = re.compile(
     rb"error|exception|failed|failure|fatal|panic|traceback|denied|refused|timed out|cannot ",
@@ -65,7 +65,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason why a person should look at a worker."""
+    """A reason for which the user should look at a worker: an alert."""
 
     trigger: Trigger
     detail: str
@@ -89,7 +89,7 @@ class OutputSigns:
         """The end of the latest output."""
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Search the next chunk of output."""
+        """Search the next chunk of output for signs of trouble."""
         if not data:
             return
         text = self._started[stream] + data
@@ -137,7 +137,7 @@ def asking(signs: OutputSigns) -> Finding | None:
 
 @dataclass
 class AllowedPaths:
-    """The paths that a worker may change, and where its changes are looked for."""
+    """The paths that a worker may change, and the directory to search for its changes."""
 
     paths: Sequence[str]
     """Path patterns; a directory stands for everything below it."""
@@ -186,7 +186,7 @@ class Watchdog:
         self._next = time.monotonic()
 
     def look(self, signs: OutputSigns, *, heard_at: float) -> Iterator[Finding]:
-        """Yield new findings, but no more than `_MOST_TOLD`, since each may send a notification.
+        """Yield new findings, at most `_MOST_TOLD` in all, as each finding may send a notification.
 
         Args:
             signs: Signs in the worker's output.
