@@ -25,7 +25,7 @@ from orchestrator.workspace.caches import WHEELS, environment, remove_generation
 
 
 def warming_config(config: ParallelConfig) -> ParallelConfig:
-    """Return the settings of a run that fills the caches which other settings name.
+    """Return the settings of a run that fills the caches that the given settings name.
 
     Raises:
         ConfigError: No caches are configured, or there is no `setup` command.
@@ -43,7 +43,7 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
         )
     if "setup" in config.closed_stages:
         raise ConfigError(
-            "`setup` of a configuration file found in the repository gets no open network",
+            "`setup` commands of a configuration file in the repository get no open network",
             hint="pass `--config FILE` if you trust the author of that file",
         )
     return ParallelConfig(

@@ -35,12 +35,12 @@ class Rounds:
     """How many candidates run at a time, and when no further candidates run."""
 
     first: int | None = None
-    """Number of candidates of one round, in the order of the models. Default: all of them."""
+    """Number of candidates that run in one round. Default: all candidates, in a single round."""
     until: int = 1
-    """Number of candidates that must pass, so that no further round starts."""
+    """Number of passing candidates after which no further round starts."""
     learn: bool = False
-    """Whether later candidates are told which checks the earlier ones did not pass. The results of
-    hidden tests are never told.
+    """Whether candidates of later rounds are told which checks earlier candidates did not pass. The
+    results of hidden tests are never told.
     """
 
 
@@ -61,10 +61,10 @@ class CandidateJudge:
             rules: The checks, and how they count.
             root: Any directory in the repository. Default: the current directory.
             config: Settings of the containers in which checks run: image, limits, setup, services.
-            note: Is told about the progress.
+            note: Receives messages about the progress.
 
         Raises:
-            ConfigError: There is no check, or an empty one.
+            ConfigError: There is no check, or a check is an empty command.
         """
         if not rules.all_checks:
             raise ConfigError("judging needs a check")
@@ -79,7 +79,7 @@ class CandidateJudge:
         """Ids of the runs of candidates that were started."""
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the candidates or checks that are running; the call that waits for them fails.
+        """Stop running candidates and checks; the call that waits for them raises an error.
 
         Args:
             kill: Whether to kill candidates without a grace period.
@@ -99,8 +99,8 @@ class CandidateJudge:
             earlier: Earlier runs whose workers are candidates for the same task.
 
         Raises:
-            OrchestratorError: There is nothing to judge, the checks prove nothing or gave no
-                result on the base, or `cancel` was called.
+            OrchestratorError: No worker can be judged, the checks prove nothing or fail to run on
+                the base, or `cancel` was called.
         """
         repository = self._repository
         runs = [*(read_branches(repository, one) for one in earlier)]
@@ -121,7 +121,7 @@ class CandidateJudge:
             receivers: Returns a receiver of the events of each run.
 
         Raises:
-            OrchestratorError: As for `judge`; then no candidate started, unless it was cancelled.
+            OrchestratorError: As for `judge`. Unless `cancel` was called, no candidate has started.
         """
         with self._tester() as tester:
             base = self._repository.resolve(config.base)
@@ -146,10 +146,10 @@ class CandidateJudge:
     def _taught(
         self, config: ParallelConfig, first: ParallelConfig, judgement: Judgement
     ) -> ParallelConfig:
-        """Return the settings of candidates that are told about the earlier ones.
+        """Return the settings of candidates that are told the results of earlier candidates.
 
         Args:
-            config: The settings without it.
+            config: The settings without these results.
             first: The settings of the first round.
             judgement: The judgement of the earlier candidates.
         """
@@ -218,7 +218,7 @@ def checks_config(config: ParallelConfig, commands: Sequence[str]) -> ParallelCo
 
 
 def _text_of(top: Path, context: str | None) -> str:
-    """Return the text that the user gives all workers."""
+    """Return the text that the user adds to the tasks of all workers."""
     return "" if context is None else (top / context).read_text(encoding="utf-8").rstrip()
 
 
@@ -227,7 +227,7 @@ def rounds_of(config: ParallelConfig, first: int | None) -> Iterator[ParallelCon
 
     Args:
         config: The settings for all candidates.
-        first: Number of candidates of one round; None: all of them.
+        first: Number of candidates of one round; None: all candidates.
     """
     models = [*config.models, *([None] * (config.workers - len(config.models)))]
     size = first or len(models)
@@ -238,7 +238,7 @@ def rounds_of(config: ParallelConfig, first: int | None) -> Iterator[ParallelCon
 
 
 def rest_of_budget(budget: float | None, results: Sequence[WorkerResult]) -> float | None:
-    """Return what is left of a budget; 0 if it is less than the mean cost of a candidate.
+    """Return the rest of a budget; 0 if the rest is less than the mean cost of a candidate.
 
     Args:
         budget: The budget for all candidates; None without a budget.
@@ -265,7 +265,7 @@ def evaluate(
         config: Settings of the candidates; the checks run with the same image, limits and setup.
         rules: The checks, and how they count.
         root: Any directory in the repository. Default: the current directory.
-        rounds: How many candidates run at a time. Default: all of them.
+        rounds: How many candidates run at a time. Default: all candidates.
         emit: Receives the events of the candidates, from several threads.
 
     Raises:
@@ -290,9 +290,9 @@ def judge(
         root: Any directory in the repository. Default: the current directory.
         run: The run's id, or the beginning of it. Default: the newest run.
         workers: Numbers of the workers. Default: all.
-        config: Settings of the containers in which checks run. Default: those of agent `shell`.
+        config: Settings of the containers in which checks run. Default: settings of agent `shell`.
 
     Raises:
-        OrchestratorError: There is nothing to judge, or the checks prove nothing.
+        OrchestratorError: No worker can be judged, or the checks prove nothing.
     """
     return CandidateJudge(rules, root, config=config).judge(run, workers)

@@ -11,8 +11,7 @@ from orchestrator.runs.naming import place_of_worktrees
 from orchestrator.workflow.planning import job_count
 
 ROOM = 256 * 1024**2
-"""Number of bytes that a run needs for records, logs and other files before any worker writes data.
-"""
+"""Number of free bytes that a run needs for its own files, such as records and logs."""
 _BLOCK = 4096
 _SUBMODULE = b"-"
 _MIB = 1024**2
@@ -20,7 +19,7 @@ _SINCE = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
-    """Reject a run that would exceed the allowed number of worktrees.
+    """Check that a run does not exceed the allowed number of worktrees.
 
     Workers that have not started have no worktree yet and do not count.
 
@@ -76,16 +75,16 @@ def _rounded(seconds: float) -> str:
 def check_disk(
     repository: Repository, config: ParallelConfig, *, overlay: bool, copied: int = 0
 ) -> None:
-    """Reject a run whose worktrees do not fit on the disk; what workers write is not predicted.
+    """Check that a run's worktrees fit on the disk; files that workers write are not predicted.
 
     Args:
         repository: The repository.
         config: The run's configuration.
-        overlay: Whether workers use an overlay, and so need no copy of their worktree.
+        overlay: Whether workers use an overlay file system, and so need no copy of the files.
         copied: Bytes of untracked files copied into each worktree.
 
     Raises:
-        ConfigError: Less space is free than the worktrees will take.
+        ConfigError: Less disk space is free than the worktrees will take.
     """
     checkout = checkout_size(repository, repository.resolve(config.base))
     if checkout is None:
@@ -108,7 +107,7 @@ def check_disk(
 
 
 def checkout_size(repository: Repository, commit: str) -> int | None:
-    """Return the size of a commit's files on disk; None if git would have to download some."""
+    """Return the size of a commit's files on disk; None if git would have to download files."""
     total = 0
     try:
         for entry in repository.git.tree(commit, "-l"):

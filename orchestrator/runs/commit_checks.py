@@ -27,7 +27,7 @@ MOST_AT_ONCE = 10
 """Maximum number of commands that run at the same time on one commit."""
 JUNIT = "junit.xml"
 COVERAGE = "coverage"
-"""Names of the files that a command may write."""
+"""Name of the coverage file that a check may write."""
 _LOGS = ("stdout.log", "stderr.log")
 _MOST_SEARCHED = 32 * 1024**2
 _MOST_OUTPUT = 64 * 1024
@@ -56,10 +56,10 @@ class ContainerTest:
 
         Args:
             config: Settings of the project: image, limits, setup, services.
-            checks: The commands; every one must succeed.
+            checks: The commands, all of which must succeed.
             root: The repository's top directory.
             engine: The container engine.
-            runner: `ParallelRunner`.
+            runner: The class `ParallelRunner`.
         """
         ours, empty = config.isolation, Isolation()
         withheld = {key: getattr(empty, key) for key in ("env", "secrets", "ports", "copied")}
@@ -110,7 +110,7 @@ class ContainerTest:
         Args:
             commit: The commit.
             commands: The commands.
-            canary: Names of tests that must fail, to be searched for in the output.
+            canary: Names of tests that must fail; the output is searched for them.
 
         Raises:
             EngineError: The tests were cancelled.

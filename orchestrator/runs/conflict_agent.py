@@ -43,7 +43,7 @@ class ResumeRun(Protocol):
     """Continues a run whose process died."""
 
     def __call__(self, directory: RunDirectory, *, engine: ContainerEngine) -> Runner:
-        """Return the run; nothing is changed yet."""
+        """Return the run to continue; nothing is changed before its method `execute` is called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +52,16 @@ class AgentRuns:
 
     engine: ContainerEngine
     new: MakeRunner
-    """`orchestrator.runs.runner.ParallelRunner`."""
+    """Creates a run: the class `orchestrator.runs.runner.ParallelRunner`."""
     resume: ResumeRun
-    """`orchestrator.runs.resume.ResumedRun`."""
+    """Continues a run: the class `orchestrator.runs.resume.ResumedRun`."""
 
 
 class ConflictAgent:
-    """Runs an agent that resolves conflicts. A conflict is given to the same run only once.
+    """Runs an agent that resolves conflicts.
 
-    The run of a process that died is continued, and a finished one is not repeated.
+    For each attempt at a conflict there is only one run: if its process died, the run is continued;
+    if the run has finished, its result is used again.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class ConflictAgent:
         self._answers = StoredAnswers(self._repository.state_dir / _STORED, identity)
 
     def ask(self, conflict: Conflict, description: str, attempt: int) -> Proposal:
-        """Return the answer of the agent.
+        """Return the files of a conflict as the agent resolved them.
 
         Args:
             conflict: The conflict.
@@ -128,11 +129,11 @@ class ConflictAgent:
         return proposal
 
     def forget(self, conflict: Conflict) -> None:
-        """Forget all answers to a conflict, so that the agent is asked again."""
+        """Forget the agent's earlier answers to a conflict, so that the agent is asked again."""
         self._answers.forget(conflict.commit)
 
     def cancel(self) -> None:
-        """Stop the agent; the caller that waits for it gets an error."""
+        """Stop the agent; the call of `ask` that waits for the agent raises an error."""
         self._cancelled = True
         if self._running is not None:
             self._running.cancel(kill=True)

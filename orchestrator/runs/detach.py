@@ -42,6 +42,6 @@ def continue_in_background(directory: RunDirectory, *, top: Path) -> int:
 
 
 def handed_down() -> int | None:
-    """Return the lease's file descriptor from the parent process; a second call returns None."""
+    """Return the descriptor of the run's lease from the parent process; None at a second call."""
     lease = os.environ.pop(LEASE, None)
     return int(lease) if lease and lease.isdecimal() else None

@@ -1,4 +1,4 @@
-"""The plan of a run, as `--dry-run` prints it."""
+"""Describe the plan of a run, as `--dry-run` prints it."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class RunPlan(BaseModel):
     checks: tuple[str, ...]
     """Names of the checks."""
     keys: str = "env"
-    """Where API keys of models are: `env` or `broker`."""
+    """Where the API keys of models are: `env` (in workers' environments) or `broker`."""
     env: tuple[str, ...]
     """Names of all variables in the containers, including those inherited from the user."""
     secrets: tuple[str, ...]

@@ -49,7 +49,7 @@ class Expansion:
         """Store the arguments; nothing is read or run yet.
 
         Args:
-            config: The run's configuration: its base, and image and limits for commands.
+            config: The run's configuration: base commit, and image and limits for commands.
             root: Any directory in the repository.
             watch: Shows the progress of a command.
             engine: The container engine. Default: Docker.
@@ -65,7 +65,7 @@ class Expansion:
         self._stopped = False
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the command that is running, and start no further one.
+        """Stop the running command, and start no further command.
 
         Args:
             kill: Whether to kill the worker without a grace period.
@@ -76,7 +76,7 @@ class Expansion:
             runner.cancel(kill=kill)
 
     def expand(self) -> Expand:
-        """Return a function that returns the items of a task.
+        """Return a function that determines the items of a `foreach` task.
 
         Raises:
             OrchestratorError: The base commit does not exist.

@@ -1,4 +1,4 @@
-"""Check that the machine has the CPUs and the memory that a run asks for."""
+"""Check that the machine has the CPUs and the memory that a run requests."""
 
 from collections.abc import Iterator, Sequence
 
@@ -34,7 +34,7 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
 
 
 def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
-    """Return whether the user set the memory; only then is too much memory an error.
+    """Return whether the user set the memory limit; only then a limit above the memory is an error.
 
     All settings of a detached or resumed run count as set, so values are compared.
     """

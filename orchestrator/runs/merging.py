@@ -41,7 +41,7 @@ Note = Callable[[str], None]
 
 
 def _silent(_: str) -> None:
-    """Ignore a note."""
+    """Ignore a message about the progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,17 +51,17 @@ class MergeOptions:
     form: Form = "merge"
     """How each branch is added: `merge`, `squash`, `rebase` or `apply` (uncommitted changes)."""
     order: Order = "given"
-    """`best` merges as many branches as possible."""
+    """Order in which branches are merged; `best` merges as many branches as possible."""
     on_conflict: OnConflict | None = None
-    """`stop` merges nothing, `skip` leaves the branch out, `agent` lets `agent` resolve the
-    conflict. Default: `stop`, or with checks `skip`.
+    """What happens on a conflict: `stop` merges nothing, `skip` omits the branch, `agent` lets an
+    agent resolve the conflict. Default: `stop`, or with checks `skip`.
     """
     into: str | None = None
     """The branch to merge into. Default: the branch that is checked out."""
     dry_run: bool = False
-    """Whether nothing is changed."""
+    """Whether the merge is only tried, so that no branch and no file is changed."""
     checks: tuple[str, ...] = ()
-    """Commands that must succeed on the merged commits (a queue). Default: nothing is tested."""
+    """Commands that must succeed on each merged commit. Default: no command."""
     tests: Tests = "extend"
     """Whose tests the checks use: those of the target (`frozen`), with new ones (`extend`), or
     those of the merged commit (`free`).
@@ -69,7 +69,7 @@ class MergeOptions:
     agent: ParallelConfig | None = None
     """Settings of the agent that resolves conflicts; the first task is its prompt."""
     allowed: tuple[str, ...] = ()
-    """Patterns of files that the agent may change in addition to the conflicting ones."""
+    """Patterns of files that the agent may change in addition to the files with conflicts."""
 
 
 class Merger:
@@ -87,7 +87,7 @@ class Merger:
         Args:
             root: Any directory in the repository. Default: the current directory.
             config: Settings of the containers in which checks run: image, limits, setup, services.
-            note: Is told about the progress.
+            note: Receives messages about the progress.
         """
         self._repository = Repository(Path(root) if root is not None else Path.cwd())
         self._config = config or ParallelConfig(tasks=("true",), agent_cli="shell")
@@ -95,7 +95,7 @@ class Merger:
         self._cancelled, self._stops = False, list[Callable[[], None]]()
 
     def cancel(self, *, kill: bool = False) -> None:  # noqa: ARG002 - as for a run
-        """Stop checks and agents; the call that waits for them fails, and nothing is merged."""
+        """Stop checks and agents; the call that waits for them fails and merges nothing."""
         self._cancelled = True
         for stop in self._stops:
             stop()
@@ -106,14 +106,14 @@ class Merger:
         """Merge the branches of a run into a branch of the user.
 
         Args:
-            options: How they are merged.
+            options: How the branches are merged.
             run: The run's id, or the beginning of it. Default: the newest run.
-            workers: Numbers of the workers. Default: all that succeeded.
+            workers: Numbers of the workers. Default: all workers that succeeded.
 
         Raises:
             BaseFailsError: The checks fail on the target before the merge.
             NotFitError: The target cannot be changed now; nothing was changed.
-            OrchestratorError: A setting is wrong, git or the engine failed, or it was cancelled.
+            OrchestratorError: A setting is wrong, git or Docker failed, or `cancel` was called.
         """
         branches = read_branches(self._repository, run, workers)
         excluded = excluded_commits(self._repository.state_dir, branches.run_id)
@@ -138,7 +138,7 @@ class Merger:
             workers: Numbers of the workers. Default: all.
 
         Raises:
-            OrchestratorError: There is no such run, git or the engine failed, or it was cancelled.
+            OrchestratorError: There is no such run, git or Docker failed, or `cancel` was called.
         """
         branches = read_branches(self._repository, run, workers)
         changed = [branch for branch in branches.branches if not branch.is_empty]
@@ -164,7 +164,7 @@ class Merger:
             stop()
 
     def _tested(self, wish: Wish, run: RunBranches, options: MergeOptions, engine: Engine) -> Wish:
-        """Return how the branches are merged, with a test of the merged commits."""
+        """Return options for a merge that tests the merged commits."""
         target = find_target(self._repository, wish.into).commit
         protection = Protection(
             self._repository, target, options.tests, run.began, self._config.judge.instruments
@@ -175,7 +175,7 @@ class Merger:
     def _test(
         self, checks: Sequence[str], protection: Protection, engine: Engine
     ) -> tuple[CommitTest, str]:
-        """Return a test of commits in containers, and a text that identifies it."""
+        """Return a function that tests commits in containers, and a text that identifies it."""
         check_commands(checks)
         commands = tuple(dict.fromkeys(checks))
         workers = min(len(commands), _MOST_AT_ONCE)
@@ -197,9 +197,9 @@ class Merger:
         tester: Tester,
         protection: Protection,
     ) -> CommitTest:
-        """Return a test of a commit: first with the target's tests, then with the commit's own.
+        """Return a test of a commit, first with the target's tests, then with the commit's tests.
 
-        What passes must also report tests that must fail.
+        A commit that passes must also report the failures of tests that must fail.
         """
 
         def tested(commit: str) -> Answer:
@@ -267,14 +267,14 @@ def merge(
     workers: Sequence[int] = (),
     config: ParallelConfig | None = None,
 ) -> Merged:
-    """Merge the branches of a run into a branch; with checks, only what passes them.
+    """Merge the branches of a run into a branch; with checks, only merges that pass all checks.
 
     Args:
-        options: How they are merged.
+        options: How the branches are merged.
         root: Any directory in the repository. Default: the current directory.
         run: The run's id, or the beginning of it. Default: the newest run.
-        workers: Numbers of the workers. Default: all that succeeded.
-        config: Settings of the containers in which checks run. Default: those of agent `shell`.
+        workers: Numbers of the workers. Default: all workers that succeeded.
+        config: Settings of the containers in which checks run. Default: settings of agent `shell`.
 
     Raises:
         OrchestratorError: Nothing could be merged, or the checks fail before the merge.
@@ -297,16 +297,16 @@ def conflicts(
         run: The run's id, or the beginning of it. Default: the newest run.
         workers: Numbers of the workers. Default: all.
         checks: Commands that must succeed on each pair that git can merge.
-        config: Settings of the containers in which checks run. Default: those of agent `shell`.
+        config: Settings of the containers in which checks run. Default: settings of agent `shell`.
 
     Raises:
-        OrchestratorError: There is no such run, or git or the engine failed.
+        OrchestratorError: There is no such run, or git or Docker failed.
     """
     return Merger(root, config=config).conflicts(checks, run, workers)
 
 
 def diff(worker: int, root: Path | str | None = None, *, run: str | None = None) -> bytes:
-    """Return the changes of a worker as a patch, at most 64 MiB of it.
+    """Return the changes of a worker as a patch, cut after 64 MiB.
 
     Args:
         worker: Number of the worker.
@@ -324,11 +324,11 @@ def diff(worker: int, root: Path | str | None = None, *, run: str | None = None)
 def undo(
     root: Path | str | None = None, *, run: str | None = None, into: str | None = None
 ) -> Landed:
-    """Undo the latest merge into a branch, if the branch has not moved since.
+    """Undo the latest merge into a branch, if the branch has not moved since the merge.
 
     Args:
         root: Any directory in the repository. Default: the current directory.
-        run: Only a merge of this run.
+        run: Only a merge of this run is undone. Default: a merge of any run.
         into: The branch. Default: the branch that is checked out.
 
     Raises:

@@ -38,7 +38,7 @@ _HINT = "choose another `worktree_dir` or `branch`; with `{n}` in it, the next f
 
 @dataclass(frozen=True)
 class _Conflict:
-    """A name that a worker would get, and the existing thing that prevents it."""
+    """A name that a worker would get, and the existing branch or path that prevents the name."""
 
     number: int
     message: str
@@ -60,8 +60,7 @@ def name_workers(
         base: The commit that the run starts from.
         plan: Returns the workers for a given first number.
 
-    Raises:
-        ConfigError: A name has a conflict that another number does not avoid.
+    Raises: ConfigError: A name has a conflict that no other number avoids.
     """
     claimed = list(named_workers(repository))
     taken = live_numbers(repository.state_dir) | {worker.number for worker in claimed}
@@ -88,7 +87,7 @@ def note_names(
 
 
 def place_of_worktrees(repository: Repository, config: ParallelConfig) -> Path:
-    """Return the existing directory below which the worktrees will be created."""
+    """Return the existing directory in or below which the worktrees will be created."""
     return _existing(_absolute(repository, fixed_part(config.worktree_dir)))
 
 
@@ -164,7 +163,7 @@ class _Names:
                 yield from self._of_directory(spec)
 
     def _check_top(self) -> None:
-        """Check that worktrees in the repository do not lie beside tracked files.
+        """Check that worktrees are not created in a directory that has tracked files.
 
         Raises:
             ConfigError: The base commit has files in such a directory.
@@ -195,7 +194,7 @@ class _Names:
         """Return a worktree's path, relative to the repository's top, or absolute if outside of it.
 
         Raises:
-            ConfigError: The path is not possible.
+            ConfigError: No worktree can be created at the path.
         """
         if not leads_outside(directory):
             return directory
@@ -252,7 +251,7 @@ class _Names:
             yield _Conflict(number, message, movable=False)
 
     def _problem(self, path: Path) -> str | None:
-        """Return why no worktree can ever be at a path; None if one can."""
+        """Return why no worktree can be created at a path; None if a worktree can."""
         top = self._repository.top
         inside = path.is_relative_to(top)
         # A case-insensitive file system finds `.GIT`, too. Templates can contain neither.
@@ -268,7 +267,7 @@ class _Names:
 
 
 def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
-    """Return why no worktree can be created below a directory; None if one can."""
+    """Return why no worktree can be created below a directory; None if a worktree can."""
     if directory.is_symlink() and not may_be_link:
         return f"{directory} is a symbolic link"
     if os.path.lexists(directory / ".git"):

@@ -8,15 +8,15 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 100
-"""Maximum number of workers that the message at a run's end lists; its field `counts` includes all
-of them.
+"""Maximum number of workers that the message at a run's end lists; the message's field `counts`
+includes all workers.
 """
 _LONGEST = 500
 """Maximum number of characters of a worker's own message in a notification."""
 _FAILURES = frozenset({Status.FAILED, Status.TIMEOUT})
 _NOT_OF_ITS_OWN = frozenset({Reason.CANCELLED, Reason.DEPENDENCY})
-"""Reasons of workers that failed because of another worker; only the message at the run's end lists
-them.
+"""Reasons of workers that failed because of another worker. Such workers are only listed in the
+message at the run's end.
 """
 
 Message = Mapping[str, object]
@@ -28,7 +28,7 @@ def notification(run_id: str, event: Event, *, is_open: bool = False) -> Message
     Args:
         run_id: The id of the run.
         event: The redacted event.
-        is_open: Whether the run stopped before its end, and can be resumed.
+        is_open: Whether the run stopped before all workers ended, and can be resumed.
     """
     match event:
         case Intervention():
@@ -45,7 +45,7 @@ def notification(run_id: str, event: Event, *, is_open: bool = False) -> Message
 
 
 def _failure(result: WorkerResult) -> str:
-    """Return a failure in words, without text of the worker: chats find markup in texts."""
+    """Describe a worker's failure without the worker's own text, which could contain markup."""
     name = f" ({result.name})" if result.name else ""
     reason = f" ({result.reason.value})" if result.reason else ""
     return f"worker {result.worker_id}{name} ended: {result.status.value}{reason}"

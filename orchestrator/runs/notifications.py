@@ -1,6 +1,6 @@
 """Send notifications about a run to the user's own program or URL.
 
-No other module does so: notifications are sent only to the target that the user configured.
+No other module sends notifications, and they are sent only to the target that the user configured.
 """
 
 import json
@@ -33,7 +33,7 @@ class Notifier:
     """Sends notifications from a separate thread, so that the run never waits for them."""
 
     def __init__(self, target: str, *, failed: Callable[[str], None]) -> None:
-        """Start the thread.
+        """Start the thread that sends notifications.
 
         Args:
             target: `http://...` or `https://...`, or a command line.
@@ -62,7 +62,7 @@ class Notifier:
                 return
 
     def close(self) -> None:
-        """Send the remaining notifications, for a few seconds at most; report if some are left."""
+        """Send the remaining notifications, for a few seconds at most; report unsent ones."""
         self._put(None)
         self._thread.join(_LAST)
         self._closed = True
@@ -83,7 +83,7 @@ class Notifier:
 
 
 def send(target: str, message: bytes) -> str | None:
-    """Send one message to a command or URL; return the error, if any, but not what it printed."""
+    """Send one message to a command or URL; return the error, if any, without the output."""
     try:
         if target.startswith(("http://", "https://")):
             post(target, message, key=signing_key())

@@ -11,7 +11,7 @@ from orchestrator.landing.merged import Form, Merged
 
 
 class PickedJudgement(Judgement):
-    """The output of a command with `--pick auto`: the judgement, and the merge of the best."""
+    """Output of a command with `--pick auto`: the judgement, and the best candidate's merge."""
 
     merged: Merged | None = None
     """How the best candidate was merged; null if it was not merged."""
@@ -56,7 +56,7 @@ def pick(
     Args:
         root: Any directory in the repository. Default: the current directory.
         run: The run's id, or the beginning of it. Default: the newest run that was judged.
-        worker: Number of the worker to merge, whether it is the best or not.
+        worker: Number of the worker to merge, even if it is not the best. Default: the best.
         form: `merge`, `squash`, `rebase` or `apply`.
         into: The branch to merge into. Default: the branch that is checked out.
 

@@ -1,7 +1,7 @@
 """Check everything that can be checked before a run creates anything.
 
 Every package checks the settings that it uses. This module only calls these checks and collects
-their problems, so that the user learns of all of them at once.
+their problems, so that the user sees all problems at once.
 """
 
 import os
@@ -91,9 +91,9 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
 def _with_known_runtime(
     request: RunRequest, engine: ContainerEngine, problems: Problems
 ) -> RunRequest:
-    """Check that the engine has the requested runtime; if not, drop it from the request.
+    """Return the request, without its container runtime if Docker does not have the runtime.
 
-    So no later check reports the missing runtime again.
+    The missing runtime is reported here, and by no later check again.
     """
     isolation = request.config.isolation
     if isolation.runtime is None:
@@ -105,7 +105,7 @@ def _with_known_runtime(
 
 
 _Settings = list[tuple[str | None, list[Task], CheckedSettings]]
-"""Settings of workers, each with the first task that has them and with all tasks that have them."""
+"""Settings of workers, each with the first task and with all tasks that have these settings."""
 
 
 def _check_settings(request: RunRequest, problems: Problems) -> tuple[Repository, _Settings]:

@@ -1,4 +1,4 @@
-"""Collect all problems that prevent a run, so that the user learns of them at once."""
+"""Collect all problems that prevent a run, so that the user sees all of them at once."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
@@ -38,12 +38,12 @@ class Problems:
     """Calls checks, and collects the errors that they raise."""
 
     def __init__(self) -> None:
-        """Start without problems."""
+        """Start with no collected problem."""
         self._found: dict[tuple[str, str | None], tuple[str | None, OrchestratorError]] = {}
         self._task: str | None = None
 
     def of_task(self, task: str | None) -> "Problems":
-        """Return a view of this collection that adds the task's name to each further problem."""
+        """Return a view of this collection that adds a task's name to all problems added by it."""
         view = Problems()
         view._found, view._task = self._found, task
         return view

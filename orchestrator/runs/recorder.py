@@ -30,7 +30,7 @@ def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) ->
 
 
 class Recorder:
-    """Removes secrets from each event, records it, and passes it to caller and notifications."""
+    """Removes secrets from events, records them, and sends them to caller and notifications."""
 
     def __init__(
         self, claimed: ClaimedRun, emit: Emit, redactor: Redactor, *, notify: str | None = None
@@ -78,7 +78,7 @@ class Recorder:
             self._directory.log_event(Notice(message=self._redactor.text(message)))
 
     def close(self) -> None:
-        """Send the notifications that are left, for a few seconds at most."""
+        """Send the remaining notifications, for a few seconds at most."""
         if self._notifier is not None:
             self._notifier.close()
 

@@ -21,7 +21,7 @@ def settings_to_repeat(
     Args:
         record: The record of the earlier run.
         worker_id: The worker.
-        environ: Environment with the values that are not recorded.
+        environ: Environment variables, among them the values that are not recorded.
         base: The commit that the worker started from.
 
     Raises:

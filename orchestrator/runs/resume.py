@@ -44,7 +44,7 @@ class ResumedRun:
             directory: The run's directory.
             emit: Receives events, from several threads.
             engine: The container engine. Default: Docker.
-            agent: Adapter of the agent program. Default: the one that the run's record names.
+            agent: Adapter of the agent program. Default: the adapter that the run's record names.
             lease: A descriptor of the run's locked lease, from the process that reserved the run.
         """
         self._directory = directory
@@ -71,7 +71,7 @@ class ResumedRun:
         """Continue until all workers have results.
 
         Raises:
-            ConfigError: Another process carries out the run, or inputs of the run are gone.
+            ConfigError: Another process carries out the run, or inputs of the run are missing.
             OrchestratorError: The run cannot continue now; nothing was changed.
         """
         directory = self._directory
@@ -150,8 +150,8 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
         raise ConfigError(
             f"values of run {directory.run_id} that were only in memory are gone: "
             f"{', '.join(record.private)}",
-            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` keeps the "
-            "finished work",
+            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` removes the run, "
+            "but keeps its finished work",
         )
     if inputs is not None:
         record = record.model_copy(update={"workers": inputs.workers})

@@ -10,13 +10,13 @@ from orchestrator.results import RunResult
 
 
 class Runner(Protocol):
-    """See `orchestrator.runs.runner.ParallelRunner`."""
+    """A run that can be executed and cancelled, such as a `ParallelRunner`."""
 
     def execute(self) -> RunResult:
         """Run all workers and return the run's result."""
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop every worker."""
+        """Stop every worker of the run."""
 
 
 class MakeRunner(Protocol):
@@ -25,4 +25,4 @@ class MakeRunner(Protocol):
     def __call__(
         self, config: ParallelConfig, root: Path, *, emit: Emit, engine: ContainerEngine
     ) -> Runner:
-        """Create the runner; nothing starts yet."""
+        """Create the runner of a run, without starting the run."""

@@ -65,10 +65,10 @@ class ParallelRunner:
             root: Any directory in the repository. Default: the current directory.
             emit: Receives events, from several threads.
             engine: The container engine. Default: Docker.
-            agent: Adapter of the agent program. Default: the one that `config.agent_cli` names.
+            agent: Adapter of the agent program. Default: the adapter that `config.agent_cli` names.
             workflow: Tasks and their order, in place of the tasks of `config`.
-            programs: Settings of tasks that use another agent program, by its name.
-            warms: Whether to publish the caches of the single worker for later runs.
+            programs: Settings of tasks that use another agent program, by the program's name.
+            warms: Whether the run has a single worker, whose caches are published for later runs.
         """
         self._config = config if workflow is None else run_config(config, workflow)
         self._request = RunRequest(
@@ -93,7 +93,7 @@ class ParallelRunner:
         """Return the plan of the run with the current settings. Nothing is created.
 
         Raises:
-            OrchestratorError: The run could not start, whatever the engine and machine.
+            OrchestratorError: The run could not start with any engine or machine.
         """
         # Imported here because runs that are executed should not wait for it.
         from orchestrator.runs.dry_run import RunPlan
@@ -197,7 +197,7 @@ class ParallelRunner:
                 return run_workers(run, claimed.record.workers, attempt)
 
     def reserve(self) -> RunDirectory:
-        """Reserve the workers' numbers and record the plan, so that another process can run it.
+        """Reserve the workers' numbers and record the plan, for execution by another process.
 
         Returns:
             The run's directory, which this process has locked.

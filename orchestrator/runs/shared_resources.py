@@ -42,11 +42,11 @@ from orchestrator.workspace.shared_checkout import KEPT_UNUSED, Checkouts, prune
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
 _TAKING_OVER = 60.0
-"""Maximum number of seconds to find another process's containers before the dead man's switch kills
-them.
+"""Maximum number of seconds in which a resumed run finds the earlier process's containers, before
+the dead man's switch kills them.
 """
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
-"""Roles of containers that keep running while no process carries out the run."""
+"""Roles of containers that continue to run while no process carries out the run."""
 _OF_NETWORKS = frozenset({"guard", "gateway"})
 """Roles of containers that provide the network of another container of the same worker."""
 HOST_ROLE = "host"
@@ -57,7 +57,7 @@ HOST_ROLE = "host"
 def release_shared(
     engine: ContainerEngine, claimed: ClaimedRun, recorder: Recorder
 ) -> Iterator[None]:
-    """Remove what a run's workers share when the block ends, unless the run must be resumed.
+    """Remove what workers share when the `with` block ends, unless the run must be resumed.
 
     In either case the run's lease (its lock) is released.
     """
@@ -157,7 +157,7 @@ def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
 
 
 def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContext:
-    """Return the run's context with its network, which is created unless another process did so."""
+    """Return the run's context with its network, which is created unless it exists already."""
     if not any(one.egress for _, one in run.checked.request.by_task()):
         return run
     name = f"orchestrator-{run.directory.run_id}"
@@ -195,7 +195,7 @@ def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -
 
 
 def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
-    """Create the run's dead man's switch, and report another process's containers to it."""
+    """Create the run's dead man's switch, and report existing containers to the switch."""
     switch = make_switch(checked.engine, directory.path)
     for spec in running:
         checkpoints = Checkpoints(directory.worker(spec.worker_id))

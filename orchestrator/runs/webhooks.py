@@ -1,4 +1,4 @@
-"""Post a notification to a web address: signed, and again after a temporary failure.
+"""Post a signed notification to a web address, and repeat the request after a temporary failure.
 
 Signatures follow Standard Webhooks: the receiver computes the HMAC-SHA256 of id, time and body with
 the shared key, compares it, and refuses old times. The id stays the same when a message is sent
@@ -34,11 +34,11 @@ KEY_VARIABLE = "ORCHESTRATOR_NOTIFY_SECRET"
 _PREFIX = "whsec_"
 _SHORTEST_KEY = 16
 _TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP status codes after which a message is sent again."""
+"""HTTP status codes of temporary failures, after which a message is sent again."""
 
 
 def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
-    """Return the key that signs messages; None if there is none.
+    """Return the key that signs messages; None if no key is set.
 
     Raises:
         ConfigError: The key is not in the form of Standard Webhooks, or is too short.
@@ -49,7 +49,7 @@ def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
     key = _decoded(text.removeprefix(_PREFIX))
     if not text.startswith(_PREFIX) or len(key) < _SHORTEST_KEY:
         raise ConfigError(
-            f"environment variable `{KEY_VARIABLE}` is not `{_PREFIX}` and a key in base64",
+            f"environment variable `{KEY_VARIABLE}` must be `{_PREFIX}` followed by a base64 key",
             hint=f'create a key: echo "{_PREFIX}$(head -c 32 /dev/urandom | base64)"',
         )
     return key
