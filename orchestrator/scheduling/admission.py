@@ -35,10 +35,10 @@ def _available() -> int | None:
 
 
 class Admission:
-    """Decides whether another worker may start beside the running ones.
+    """Decides whether another worker may start beside the running workers.
 
-    The resources that are reserved for it must be free. In addition, no worker starts while the
-    machine is short of memory or disk.
+    The resources that are reserved for the worker must be free. In addition, no worker starts while
+    the machine is short of memory or disk space.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Admission:
         Args:
             features: The features of the engine's machine.
             read: Measures this machine.
-            tell: Reports to people why a worker waits, once for each worker.
+            tell: Reports to the user why a worker waits, once for each worker.
         """
         self._features = features
         self._read = read
@@ -57,7 +57,7 @@ class Admission:
         self._told: set[str] = set()
 
     def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
-        """Return whether a worker may start now. Without running workers, it always may.
+        """Return whether a worker may start now; always true if no worker is running.
 
         Args:
             who: The worker's or task's name, for the message.

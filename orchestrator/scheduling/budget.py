@@ -8,13 +8,13 @@ from orchestrator.results import WorkerResult
 from orchestrator.worker.budget_share import BudgetShare
 
 _LEAST_BUDGET: Final = 0.0001
-"""Minimum share of the budget, in USD, with which a worker is started."""
+"""Minimum share of the budget in USD; a worker with a smaller share is not started."""
 _LEAST_TOKENS: Final = 1
 
 
 @dataclass
 class BudgetPool:
-    """An amount divided into shares; spent and reserved amounts together never exceed it."""
+    """A total amount divided into shares; spent and reserved amounts never exceed the total."""
 
     total: float
     least: float
@@ -31,7 +31,7 @@ class BudgetPool:
         """Reserve a share for a worker; return None if too little is left.
 
         Args:
-            waiting: Number of workers without a share, including the one that asks.
+            waiting: Number of workers without a share, including this worker.
             most: Largest share for this worker.
         """
         fair = self.left / max(1, waiting)
@@ -42,21 +42,21 @@ class BudgetPool:
         return given
 
     def returned(self, share: float, spent: float) -> None:
-        """Take a worker's share back, and subtract what the worker has spent."""
+        """Return a worker's share to the pool, except for the amount that the worker has spent."""
         self.reserved = max(0.0, self.reserved - share)
         self.spent += spent
 
 
 @dataclass(frozen=True)
 class _Given:
-    """Amounts that are reserved for one worker; None if there is no total."""
+    """Amounts that are reserved for one worker; None if the run has no such limit."""
 
     budget: float | None = None
     tokens: float | None = None
 
 
 class Budget:
-    """The run's budget in USD, tokens, both or neither. Not thread-safe."""
+    """The run's budget in USD and in tokens, each of which may be unlimited. Not thread-safe."""
 
     def __init__(self, config: ParallelConfig) -> None:
         """Start with the run's full budget."""
@@ -77,8 +77,8 @@ class Budget:
         Args:
             number: The worker. Further calls return the same share.
             config: The worker's settings.
-            waiting: Number of workers without a share, including this one.
-            runs: Whether the worker runs already, and so gets a share of 0 if nothing is left.
+            waiting: Number of workers without a share, including this worker.
+            runs: Whether the worker runs already; it gets a share of 0 if nothing is left.
         """
         if number not in self._given:
             budget = _share(self.budget, waiting, config.budget_per_worker, runs=runs)
@@ -97,7 +97,7 @@ class Budget:
         )
 
     def settle(self, result: WorkerResult) -> None:
-        """Take back what a worker did not spend; if its cost is unknown, nothing is left."""
+        """Return a worker's unspent share to the run's budget; unknown costs count as the share."""
         given = self._given.pop(result.worker_id, _Given())
         # Shares of workers of an earlier process are unknown, but the amounts they spent are known.
         has_run = result.started_at is not None or result.attempts > 1

@@ -1,7 +1,7 @@
 """Prepare a worker from the results of the tasks that its task depends on.
 
-Everything here is derived from results on disk, so that a process which resumes the run gets the
-same.
+All values are derived from results on disk, so that a process that resumes the run derives the
+same values.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext
     """Return the worker with the base commit and the prompt that follow from other tasks' results.
 
     Raises:
-        MergeConflict: The commits of its dependencies cannot be merged.
-        OrchestratorError: The base could not be read or written.
+        MergeConflict: The commits of the task's dependencies cannot be merged.
+        OrchestratorError: The base commit could not be read or written.
         OSError: The disk is full.
     """
     workflow = worker.run.request.workflow
@@ -51,7 +51,7 @@ class _Flow:
     results: Results
 
     def inputs(self) -> list[Input]:
-        """Return the results of other tasks that the task gets as files."""
+        """Return the results of other tasks that the task's worker gets as files."""
         return [
             Input(name=name, result=self.results[name], base=self._base_of(name))
             for name in self.task.inputs
@@ -65,7 +65,7 @@ class _Flow:
         return directory.base_of(self.results[name].worker_id) or self.run.base
 
     def tips(self) -> list[Tip]:
-        """Return the commits that the task starts from, merged in the order of its dependencies."""
+        """Return the commits to merge as the task's base, in the order of its dependencies."""
         found = self._sources().items()
         return [Tip(name, one.commit) for name, one in found if one.commit is not None]
 
@@ -113,7 +113,7 @@ def _earlier(run: RunContext, one: Earlier) -> WorkerResult:
     result = _run_of(run, one).result(one.worker_id)
     if result is None:
         raise ConfigError(
-            f"the result of task `{one.task}` in run {one.run_id} is no longer on record"
+            f"the result of task `{one.task}` in run {one.run_id} is no longer recorded"
         )
     return result
 

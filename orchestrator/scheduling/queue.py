@@ -1,4 +1,4 @@
-"""Choose the workers that may start next, by number or by a workflow's dependencies."""
+"""Choose the workers that may start next, in the order of numbers or of a workflow's tasks."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Skipped:
 
 
 class Queue(Protocol):
-    """Chooses the next workers among those that wait."""
+    """Chooses the workers that start next among the waiting workers."""
 
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
         """Return waiting workers that will never run."""
@@ -34,7 +34,7 @@ class Queue(Protocol):
     def next(
         self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
     ) -> list[WorkerSpec]:
-        """Return the waiting workers that should start now, at most `free` of them."""
+        """Return at most `free` waiting workers that should start now."""
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
         """Record a worker's final result."""

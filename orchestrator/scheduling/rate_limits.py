@@ -13,14 +13,13 @@ from orchestrator.events import Emit, ProviderPaused, SlotsChanged, ignore
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 
 FIRST_PAUSE: Final = 5.0
-"""Seconds for which a provider is paused after refusing requests, if it reports no time. Each pause
-that did not help is followed by one that is twice as long.
+"""Seconds for which a provider is paused after refusing requests, if it reports no time. If
+requests are refused again after a pause, the next pause is twice as long.
 """
 LONGEST_PAUSE: Final = 300.0
-"""Maximum length of a pause whose length was guessed, in seconds."""
+"""Maximum length in seconds of a pause whose length the provider did not report."""
 REPEATED: Final = 600.0
-"""Number of seconds: another refusal so soon after a pause means that too many workers run at the
-same time.
+"""Seconds after a pause in which another refusal means that too many workers run at the same time.
 """
 SUCCESSES: Final = 2
 """Number of successful workers after which the limit of simultaneous workers grows by one."""
@@ -41,17 +40,17 @@ class Start:
 
 @dataclass(frozen=True)
 class Pause:
-    """A period during which no worker that uses the provider starts."""
+    """A period during which no worker of one model provider starts."""
 
     provider: str
     until: float
     known: bool
-    """Whether the provider reported the length of the period; otherwise it is a guess."""
+    """Whether the provider reported the length of the period; otherwise the length is a guess."""
 
 
 @dataclass
 class _State:
-    """What is known about one provider."""
+    """The limits and pauses of one model provider."""
 
     bucket: Bucket | None
     slots: int
@@ -60,7 +59,7 @@ class _State:
     paused_at: float = -math.inf
     paused_until: float = -math.inf
     pauses: int = 0
-    """Number of successive pauses that did not help."""
+    """Number of successive pauses after which the provider still refused requests."""
     successes: int = 0
     changed_at: float = -math.inf
 
@@ -73,16 +72,14 @@ class RateLimiter:
     slots: int
     """Maximum number of simultaneous workers of the run."""
     patience: float
-    """Maximum length of a pause in seconds, so that one worker's output cannot delay others for
-    longer.
-    """
+    """Maximum seconds of a pause, so that one worker's output cannot delay others for longer."""
     emit: Emit = ignore
     full: bool = True
     """Whether the token buckets start full, because no worker started immediately before."""
     _states: dict[str, _State] = field(default_factory=dict)
 
     def wait(self, provider: str, now: float) -> float:
-        """Return the seconds until a worker may start; infinity if another one must end first."""
+        """Return the seconds until a worker may start; infinity if another must end first."""
         state = self._state(provider)
         if now < state.paused_until:
             return state.paused_until - now
@@ -97,7 +94,7 @@ class RateLimiter:
         Args:
             provider: The provider that the worker uses.
             now: The current time.
-            new: Whether the worker was started now, not continued from another process.
+            new: Whether the worker starts now, and was not started by an earlier process.
         """
         state = self._state(provider)
         state.running += 1
@@ -147,7 +144,7 @@ class RateLimiter:
         return self._states[name]
 
     def _note_burst(self, name: str, state: _State, now: float, running: int) -> None:
-        """Double the next guessed pause; lower the limit of workers if a pause has just ended."""
+        """Double the next guessed pause; after a recent pause, lower the limit of workers."""
         state.pauses += 1
         fewer = max(1, min(state.slots, running) // 2)
         if now - state.paused_until < REPEATED and fewer < state.slots:

@@ -1,4 +1,4 @@
-"""Run a limited number of workers at a time; when one ends, the next one starts."""
+"""Run a limited number of workers at a time; when a worker ends, the next worker starts."""
 
 import time
 import traceback
@@ -44,9 +44,9 @@ def run_workers(
 
     Args:
         run: The run.
-        workers: Its workers.
+        workers: The run's workers.
         attempt: Runs a worker once.
-        since: When another process started the run. Default: now.
+        since: Time when an earlier process started the run. Default: now.
     """
     started = time.monotonic()
     try:
@@ -86,7 +86,7 @@ class _Turn:
 
 
 class _Slots:
-    """Runs every worker, and again for each retry; other workers run while a retry waits."""
+    """Runs every worker, and repeats failed workers; other workers run while a retry waits."""
 
     def __init__(self, run: RunContext, workers: Iterable[WorkerSpec], attempt: Attempt) -> None:
         self._run = run
@@ -115,7 +115,7 @@ class _Slots:
         return self._results
 
     def _take_known(self) -> None:
-        """Collect the results that exist from before the run was resumed."""
+        """Collect the results that were recorded before the run was resumed."""
         for turn in list(self._waiting) if self._run.resumed else ():
             known = self._run.directory.result(turn.worker.number)
             if known is not None:
@@ -155,7 +155,7 @@ class _Slots:
         return self._gate.admit(worker, len(others), runs=at_once)
 
     def _chosen(self) -> list[_Turn]:
-        """Return the workers to start now; cancelled and continued workers need not wait."""
+        """Return the workers to start now; cancelled and resumed workers need not wait."""
         numbers = self._numbers_to_start_at_once() if self._free() else frozenset[int]()
         due = self._due(numbers)
         at_once = [turn for turn in due if turn.worker.number in numbers][: self._free()]
@@ -180,7 +180,7 @@ class _Slots:
         return run.directory.stop_requests()
 
     def _open_providers(self) -> Callable[[WorkerContext], bool]:
-        """Return a function that returns whether a worker's provider accepts another worker now."""
+        """Return a function that checks whether a worker's provider accepts another worker now."""
         found: dict[tuple[str, str | None], bool] = {}
 
         def is_open(worker: WorkerContext) -> bool:
@@ -192,7 +192,7 @@ class _Slots:
         return is_open
 
     def _due(self, at_once: Collection[int]) -> list[_Turn]:
-        """Return the workers that may start now, retries first; `at_once` need not wait."""
+        """Return the workers that may start now, retries first; workers in `at_once` never wait."""
         if not self._free():
             return []
         now, is_open = time.monotonic(), self._open_providers()
@@ -204,7 +204,7 @@ class _Slots:
         return sorted(due, key=lambda turn: not turn.again)
 
     def _ended(self) -> Collection[Future[WorkerResult | RetryLater]]:
-        """Wait until a worker ends, or until another worker may become able to start."""
+        """Wait until a worker ends, or until a waiting worker may be able to start."""
         if not self._running:
             self._run.cancel.wait(TICK)
             return ()
@@ -271,7 +271,7 @@ def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRes
 
 
 def _as_it_is(worker: WorkerContext) -> WorkerContext:
-    """Return the worker with its own base commit, if that has been computed meanwhile."""
+    """Return the worker with its own base commit, if that commit is recorded by now."""
     return for_worker(worker.run, worker.spec)
 
 
@@ -292,7 +292,7 @@ def _attempt(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRe
 
 
 def _record(run: RunContext, result: WorkerResult) -> WorkerResult:
-    """Remove secrets from a worker's result, write the result, and report it."""
+    """Remove secrets from a worker's result, write the result to disk, and emit its event."""
     result = run.redactor.model(result)
     try:
         run.directory.write_result(result)
@@ -330,7 +330,7 @@ def _give_back(worker: WorkerContext) -> None:
 
 
 def _left_open(worker: WorkerContext, error: OrchestratorError) -> WorkerResult:
-    """Report that a worker's end is unknown; a resumed run will write its result."""
+    """Report that a worker's end is unknown, so that only a resumed run can write its result."""
     run = worker.run
     run.outcome.leave_resumable()
     later = f"fix this, then run `orchestrator resume {run.directory.run_id}`"

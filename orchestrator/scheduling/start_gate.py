@@ -38,7 +38,7 @@ class StartGate:
         Args:
             worker: The worker.
             others: Number of other workers without a share.
-            runs: Whether the worker runs already, and is continued.
+            runs: Whether the worker runs already, because the run was resumed.
         """
         given = self._budget.allot(worker.number, worker.config, others + 1, runs=runs)
         if given is not None:
