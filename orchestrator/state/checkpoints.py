@@ -1,12 +1,12 @@
 """The progress of one worker on disk, from which another process can resume the run.
 
-In the worker's state directory, each file is written atomically before the step named last:
+In the worker's state directory, each file is written atomically, before the step after a `;`:
 
     prepared        worktree and store are complete; contains the commit the worker starts from
     services        the services are ready; names the container that owns their network
     setup.json      how the setup ended; before its container is removed
     container.json  the container of the task; before its start
-    noticed.json    findings that a person should look at
+    noticed.json    alerts for which the user should look at the worker
     ending.json     how the task's container ended; before it is removed
     teardown.json   how the teardown ended; before its container is removed
     harvest.json    the new commit of the branch; before the branch moves
@@ -49,7 +49,7 @@ class Launch(BaseModel):
     clock.
     """
     before: DiskUse
-    """Disk usage of the container's directories before the start."""
+    """Disk usage of the container's directories before the container's start."""
 
     @classmethod
     def now(cls, container: str, *, before: DiskUse) -> "Launch":
@@ -57,12 +57,12 @@ class Launch(BaseModel):
         return cls(container=container, boot=_boot(), at=_since_boot(), before=before)
 
     def starting_now(self) -> "Launch":
-        """Return a copy with the current time, to leave out the time of the creation."""
+        """Return a copy with the current time as the start, to exclude the time of the creation."""
         return self.model_copy(update={"at": _since_boot()})
 
     @property
     def age(self) -> float | None:
-        """Return the seconds since the start; None after a reboot."""
+        """Return the seconds since the container's start; None if the machine was rebooted."""
         return _since_boot() - self.at if self.boot == _boot() else None
 
 
@@ -116,7 +116,7 @@ class Checkpoints:
         return launch
 
     def ending(self) -> Ending | None:
-        """Return how the task's container ended; None if its end was not observed."""
+        """Return how the task's container ended; None if no end was recorded."""
         return self._read("ending.json", _ENDING)
 
     def note_ending(self, ending: Ending) -> None:
@@ -124,15 +124,15 @@ class Checkpoints:
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
 
     def noticed(self) -> tuple[Noticed, ...]:
-        """Return the findings that were recorded while the task ran."""
+        """Return the alerts that were recorded while the task ran."""
         return self._read("noticed.json", _NOTICED) or ()
 
     def note_noticed(self, noticed: tuple[Noticed, ...]) -> None:
-        """Record findings, so that a process that resumes the run can add them to the result."""
+        """Record alerts, so that a process that resumes the run can add them to the result."""
         write_atomically(self._directory / "noticed.json", _NOTICED.dump_json(noticed).decode())
 
     def services(self) -> str | None:
-        """Return the id of the container that owns the services' network, if they are ready."""
+        """Return the id of the container with the services' network; None if they are not ready."""
         try:
             return (self._directory / "services").read_text()
         except OSError:
@@ -143,12 +143,12 @@ class Checkpoints:
         write_atomically(self._directory / "services", holder)
 
     def forget_services(self) -> None:
-        """Forget that services and setup were done, so that both are repeated."""
+        """Remove the records of services and setup, so that both are repeated."""
         for name in ("setup.json", "services"):
             (self._directory / name).unlink(missing_ok=True)
 
     def stage(self, stage: Stage) -> Ending | None:
-        """Return how a stage (such as the setup) ended; None if its end was not observed."""
+        """Return how a stage (such as the setup) ended; None if no end was recorded."""
         return self._read(f"{stage}.json", _ENDING)
 
     def note_stage(self, stage: Stage, ending: Ending) -> None:
@@ -172,11 +172,11 @@ class Checkpoints:
         write_atomically(self._directory / "checks.json", _CHECKS.dump_json(checks).decode())
 
     def given_up(self) -> WorkerResult | None:
-        """Return the result of this attempt if another one will follow; otherwise None."""
+        """Return the result of a failed attempt that will be retried; otherwise None."""
         return self._read(_GIVEN_UP, TypeAdapter(WorkerResult))
 
     def note_given_up(self, result: WorkerResult) -> None:
-        """Record the result of a failed attempt that another one will follow."""
+        """Record the result of a failed attempt that will be retried."""
         self._directory.mkdir(exist_ok=True)
         write_atomically(self._directory / _GIVEN_UP, result.model_dump_json(indent=2))
 

@@ -1,4 +1,4 @@
-"""How a worker's container ended, and why the orchestrator stopped it, if it did."""
+"""How a worker's container ended, and, if the orchestrator stopped the container, why."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,11 +31,11 @@ class Ending:
     peak_memory: int | None = None
     limits_hit: tuple[str, ...] = ()
     interventions: tuple[Noticed, ...] = ()
-    """Findings during the run because of which a person should have looked at the worker."""
+    """Alerts during the run, for which the user should have looked at the worker."""
     stopping: float = 0.0
     """Seconds from the first signal until the container's end; 0 if the container ended by itself.
     """
     lost_network: str | None = None
-    """Why the container lost its network before its end; None if it did not lose it."""
+    """Why the container lost its network before its end; None if the network was never lost."""
     log_failure: str | None = None
-    """Why the log on disk is incomplete; None if it is complete."""
+    """Why the worker's log on disk is incomplete; None if the log is complete."""

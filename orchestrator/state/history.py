@@ -1,7 +1,7 @@
 """Read the state of a run from its files: while it runs, after its end, or after a crash.
 
-Nothing is written. Records that were cut short, as by `kill -9`, or that are of an unknown kind are
-skipped.
+This module writes nothing. Records that were cut short, as by `kill -9`, or that have an unknown
+type are skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -106,7 +106,7 @@ class RunHistory:
         return self.directory.run_id
 
     def read(self) -> list[Event]:
-        """Return the events since the last call, and update the state; empty if there are none."""
+        """Return the events since the last call (possibly none), and update the recorded state."""
         while lines := self._events.read():
             events = list(_parsed(lines))
             for event in events:
@@ -137,7 +137,7 @@ class RunHistory:
         return result
 
     def worker_result(self, worker_id: int, *, live: bool = False) -> WorkerResult | None:
-        """Return a worker's result, if it has one.
+        """Return a worker's result; None if the worker has no result.
 
         Args:
             worker_id: The worker.
@@ -153,7 +153,7 @@ class RunHistory:
         return self.directory.run_result() or self._result or self._summed_up()
 
     def _summed_up(self) -> RunResult | None:
-        """Return the result of a run that died just before it recorded the result, if so."""
+        """Return the result of a run that died after all workers' ends; None if one is missing."""
         found = [self.worker_result(number) for number in self.workers]
         results = [result for result in found if result is not None]
         if len(results) < len(self.workers):
@@ -227,7 +227,7 @@ def _parsed(lines: bytes) -> Iterator[Event]:
 
 
 def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
-    """Return number and directory of all attempts of a worker; the latest has None for a number."""
+    """Return number and directory of each attempt of a worker; the latest has number None."""
     return [*run.attempts(worker_id), (None, run.worker(worker_id))]
 
 
@@ -238,8 +238,8 @@ def choose_run(
 
     Args:
         runs: All runs, oldest first.
-        wanted: The run's id, or the beginning of it. Default: the newest run that is no test of a
-            commit.
+        wanted: The run's id, or the beginning of it. Default: the newest run that is not a test of
+            a commit.
         worker: Number of a worker that the run must have.
 
     Raises:
@@ -269,7 +269,7 @@ def _numbers(record: RunOutline) -> frozenset[int]:
 
 
 def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
-    """Return the run with this id, or with an id that starts with this text.
+    """Return the run whose id is a given text, or starts with the text.
 
     Raises:
         ConfigError: No run matches, or several do.

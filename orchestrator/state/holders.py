@@ -1,4 +1,4 @@
-"""Find out to which run's worker a number refers, and whether anything of a worker still exists."""
+"""Find the worker to which a number refers, and whether its worktree or branch still exists."""
 
 from collections.abc import Iterable
 
@@ -13,9 +13,9 @@ Entry = tuple[RunDirectory, RunOutline, WorkerSpec]
 def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:
     """Return, for each worker number, the worker that the number refers to.
 
-    A number refers to the worker of the newest run that used it. With names from templates, several
-    runs' workers may exist under one number; it then refers to the newest whose worktree or branch
-    still exists.
+    A number refers to the worker of the newest run that used it. If the names have templates,
+    workers of several runs may exist with the same number; the number then refers to the newest of
+    these workers whose worktree or branch still exists.
 
     Args:
         entries: The workers of all runs, oldest run first.

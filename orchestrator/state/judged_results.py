@@ -1,4 +1,4 @@
-"""The results of checks that judgements keep, so that no check runs twice on the same files."""
+"""The stored results of checks, so that judgements do not repeat a check on the same files."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ from orchestrator.files.lock_file import take_lock
 from orchestrator.files.remove_tree import remove_tree
 
 JUDGED = "judged"
-"""Directory with a file for each result, in the state directory."""
+"""Name of the directory, in the state directory, with a file for each result of a check."""
 LOCK = "judging.lock"
-"""Name of the lock that a judgement holds, in the state directory."""
+"""Name of the lock file, in the state directory, that a judgement locks while it runs."""
 
 
 def drop_results(state_dir: Path, *, dry_run: bool = False) -> int:
-    """Remove the kept results of checks, and return their number; 0 while a judgement runs.
+    """Remove the stored results of checks, and return their number; 0 while a judgement runs.
 
     Args:
         state_dir: The repository's state directory.

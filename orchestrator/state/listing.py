@@ -21,8 +21,7 @@ _SCRATCH = frozenset({"git", "upper", "copy"})
 `worker_directory.Store`.
 """
 MOST_FILES = 100_000
-"""Maximum number of files that are counted for one worker, so that a listing takes seconds and not
-minutes.
+"""Maximum number of files that are counted for one worker, so that a listing takes only seconds.
 """
 
 
@@ -81,7 +80,7 @@ class Listing(_Listed):
 
 
 def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
-    """List the runs that are live or left more than a record; with `everything`, all runs."""
+    """List runs that are live or have more than a record on disk; with `everything`, all runs."""
     records = {
         run: record for run in all_runs(repository.state_dir) if (record := read_outline(run))
     }

@@ -22,13 +22,12 @@ INTERVAL = 1.0
 MOST_FILES = 20_000
 """Maximum number of files that are counted for each worker in one measurement."""
 _MOST_ENTRIES = 10 * MOST_FILES
-"""Maximum number of files and directories that are looked at for each worker in one measurement."""
+"""Maximum number of files and directories that are scanned for each worker in one measurement."""
 _REST = 2.0
 """Minimum pause between two scans of files, as a multiple of a scan's duration, up to `_LONGEST`.
 """
 _LONGEST = 5.0
-"""Maximum pause between two scans, and maximum duration of a scan of one worker's files, in
-seconds.
+"""Maximum seconds between two scans of files, and maximum seconds of a scan of one worker's files.
 """
 _MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
@@ -52,11 +51,11 @@ class UsageMonitor:
         """Store the arguments; measuring starts with the `with` block.
 
         Args:
-            history: The run; the caller keeps reading its events.
+            history: The run, whose events the caller continues to read.
             emit: Receives the measurements.
-            connect: Connects to the engine; may raise an error.
+            connect: Connects to the container engine; may raise an error.
             interval: Seconds between two measurements.
-            wanted: Whether to measure again; asked before each measurement. The thread ends if not.
+            wanted: Called before each measurement; the thread ends if it returns False.
         """
         self._history = history
         self._emit = emit
@@ -132,7 +131,7 @@ class UsageMonitor:
 
 
 def changed_files(store: Store, worktree: Path) -> int | None:
-    """Return how many files a worker created, changed or removed; None if unknown.
+    """Return the number of files that a worker created, changed or removed; None if unknown.
 
     Ignored files count too. The number is approximate to be cheap: a file rewritten with the same
     content counts, and a removed or renamed folder counts as one.

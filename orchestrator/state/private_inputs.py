@@ -2,7 +2,7 @@
 
 The record of a run on disk has no values of the user's variables, and secrets in tasks are
 redacted. The complete inputs are stored in memory (on a tmpfs) like the workers' secrets, and
-removed with the run.
+removed at the run's end.
 """
 
 import os
@@ -52,7 +52,7 @@ def keep_inputs(run_id: str, inputs: Inputs, environ: Mapping[str, str]) -> bool
 
 
 def read_inputs(run_id: str, environ: Mapping[str, str]) -> Inputs | None:
-    """Return the stored inputs of a run; None after a reboot."""
+    """Return the stored inputs of a run; None if they are lost, as after a reboot."""
     content = secret_files.read_private(run_id, _FILE, environ)
     try:
         return None if content is None else Inputs.model_validate_json(content)

@@ -41,21 +41,19 @@ _TEST = "test-of-merge"
 _ATTEMPT = ".attempt-"
 _ATTEMPTS = 10
 _ORPHANS = 60.0
-"""Seconds to wait for git processes of a killed orchestrator that still hold the run's lease
-(lock).
+"""Seconds to wait for git processes of a killed orchestrator, which still lock the run's lease.
 """
 _GLANCE = 0.02
-"""Seconds between two attempts to lock a lease; a check whether a lease is locked takes far less.
-"""
+"""Seconds between two attempts to lock a run's lease."""
 _SECOND = len("20260101-000000")
 MOST_OF_RUN = 64 * 1024**2
 """Maximum size in bytes of a run's result file that is read."""
 MOST_OF_WORKER = 8 * 1024**2
 """Maximum size in bytes of a worker's result file that is read as a whole."""
 _BEGINNING = 64 * 1024
-"""Number of bytes at a file's start that contain the first fields of any result."""
+"""Number of bytes at the start of a result file that contain the first fields of any result."""
 _LIST = '"files_modified":'
-"""Text of the key that follows the first seven fields of a worker's result."""
+"""Text before the list that follows the first seven fields in a worker's result file."""
 
 
 class RunDirectory:
@@ -118,7 +116,7 @@ class RunDirectory:
         write_atomically(self.path / "run.json", plan)
 
     def take_over(self, inherited: int | None = None) -> bool:
-        """Lock the lease of a run whose process has died; return False if it is locked.
+        """Lock the lease of a run whose process has died; return False if it is locked already.
 
         Args:
             inherited: A descriptor of the locked lease, inherited from the parent process.
@@ -158,7 +156,7 @@ class RunDirectory:
 
     @property
     def process(self) -> int | None:
-        """Return the id of the process that carries out the run, or did; None if unknown."""
+        """Return the id of the process that executes or executed the run; None if unknown."""
         try:
             return int((self.path / "lease").read_text(errors="replace")[:20])
         except (OSError, ValueError):
@@ -170,7 +168,7 @@ class RunDirectory:
         return (self.path / _TEST).exists()
 
     def mark_as_test(self) -> None:
-        """Record that the run only tests a commit: by default, commands do not choose it."""
+        """Record that the run only tests a commit; commands do not select such a run by default."""
         (self.path / _TEST).touch()
 
     def is_live(self) -> bool:
@@ -190,7 +188,7 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Lock the lease of a run that is not in progress; yield False if it is in progress."""
+        """Lock the lease of a run that is not in progress; yield False for a run in progress."""
         with ExitStack() as stack:
             try:
                 lease = stack.enter_context((self.path / "lease").open("r+"))
@@ -202,7 +200,7 @@ class RunDirectory:
             yield held
 
     def _locked(self, lease: IO[str]) -> bool:
-        """Lock a lease file; wait a moment in case that its present owner releases it."""
+        """Lock a lease file; wait a moment, in case its present owner unlocks the file."""
         deadline = time.monotonic() + _ORPHANS
         while not _locked(lease):
             if _lives(self.process) or time.monotonic() > deadline:
@@ -246,7 +244,7 @@ class RunDirectory:
         write_atomically(self.path / "result.json", result.model_dump_json(indent=2))
 
     def run_result(self) -> RunResult | None:
-        """Return the run's result; None if there is none yet."""
+        """Return the run's result; None if there is no result yet."""
         try:
             content = read_at_most(self.path / "result.json", MOST_OF_RUN)
             return None if content is None else RunResult.model_validate_json(content)
@@ -254,7 +252,7 @@ class RunDirectory:
             return None
 
     def shallow(self) -> frozenset[str] | None:
-        """Return the commits at which the base's history is cut off; None if not recorded yet."""
+        """Return the commits at which the base's history is cut off; None if not recorded."""
         try:
             return frozenset((self.path / "shallow").read_text().split())
         except OSError:
@@ -266,7 +264,7 @@ class RunDirectory:
         write_atomically(self.path / "shallow", text)
 
     def result(self, worker_id: int) -> WorkerResult | None:
-        """Return a worker's result; None if it has none yet."""
+        """Return a worker's result; None if the worker has no result yet."""
         try:
             path = self.worker(worker_id) / "result.json"
             content = read_at_most(path, MOST_OF_WORKER)
@@ -275,7 +273,7 @@ class RunDirectory:
             return None
 
     def log_event(self, event: Event) -> None:
-        """Append an event to the run's file of events, unless it is of use only at the moment."""
+        """Append an event to the run's file of events, unless its type is never recorded."""
         if isinstance(event, MOMENTARY):
             return
         line = json.dumps(event.model_dump(mode="json")) + "\n"
@@ -347,7 +345,7 @@ def _lives(process: int | None) -> bool:
 
 
 def _locked(lease: IO[str]) -> bool:
-    """Lock a lease file, and retry: other processes lock it briefly to see if the run is live."""
+    """Lock a lease file, with retries: other processes lock it briefly to check for a live run."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The part of a run's record that is enough to list runs.
+"""The outline of a run: the part of its record that is enough to list runs.
 
 The rest of the record has the run's settings. Importing and validating them would make a list of
 runs several times slower.

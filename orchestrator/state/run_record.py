@@ -14,7 +14,7 @@ from orchestrator.state.run_outline import RECORD, RunOutline
 from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
-"""Fields of a service whose values are not recorded."""
+"""Names of the fields of a service whose values are not recorded."""
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
@@ -27,11 +27,11 @@ class RunRecord(RunOutline):
     `teardown`, `checks`.
     """
     workflow: Workflow | None = None
-    """The workflow of the run, if any; each worker is named after its task."""
+    """The workflow of the run, whose tasks name the workers; None without a workflow."""
     programs: dict[str, ParallelConfig] = Field(default={})
     """Settings of tasks that use another agent program, by the program's name."""
     warms: bool = False
-    """Whether the run fills the shared caches for other runs."""
+    """Whether the run only fills the shared caches for other runs."""
 
     def public_json(self) -> str:
         """Return the record as JSON text, without values of variables, which may be secrets."""

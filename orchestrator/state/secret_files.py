@@ -38,15 +38,15 @@ class Secrets:
 
     values: Mapping[str, bytes]
     root: Path | None
-    """A directory in memory; None if the run has no secrets."""
+    """A directory on a file system in memory; None if the run has no secrets."""
 
     @contextmanager
     def laid_out(
         self, run_id: str, worker_id: int, owner: tuple[int, int], *, again: bool = False
     ) -> Iterator[Path | None]:
-        """Write the secrets for one worker, and remove them when the block ends.
+        """Write the secrets for one worker, and remove them when the `with` block ends.
 
-        With `again`, a process that has died already wrote the files.
+        With `again`, the files may exist already, because a process that has died wrote them.
 
         Raises:
             EngineError: The files could not be written.
@@ -69,8 +69,8 @@ def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
     """Read the secrets that the user named: `NAME` (a variable) or `NAME=@FILE`.
 
     Raises:
-        ConfigError: Some secrets are missing, too short or too long (the message names all of
-            them), or there is no memory file system for them.
+        ConfigError: Some secrets are missing, too short or too long (the message names all of these
+            secrets), or the machine has no file system in memory to store secrets.
     """
     values: dict[str, bytes] = {}
     problems = []
@@ -110,8 +110,7 @@ def _checked(name: str, value: bytes) -> bytes:
     if len(value) > MAX_BYTES:
         raise ConfigError(
             f"secret `{name}` is larger than {MAX_BYTES // 1024} KiB",
-            hint="pass only its key as a secret, and the rest as an encrypted file in the "
-            "repository",
+            hint="encrypt the data, pass the key as a secret, and put the data into the repository",
         )
     if max((len(line.strip()) for line in value.splitlines()), default=0) < SHORTEST:
         raise ConfigError(
@@ -180,7 +179,7 @@ def keep_private(root: Path, run_id: str, name: str, content: bytes) -> None:
 
 
 def private_directory(root: Path, run_id: str) -> Path:
-    """Return the run's directory in memory, which only the caller can read.
+    """Return the run's directory in memory, which only the caller's user can read.
 
     Raises:
         EngineError: The directory belongs to another user.

@@ -11,7 +11,7 @@ from orchestrator.workflow.status_table import StatusBoard
 
 
 class StatusFile:
-    """Writes the status table when an event has changed it. Accepts events from many threads."""
+    """Writes the status table when an event changes the table. Accepts events from many threads."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -19,7 +19,7 @@ class StatusFile:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Update the table for an event."""
+        """Update the table in `status.md` for an event."""
         with self._lock:
             if isinstance(event, RunStarted):
                 record = read_record(self._directory)

@@ -1,4 +1,4 @@
-"""Ask the process of a live run to stop workers, for all programs that offer this."""
+"""Ask the process of a live run to stop workers, for commands and the web view."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from orchestrator.state.history import RunHistory
 
 
 def request_stop(history: RunHistory, workers: Sequence[int], *, kill: bool = False) -> list[int]:
-    """Ask a run's process to stop workers, and return those that have not ended yet.
+    """Ask a run's process to stop workers, and return the workers that have not ended yet.
 
     Args:
         history: The run.

@@ -22,7 +22,7 @@ class Store:
 
     @property
     def upper(self) -> Path:
-        """Return the directory with the files that the worker wrote, if it uses an overlay."""
+        """Return the directory with the files that the worker wrote, if an overlay is used."""
         return self.root / "upper"
 
     @property
@@ -32,7 +32,7 @@ class Store:
 
     @property
     def copy(self) -> Path:
-        """Return the worker's own checkout, if overlays cannot be used."""
+        """Return the directory of the worker's own checkout, if overlays cannot be used."""
         return self.root / "copy"
 
     @property
@@ -47,7 +47,7 @@ class Store:
 
     @property
     def plain(self) -> Path:
-        """Return the temporary git directory in which the host commits ordinary files by itself."""
+        """Return the temporary git directory in which the host itself commits a worker's files."""
         return self.root / "plain"
 
     @property
