@@ -122,7 +122,7 @@ def host_of_url(url: str) -> AllowedHost | None:
         # The whole URL may contain a key.
         raise ConfigError(
             f"the host `{one_line(parts.hostname, limit=100)}` in the base URL of the model's API "
-            "is not a full host name, but a worker's gateway forwards connections to named hosts only",
+            "is not a full host name: a worker's gateway forwards connections to named hosts only",
             hint=f"use the full name of the host; `{DOCKER_HOST}` is this machine",
         ) from error
 
