@@ -233,7 +233,7 @@ def test_warming_needs_caches_and_setup(project: dict[str, object], problem: str
 def test_setup_of_a_discovered_file_is_not_warmed() -> None:
     found = configured("any", caches=("npm",), setup=("npm ci",), closed_stages=("setup",))
     with pytest.raises(
-        ConfigError, match="`setup` of a configuration file found in the repository"
+        ConfigError, match="`setup` commands of a configuration file in the repository"
     ) as caught:
         warming_config(found)
     assert "--config FILE" in (caught.value.hint or "")
