@@ -87,7 +87,7 @@ def installed_engines() -> dict[str, EntryPoint]:
 
 
 def load_engine(name: str) -> Engine:
-    """Create the container engine with this name.
+    """Create the container engine that is installed under a name.
 
     Raises:
         ConfigError: No installed package provides the engine.
@@ -104,7 +104,7 @@ def load_engine(name: str) -> Engine:
 
 @contextmanager
 def connected(engine: ContainerEngine | None) -> Iterator[ContainerEngine]:
-    """Yield the given engine, or else a connection to Docker that the block's end closes.
+    """Yield `engine`, or else a connection to Docker that is closed at the end of the block.
 
     Raises:
         EngineUnavailableError: The Docker engine cannot be reached.

@@ -103,12 +103,12 @@ def worker_egress(
 
     Args:
         config: The settings of the worker.
-        names: The variables that its agent program is known to read.
-        inherited_env: The variables of the caller that the agent program gets.
+        names: Environment variables that the worker's agent program is known to read.
+        inherited_env: Environment variables of the caller that the agent program gets.
         sets: Sets of hosts that allow-lists may name.
 
     Raises:
-        UnsupportedError: The network of the runtime could not be closed to this machine.
+        UnsupportedError: Containers of the OCI runtime cannot be blocked from reaching the host.
         ConfigError: An allowed host is invalid or cannot be resolved.
     """
     accesses, ports = networked_access(config), config.isolation.ports
@@ -168,8 +168,8 @@ def check_gateways(
         )
     if not features.gateways and any(one.hosts is not None for one in egress.values()):
         raise UnsupportedError(
-            "this engine has no gateways: allow-lists need them, as do ports that are published "
-            "without an open network",
+            "this engine has no gateways, which are needed for allow-lists, and for published "
+            "ports without an open network",
             hint="use `--network open`, or `--network none` without `--ports`",
         )
 
@@ -178,8 +178,8 @@ def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[
     """Yield the base URLs of model APIs that an agent program will use.
 
     Args:
-        names: The variables that the program is known to read.
-        environment: Environment of the program's container; other variables are ignored.
+        names: Environment variables that the program is known to read.
+        environment: Environment of the program's container, with the values of the variables.
     """
     found = (name for name in names if name.endswith(_BASE_URLS))
     yield from (environment[name] for name in found if name in environment)

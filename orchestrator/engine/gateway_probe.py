@@ -15,7 +15,7 @@ _NAME = "a.example.net"
 
 
 def gateway_problem(engine: ContainerEngine, repository: str) -> str | None:
-    """Return why a container with a gateway does not work here; None if it does.
+    """Return why containers with a gateway do not work on this machine; None if they work.
 
     Args:
         engine: The engine.
@@ -42,7 +42,7 @@ def gateway_problem(engine: ContainerEngine, repository: str) -> str | None:
             status = container.wait(_TIMEOUT)
         finally:
             container.remove()
-        return None if status.exit_code == 0 else "names are not resolved as the list says"
+        return None if status.exit_code == 0 else "names are not resolved as the allow-list says"
     except EngineError as error:
         return error.message
     except TimeoutError:

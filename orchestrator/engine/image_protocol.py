@@ -16,7 +16,7 @@ class ImageInfo:
     size: int
     """Size in bytes."""
     created: str
-    """Time in RFC 3339 format."""
+    """Time of the image's creation in RFC 3339 format."""
     labels: Mapping[str, str]
 
 
@@ -25,9 +25,9 @@ class ImageBuild:
     """An image to be built from a folder."""
 
     context: Path
-    """The build context."""
+    """Folder that is the build context."""
     dockerfile: str = "Dockerfile"
-    """Path in the context, or an absolute path."""
+    """Path of the Dockerfile: relative to the context, or absolute."""
     tag: str
     """Name of the new image."""
     args: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class ImageEngine(Protocol):
             progress: Called with each line of output.
 
         Raises:
-            ImageBuildError: A step failed; the message ends with its last lines of output.
+            ImageBuildError: A step failed; the message ends with the step's last lines of output.
         """
 
     def tag(self, image: str, *, tag: str) -> None:

@@ -32,4 +32,4 @@ PORTS = "orchestrator.ports"
 
 
 SHARES = "orchestrator.shares-network"
-"""Label of a container that uses the network of another container, which ends later."""
+"""Label of a container that uses the network of another container; the other one ends later."""

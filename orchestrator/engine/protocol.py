@@ -153,7 +153,7 @@ class Container(Protocol):
         """Yield the lines that this container's gateway prints, until the gateway ends.
 
         Each line has a timestamp in front. The caller must read the iterator once and to its end:
-        unread output blocks the gateway. None without a gateway.
+        unread output blocks the gateway. Returns None if the container has no gateway.
 
         Raises:
             EngineError: The engine does not answer.
@@ -228,7 +228,7 @@ class InnerProcess(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """An object created by the orchestrator that the engine still holds."""
+    """An object created by the orchestrator that still exists in the engine."""
 
     kind: Literal["container", "network", "volume"]
     id: str

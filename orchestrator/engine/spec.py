@@ -52,7 +52,7 @@ class Egress:
     """
 
     image: str
-    """Image with `nft`, and with `dnsmasq` and `haproxy` for a gateway."""
+    """Image of helper containers, with `nft`; for a gateway also with `dnsmasq` and `haproxy`."""
     allowed: tuple[tuple[str, int | None], ...] = ()
     """Pairs of destination and port. A destination is an address, a network, or
     `host.docker.internal` for the host; port None stands for all ports.
@@ -92,13 +92,13 @@ class ContainerSpec:
     name: str
     image: str
     command: tuple[str, ...]
-    """Replaces the image's entrypoint and command, unless `own_program` is set."""
+    """Command that replaces the image's entrypoint and command, unless `own_program` is set."""
     user: str
-    """User and group as `uid:gid`, never 0 for files that a worker wrote; empty for the image's own
-    user.
+    """User and group as `uid:gid`, not 0 in a container with files that a worker wrote; empty for
+    the image's own user.
     """
     workdir: str
-    """Working directory of the command; empty for the image's own."""
+    """Working directory of the command; empty for the image's own working directory."""
     labels: Mapping[str, str]
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[BindMount | OverlayMount | TmpfsMount, ...] = ()
@@ -118,7 +118,7 @@ class ContainerSpec:
     own_program: bool = False
     """Whether to start the image's own entrypoint, with `command` as its arguments."""
     extra_hosts: Mapping[str, str] = field(default_factory=dict)
-    """IP addresses of additional host names, beside those that the network's DNS resolves."""
+    """IP addresses by host name, in addition to names that the network's DNS resolves."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """Ports to publish: the port in the container, and the port on 127.0.0.1 that leads there."""
     cpus: float | None = None

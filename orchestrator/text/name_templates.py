@@ -25,7 +25,7 @@ def render(template: str, *, number: int, task_id: str | None) -> str:
     Args:
         template: The template.
         number: Number of the worker.
-        task_id: Id of its task; None without a workflow.
+        task_id: Id of the worker's task; None without a workflow.
     """
     values = {"n": str(number), "id": task_id or f"worker-{number}"}
     return _FIELD.sub(lambda match: values[match[1]], template)
@@ -47,7 +47,7 @@ def leads_outside(template: str) -> bool:
 
 
 def fixed_part(template: str) -> str:
-    """Return the part of a template before its fields that is a directory; may be empty."""
+    """Return the directories in a template before its first field; may be empty."""
     return posixpath.dirname(_FIELD.split(template, maxsplit=1)[0])
 
 

@@ -26,10 +26,10 @@ def fenced(text: str, *, limit: int) -> str:
 
 
 def unlinked(text: str) -> str:
-    """Return text without references to people and issues, and without commands of GitLab."""
+    """Return text in which mentions of people and issues, and GitLab's commands, have no effect."""
     return _COMMAND.sub(_JOINER, _REFERENCE.sub(_JOINER, text))
 
 
 def title(text: str, *, limit: int) -> str:
-    """Return the first line of a text as a title without references and commands."""
+    """Return the first line of a text as a title in which mentions and commands have no effect."""
     return unlinked(one_line(text.strip().partition("\n")[0], limit=limit))

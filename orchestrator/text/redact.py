@@ -65,7 +65,7 @@ class Redactor:
 
         Args:
             sources: Mappings of names to values. All values of a name are redacted; a value with
-                several names is shown under the first.
+                several names is shown under the first name.
         """
         names: dict[bytes, str] = {}
         for name, value in (item for source in sources for item in source.items()):
@@ -91,7 +91,7 @@ class Redactor:
 
     @property
     def has_values(self) -> bool:
-        """Whether there are any values to redact."""
+        """Return whether there are any values to redact."""
         return bool(self._names)
 
     @property
@@ -262,7 +262,7 @@ def _spellings_of_piece(piece: bytes) -> Iterator[bytes]:
 
 
 def _base64_forms(value: bytes, before: int) -> Iterator[bytes]:
-    """Yield the base64 characters of a value that starts `before` bytes after a group of three."""
+    """Yield the base64 forms of a value that starts `before` bytes after a group of 3 bytes."""
     encoded = base64.b64encode(b"\0" * before + value).rstrip(b"=")
     first = (before * 8 + 5) // 6
     plain = encoded[first : (before + len(value)) * 8 // 6]

@@ -15,7 +15,7 @@ _SETTINGS = (
 
 
 def with_digests(workflow: Workflow) -> Workflow:
-    """Return a workflow whose tasks have their digests."""
+    """Return a copy of a workflow in which each task has its digest."""
     by_id = digests(workflow)
     tasks = tuple(task.model_copy(update={"digest": by_id[task.id]}) for task in workflow.tasks)
     return workflow.model_copy(update={"tasks": tasks})
@@ -24,8 +24,8 @@ def with_digests(workflow: Workflow) -> Workflow:
 def digests(workflow: Workflow) -> dict[str, str]:
     """Return the digest of each task by id.
 
-    A digest covers the task's text, the settings that change its work, and the digests of its
-    dependencies, so that it changes when a dependency changes. An existing digest is kept.
+    A digest covers the task's text, the settings that change the task's work, and the digests of
+    its dependencies, so that a change of a dependency changes it. An existing digest is kept.
     """
     by_id: dict[str, str] = {}
     for task in workflow.tasks:
@@ -44,7 +44,7 @@ def _digest(task: Task, known: Mapping[str, str]) -> str:
 
 
 def matches(workflow: Workflow, earlier: Mapping[str, str]) -> dict[str, str]:
-    """Return, for each task of a workflow, the id of the earlier task that did the same work.
+    """Return, for each task of a workflow, the id of an earlier run's task that did the same work.
 
     `earlier` has the digests of an earlier run's tasks, by id and in order. No earlier task is
     returned twice. Tasks without a match are left out.

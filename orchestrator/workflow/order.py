@@ -1,8 +1,8 @@
 """Decide which tasks of a workflow may start now, and which are skipped.
 
-Of two tasks that need the same lock or capacity, the earlier one in the workflow comes first: a
-task that waits for a lock, for capacity or to run alone is never overtaken by a task that needs the
-same lock or capacity.
+Of two tasks that need the same lock or capacity, the task that is earlier in the workflow starts
+first: a task that waits for a lock, for capacity or to run alone is never overtaken by a task that
+needs the same lock or capacity.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ class TaskOutcome(Enum):
 TaskOutcomes = Mapping[str, TaskOutcome]
 """Outcomes of the tasks that have ended, by task id."""
 Fits = Callable[[Task, Collection[Task]], bool]
-"""Function that returns whether the machine has room for a task beside the running ones."""
+"""Function that returns whether the machine has room for a task and the running tasks."""
 _GOOD = frozenset({TaskOutcome.SUCCEEDED, TaskOutcome.UNNEEDED})
 
 
@@ -37,7 +37,7 @@ class Skip:
     task: Task
     fate: TaskOutcome
     because: str
-    """Why the task will not run, in words for the user."""
+    """Why the task will not run, as a text for the user."""
 
 
 def has_room(task: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
@@ -89,10 +89,10 @@ class Order:
         return round_.started
 
     def _have_sources_ended(self, task: Task, fates: TaskOutcomes) -> bool:
-        """Return whether the tasks have ended from whose commits a task starts.
+        """Return whether all tasks have ended whose commits a task starts from.
 
         A task is skipped as soon as one of its dependencies fails, while others may still run. The
-        dependencies of a skipped task take its place.
+        dependencies of a skipped task replace the skipped task.
         """
         pending, seen = [*task.depends_on], set[str]()
         while pending:

@@ -110,7 +110,7 @@ def plan_tasks(
 def config_of(
     config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS
 ) -> ParallelConfig:
-    """Return the settings of one task: those of the run, with the task's own in place of some.
+    """Return the settings of one task: the task's own settings, and else the settings of the run.
 
     Args:
         config: The run's configuration.
@@ -185,7 +185,7 @@ def demand_of(
 
 
 def _of_program(config: ParallelConfig, program: ParallelConfig | None) -> ParallelConfig:
-    """Return settings with those replaced that depend on the agent program."""
+    """Return `config` with the values of `program` in settings that depend on the agent program."""
     if program is None:
         return config
     update = {name: getattr(program, name) for name in OF_A_PROGRAM}

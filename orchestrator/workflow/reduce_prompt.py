@@ -1,7 +1,7 @@
 """Insert other tasks' results into a prompt in place of `{{results}}`.
 
-Results are untrusted. They are inserted as JSON, so that it is clear where they begin and end; what
-a model makes of them cannot be guaranteed.
+Results are untrusted. They are inserted as JSON, so that it is clear where they begin and end. But
+a model may still follow instructions in the results.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _FILES = 50
 _LONGEST_PATH = 1000
 """Maximum number of characters of a file's path in a list of files."""
 _ENOUGH = 500
-"""Number of characters of a summary that are kept before a list of files gets any room."""
+"""Number of characters of a summary that take precedence over the list of files."""
 
 
 def render_prompt(

@@ -48,7 +48,7 @@ def starting_at(workflow: Workflow, names: Sequence[str]) -> Selection:
 
 
 def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
-    """Select the tasks that an earlier run did not complete; they start from its results.
+    """Select the tasks that an earlier run did not complete; they start from that run's results.
 
     Args:
         workflow: All tasks.

@@ -76,8 +76,8 @@ def merged_findings(entries: Iterable[Entry]) -> str:
 def _contained(findings: str) -> str:
     """Return findings as Markdown that cannot look like the findings of another task.
 
-    Headings are moved to a lower level. Other Markdown that could affect text outside of the
-    findings puts all of them into a fenced block, which their text cannot close.
+    Headings are moved to a lower level. If other Markdown could affect text outside of the
+    findings, all findings are put into a fenced block, which their text cannot close.
     """
     text = _HEADING.sub(r"\1####", lines(findings).strip())
     if not _REACHES.search(text):

@@ -28,7 +28,7 @@ from orchestrator.errors import EngineUnavailableError
 _OOM_NOTICE_SECONDS = 3.0
 _SIGKILLED = 137
 _LAST_CONNECTIONS = 5.0
-"""Maximum number of seconds in which a stopped gateway ends its connections and logs them."""
+"""Maximum number of seconds that a stopped gateway may take to end and log its connections."""
 NAMES_ENDED, PROXY_ENDED = 81, 82
 """Exit codes of a gateway whose name server ended, and of a gateway whose proxy ended."""
 _PROGRAMS = {
@@ -45,7 +45,8 @@ repeatable = retry(
     wait=wait_exponential(multiplier=0.1, max=1),
     reraise=True,
 )
-"""Decorator that repeats failed calls. Only for calls without a lasting effect, never for a start.
+"""Decorator that tries a call up to three times while the daemon is unreachable. Only for calls
+that are safe to repeat, never for the start of a container.
 """
 patient = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
@@ -76,7 +77,7 @@ class DockerContainer:
         self.guard: DockerContainer | None = None
         """The container that owns the network namespace; None if this container owns it."""
         self.shares_guard = False
-        """Whether other containers use the guard too; else it is removed with this container."""
+        """Whether other containers also use the guard; else the guard ends with this container."""
         self.gateway: Gateway | None = None
         """The gateway of this container's network; removed together with the container."""
         self._stream = None if adopted else self._attach()
@@ -109,7 +110,7 @@ class DockerContainer:
 
     @patient
     def again(self) -> "DockerContainer | None":
-        """Reconnect after the daemon was unreachable; None if the container is gone."""
+        """Return a new handle after the daemon was unreachable; None if the container is gone."""
         return adopt(self._client, self._id)
 
     def logs(self) -> Iterator[LogChunk]:
@@ -155,7 +156,7 @@ class DockerContainer:
 
     @repeatable
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
-        """Send a signal to the main process; a container that has ended is left alone."""
+        """Send a signal to the main process, unless the container has ended."""
         state = self._state()
         if not state["Running"]:
             return
@@ -270,7 +271,7 @@ def remove_network(client: docker.APIClient, network: str) -> None:
 
 
 def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None:
-    """Return a handle of an existing container, and of the container that owns its network."""
+    """Return a handle of an existing container and its network's owner; None if it is gone."""
     with translated("inspect the container"):
         try:
             found = client.inspect_container(container_id)

@@ -100,12 +100,12 @@ class DockerEngine(DockerImages):
 
     @cached_property
     def _seccomp(self) -> str | None:
-        """The seccomp profile of containers; None if the daemon cannot filter system calls."""
+        """Return the seccomp profile of containers; None if the daemon does not support seccomp."""
         return profile() if self._filters_calls else None
 
     @cached_property
     def _filters_calls(self) -> bool:
-        """Whether the daemon can filter system calls."""
+        """Return whether the daemon can filter system calls."""
         return is_supported(self._info())
 
     @staticmethod
@@ -114,7 +114,7 @@ class DockerEngine(DockerImages):
         return "Docker Desktop" not in info.get("OperatingSystem", "")
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
-        """Create a container and attach to its output; if this fails, nothing is left."""
+        """Create a container and attach to its output; after a failure, no container remains."""
         spec = self._with_volumes_in_memory(spec)
         if spec.network_of is not None:
             return self._create_in_network_of(spec, spec.network_of)
@@ -151,7 +151,7 @@ class DockerEngine(DockerImages):
         return container
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
-        """Create a container, attach to its output and start it; if this fails, nothing is left."""
+        """Create, attach to and start a container; after a failure, no container remains."""
         container = self.create(spec)
         try:
             container.start()
@@ -161,7 +161,7 @@ class DockerEngine(DockerImages):
         return container
 
     def adopt(self, container_id: str) -> DockerContainer | None:
-        """Return a handle of an existing container, and of the container that owns its network."""
+        """Return a handle of an existing container and its network's owner; None if it is gone."""
         return adopt(self._client, container_id)
 
     def enter(
@@ -177,7 +177,7 @@ class DockerEngine(DockerImages):
 
     @patient
     def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
-        """Put the image's volumes in memory: on disk they have no limit."""
+        """Return `spec` with the image's volumes in memory: on disk, their size has no limit."""
         mounted = {mount.target for mount in spec.mounts}
         declared = set(self._config_of(spec.image).get("Volumes") or {}) - mounted
         tmpfs = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
@@ -209,7 +209,7 @@ class DockerEngine(DockerImages):
     def create_private_network(
         self, name: str, labels: Mapping[str, str], *, addresses: int
     ) -> PrivateNetwork:
-        """Create a network without internet access that has enough addresses."""
+        """Create a network without internet access, with room for `addresses` containers."""
         used = (*resolvers(), gateway_of(self._client))
         prefix = 32 - (addresses + _OWN_ADDRESSES).bit_length()
         return create_internal_network(self._client, name, labels, used=used, prefix=prefix)

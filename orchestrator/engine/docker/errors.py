@@ -34,7 +34,7 @@ def translated(action: str) -> Iterator[None]:
         action: What the calls do, for the error message, as in `start the container`.
 
     Raises:
-        EngineUnavailableError: The daemon cannot be reached or hung up.
+        EngineUnavailableError: The daemon cannot be reached, or closed the connection.
         ImageNotFoundError: The daemon lacks the image.
         PortTakenError: A host port is in use.
         EngineError: The daemon refused for any other reason.

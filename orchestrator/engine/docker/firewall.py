@@ -2,7 +2,7 @@
 
 A guard container joins the worker's network first, sets packet filter rules in its own network
 namespace, and keeps running. The worker's container then shares this namespace, so the rules apply
-to it too, and it has no capability to change them.
+to the worker's container too, which has no capability to change the rules.
 
 A second helper container, one for each run, blocks the host from the host's own namespace. Its
 rules do not list addresses, so they also cover addresses that the host gets later.
@@ -28,8 +28,8 @@ from orchestrator.text.sanitize import one_line
 
 _READY = b"guarded"
 _CLOSED = b"counter packets"
-"""Text in the rules that `nft` lists, by which they are recognised as active. An error message does
-not contain it.
+"""Text in the output of `nft` which shows that the rules are active. No error message of `nft`
+contains this text.
 """
 _FAILED = b"Error"
 _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
@@ -52,7 +52,7 @@ class Place:
     """Whether the container can write to its root file system."""
 
     def apply(self, arguments: dict[str, Any], client: docker.APIClient) -> None:
-        """Add these settings to the arguments of `APIClient.create_container`."""
+        """Add address and write permission to the arguments of `APIClient.create_container`."""
         host_config = arguments["host_config"]
         endpoint = client.create_endpoint_config(ipv4_address=self.address)
         arguments["networking_config"] = client.create_networking_config(
@@ -89,7 +89,7 @@ def create(
     seccomp: str | None,
     place: Place | None = None,
 ) -> DockerContainer:
-    """Create a helper container and attach to its output."""
+    """Create a container and attach to its output."""
     arguments = create_arguments(client, spec, seccomp=seccomp)
     if place is not None:
         place.apply(arguments, client)
@@ -133,7 +133,7 @@ def guard_spec(
     labels: Mapping[str, str] = MappingProxyType({}),
     **others: Any,  # noqa: ANN401  # other fields of the specification
 ) -> ContainerSpec:
-    """Return the specification of a helper container: it shares only the network of a worker.
+    """Return the specification of a helper container that shares only the network of a worker.
 
     Args:
         spec: The worker's container.

@@ -114,15 +114,15 @@ def start_gateway(
 
     Args:
         client: The Docker client.
-        spec: The worker's container; its network is the one through which the gateway goes out.
+        spec: The worker's container. The gateway reaches allowed hosts through its network.
         egress: The hosts that the worker may reach.
         seccomp: The seccomp profile; None if the daemon cannot filter system calls.
 
     Returns:
-        The guard; removing it removes the gateway and the network too.
+        The guard; removing the guard also removes the gateway and the network.
 
     Raises:
-        EngineError: The gateway could not be started; nothing is left.
+        EngineError: The gateway could not be started; no container or network remains.
     """
     # With an empty list, the gateway needs no name server.
     goes_out = bool(egress.hosts) or egress.learn
@@ -160,7 +160,7 @@ class _Helpers:
     behind: Gateway
 
     def start(self) -> DockerContainer:
-        """Start both at the same time, and return the guard; if this fails, remove both."""
+        """Start guard and gateway at the same time, return the guard; on failure, remove both."""
         guard = None
         try:
             with meanwhile(self._start_gateway):

@@ -88,7 +88,7 @@ class DockerImages:
             _follow(lines, action=f"import `{tag}`", progress=lambda _: None)
 
     def build(self, image: ImageBuild, *, progress: Progress) -> None:
-        """Build an image from a folder without the files in `left_out`; leave no unnamed image."""
+        """Build an image from a folder without the files in `left_out`; remove unnamed images."""
         steps, tag = Steps(), image.tag
         with (
             _building(f"build `{tag}`"),
@@ -116,7 +116,7 @@ class DockerImages:
 
     @contextmanager
     def _in_the_place_of(self, tag: str, labels: Mapping[str, str]) -> Iterator[None]:
-        """Remove the old image of `tag`, if it has `labels`, after the block."""
+        """After the block, remove the image that was named `tag` before, if it has `labels`."""
         before = self.image_info(tag) if labels else None
         yield
         if before is not None and labels.keys() <= before.labels.keys():

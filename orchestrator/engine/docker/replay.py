@@ -1,4 +1,4 @@
-"""Read a container's output: from the daemon's log, to continue a run, and line by line."""
+"""Read a container's output line by line, or from the daemon's log when a run is resumed."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -60,7 +60,7 @@ def replay(client: docker.APIClient, container_id: str) -> Iterator[LogChunk]:
 
 
 def replay_lines(client: docker.APIClient, container_id: str) -> Iterator[bytes]:
-    """Yield the lines that the daemon stored, with its timestamps, and new ones until the end.
+    """Yield a container's output as lines with timestamps: stored lines, then new lines.
 
     Raises:
         EngineError: The output cannot be read.

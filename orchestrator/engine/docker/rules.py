@@ -15,9 +15,9 @@ CLOSED = (
 )  # fmt: skip
 """Address blocks that no worker can reach.
 
-Every block that the IANA registry of special-purpose IPv4 addresses does not call globally
-reachable, multicast, the former 6to4 relays (RFC 7526), and the address of Azure's host agent.
-Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24.
+These are the blocks that the IANA registry of special-purpose IPv4 addresses does not call
+globally reachable, multicast, the former 6to4 relays (RFC 7526), and the address of Azure's host
+agent. Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24.
 """
 MOST_FLOWS = 1000
 """Maximum number of simultaneous connections (and UDP flows) of one worker."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _POOLS = (ipaddress.IPv4Network("198.18.0.0/15"), ipaddress.IPv4Network("10.201.0.0/16"))
-"""Address ranges to choose subnets from: that for benchmarks (RFC 2544), and a private one for
-machines that already use the first.
+"""Address ranges to choose subnets from: the range for benchmarks (RFC 2544), and a private range
+for machines that already use the range for benchmarks.
 """
 SMALLEST = 29
 """Prefix length of a subnet with room for a worker and its gateway."""
@@ -20,7 +20,7 @@ def free_subnets(
     """Yield subnets that overlap with no route of this machine, in random order.
 
     Args:
-        used: Addresses that must stay reachable.
+        used: Addresses that must not be in a subnet, because they must stay reachable.
         routes: The kernel's list of routes.
         prefix: Length of each subnet's prefix.
     """

@@ -1,4 +1,4 @@
-"""Check that the container engine is one that runs can use, before anything is created."""
+"""Reject container engines that runs cannot use, before a run creates anything."""
 
 import os
 from collections.abc import Mapping

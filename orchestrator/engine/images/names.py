@@ -16,7 +16,7 @@ def worker_image(agent: str) -> str:
 
 
 def image_hint(image: str) -> str:
-    """Return a hint how to get an image that the engine does not have."""
+    """Return a hint on how to get an image that the engine does not have."""
     known = {BASE_IMAGE: "shell", BROKER_IMAGE: "broker"}
     agent = known.get(image) or image.removeprefix(worker_image(""))
     if agent != image:

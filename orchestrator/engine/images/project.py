@@ -168,7 +168,7 @@ def _lock_files(folder: Path) -> Iterator[Path]:
 
 
 def leads_out(path: Path, folder: Path) -> bool:
-    """Return whether a path below a folder leads to a place outside of it, by symbolic links.
+    """Return whether symbolic links lead from a path in a folder to a place outside the folder.
 
     Such a file is hidden from a build: reading it could expose a file of the host or block
     forever.

@@ -60,7 +60,7 @@ def _union(sets: Iterable[int]) -> int:
 
 
 def _members(workflow: Workflow) -> list[tuple[Task, ...]]:
-    """Group the tasks of each `foreach` that can be drawn as one node; other tasks are alone."""
+    """Group the tasks of each `foreach` that can be one node; each other task is its own group."""
     groups: dict[str, list[Task]] = {}
     for task in workflow.tasks:
         if task.group is not None:

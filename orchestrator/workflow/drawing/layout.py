@@ -26,13 +26,13 @@ items are moved below all lines.
 
 @dataclass(eq=False)
 class Item:
-    """What takes up rows in a column: a node, or a net that crosses the column (a lane)."""
+    """An element that takes up rows in a column: a node, or a net that crosses it (a lane)."""
 
     node: int | None
     inlet: int | None
-    """Number of the net that enters the item from the left; None if there is none."""
+    """Number of the net (connected lines) that enters from the left; None if no net enters."""
     outlets: list[int]
-    """Numbers of the nets that leave the item to the right; each takes one row."""
+    """Numbers of the nets (connected lines) that leave to the right; each net takes one row."""
     row: int = 0
     position: float = 0.0
     """Preferred row of the item, before all items are moved to whole rows."""

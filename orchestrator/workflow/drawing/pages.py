@@ -13,7 +13,7 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True)
 class Place:
-    """Positions of a column in the drawing: of its arrows, its texts, and the lines after it."""
+    """Positions of one column in a drawing: its arrows, its texts, and the lines to its right."""
 
     column: Column
     arrow: int
@@ -31,7 +31,7 @@ class Place:
 
 
 class Band:
-    """Some successive columns of the drawing, which stand side by side."""
+    """A part of a wrapped drawing: successive columns that are drawn side by side."""
 
     def __init__(
         self, layout: Layout, label: Callable[[int, Item], str], first: int, last: int
@@ -66,7 +66,7 @@ class Band:
         return self.places[self.last].port - 1
 
     def track(self, number: int, net: int) -> int | None:
-        """Return the position of a net's vertical line after a column; None if it has none."""
+        """Return the position of a net's vertical line after a column; None without such a line."""
         track = self._layout.gaps[number].of.get(net)
         return None if track is None else self.places[number].port + 2 + 2 * track
 
@@ -84,7 +84,7 @@ class Band:
         return [(place.port + 1, row), *corners, (self.places[number + 1].arrow, end.row)]
 
     def runs(self, number: int) -> Iterator[tuple[int, Item, Item]]:
-        """Yield the connections after a column: the net, and the items on its left and right."""
+        """Yield each connection to the next column: the net, its left item and its right item."""
         if number == self.last:
             return
         ends: dict[int | None, list[Item]] = {}
@@ -97,6 +97,6 @@ class Band:
 
 
 def bands(layout: Layout, label: Callable[[int, Item], str]) -> Sequence[Band]:
-    """Cut a layout at the columns where it may be wrapped."""
+    """Cut a layout into bands at the columns in `layout.breaks`."""
     edges = [0, *sorted(layout.breaks), len(layout.columns) - 1]
     return [Band(layout, label, first, last) for first, last in pairwise(edges)]

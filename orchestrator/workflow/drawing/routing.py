@@ -12,14 +12,14 @@ class Tracks:
     """Positions of the vertical lines in the gap between two columns."""
 
     of: Mapping[int, int]
-    """Position of each net's vertical line, counted from the left. A net that goes straight has
-    none.
+    """Position of each net's vertical line, counted from the left. A net without a vertical line is
+    missing.
     """
     count: int
 
 
 def tracks(left: Ports, right: Ports) -> Tracks | int:
-    """Return a position for each net's vertical line; or the row on the right that prevents this.
+    """Return positions of the nets' vertical lines; or the row on the right that rules them out.
 
     A row may belong to different nets on the left and right. The left net must then leave the row
     on an earlier track than the right net enters it.

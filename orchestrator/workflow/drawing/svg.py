@@ -26,7 +26,7 @@ def svg(workflow: Workflow, *, look: Callable[[Node], str] | None = None) -> str
 
     Args:
         workflow: The workflow.
-        look: Returns the class of a node's group, for a style sheet. Default: no class.
+        look: Function that returns the CSS class of a node. Default: nodes have no class.
     """
     return _Drawing(workflow.name, shape_of(workflow), look).text()
 

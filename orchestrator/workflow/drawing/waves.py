@@ -13,7 +13,7 @@ def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[st
     Args:
         workflow: The workflow.
         slots: Maximum number of workers at the same time.
-        fits: Returns whether the machine has room for a task beside running ones.
+        fits: Function that returns whether the machine has room for a task and the running tasks.
     """
     nodes = shape_of(workflow).nodes
     lines = []
@@ -45,7 +45,7 @@ def _marks(task: Task) -> Sequence[str]:
 
 
 def _limits(task: Task) -> Sequence[str]:
-    """Return the CPU and memory limits that a task sets itself: they affect when it can start."""
+    """Return the CPU and memory limits that a task itself sets, which affect when it can start."""
     limits = task.settings.limits
     asked = limits.model_fields_set
     cpus = [f"{limits.cpus:g} CPUs"] if "cpus" in asked and limits.cpus is not None else []

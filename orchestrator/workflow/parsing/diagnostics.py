@@ -31,19 +31,19 @@ class Mistakes:
         return did_you_mean(text, known) if len(self._found) < MOST_SUGGESTIONS else ""
 
     def add(self, node: Node | None, message: str) -> None:
-        """Record a mistake and the line where it is."""
+        """Record a mistake with the file and line of the node."""
         line = node.line if node is not None and node.line else 0
         self.add_line(f"{place(self._file, node)}: {message}", line)
 
     def add_line(self, text: str, line: int = 0) -> None:
-        """Record a mistake whose text already says where it is."""
+        """Record a mistake whose text already names the place in the file."""
         self._found.setdefault(one_line(text, limit=400), line)
 
     def raise_any(self) -> None:
         """Raise an error with all recorded mistakes, if there are any.
 
         Raises:
-            ConfigError: There are problems. The message lists them in the order of the file.
+            ConfigError: There are mistakes. The message lists them in the order of the file.
         """
         if not self._found:
             return

@@ -44,9 +44,11 @@ def expander(
     """Return a function that returns the items of a `foreach` task.
 
     Args:
-        files: Returns the paths of all files of the run's base commit.
-        read: Returns the content of a file of that commit; None if the file does not exist.
-        run: Returns the output of a command. None: the items of commands are not determined.
+        files: Function that returns the paths of all files of the run's base commit.
+        read: Function that returns the content of a file of the base commit; None if the file does
+            not exist.
+        run: Function that returns the output of a command. None: no command is run, and the items
+            of commands stay unknown.
     """
 
     def expand(source: Source) -> Sequence[str] | None:
@@ -75,7 +77,7 @@ def _items_in(content: bytes | None, path: str) -> list[str]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the file `{path}` of `foreach` is not JSON: {error}") from error
     if not isinstance(items, list):
-        raise ConfigError(f"`{path}` does not contain a list")
+        raise ConfigError(f"the file `{path}` of `foreach` does not contain a list")
     return [
         as_text(text if isinstance(item, (int, float)) else item)
         for item, text in zip(items, spelled, strict=True)
@@ -88,7 +90,7 @@ def as_text(item: object) -> str:
 
 
 def source_of(foreach: Foreach, task: str) -> Source | None:
-    """Return the source of the items; None if the file lists them."""
+    """Return the source of a `foreach` task's items; None if the workflow file has the items."""
     if foreach.glob is not None:
         return Source(task, "glob", foreach.glob)
     if foreach.json_file is not None:
@@ -97,10 +99,10 @@ def source_of(foreach: Foreach, task: str) -> Source | None:
 
 
 def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    """Group items so that each group has at most `size` of them; a task is created for each group.
+    """Return groups of at most `size` items; a task is created for each group.
 
     Raises:
-        ConfigError: An item is invalid, or there are too many.
+        ConfigError: An item is invalid, or there are too many items.
     """
     for item in items:
         _check(item, alone=size == 1)

@@ -37,10 +37,9 @@ class Maker:
     made: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Ids of the tasks that were built from each task in the file."""
     instead: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Dependencies of each `foreach` task without items; tasks that depend on it get these instead.
-    """
+    """Dependencies of each `foreach` task without items; its dependents depend on them instead."""
     after_stage: frozenset[str] = frozenset()
-    """Ids of the tasks that come after another stage."""
+    """Ids of the tasks whose stage follows another stage."""
 
     def tasks(self, written: Sequence[Written]) -> list[Task]:
         """Build all tasks.
@@ -140,7 +139,7 @@ class Maker:
         )
 
     def _before(self, task_id: str) -> tuple[str, ...]:
-        """Return a task's dependencies; one without items is replaced by its own dependencies."""
+        """Return a task's dependencies; a task without items is replaced by its dependencies."""
         before = (self.instead.get(other) or self.made[other] for other in self.edges[task_id])
         return tuple(dict.fromkeys(built for ids in before for built in ids))
 
@@ -149,7 +148,7 @@ class Maker:
         return "always" if continues and "when" not in asked.model_fields_set else asked.when
 
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
-        """Return a contradiction between valid settings of a task; None if there is none."""
+        """Return a contradiction between valid settings of a task; None if they are consistent."""
         if len(name) > LONGEST_ID:
             return (
                 "the task's id is too long for the numbered ids of "
@@ -185,7 +184,7 @@ def _unenforceable(asked: ManifestTask) -> str | None:
 
 
 def clash(asked: WorkerSettings) -> str | None:
-    """Return a contradiction in a task's settings, by the rules for runs; None if there is none."""
+    """Return how a task's settings break the rules for runs; None if they break none."""
     isolation = _given(network=asked.network, ports=asked.ports)
     project = _given(services=asked.services)
     try:

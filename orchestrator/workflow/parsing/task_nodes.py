@@ -1,7 +1,7 @@
 """Find the tasks in a workflow file, with their ids and dependencies.
 
-This works on the parsed file before it is validated, so that no other mistake hides those found
-here.
+This works on the parsed file before it is validated, so that no other mistake hides the mistakes
+that are found here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,7 +155,7 @@ def _key(node: Node, key: str) -> _Key | None:
 
 
 def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str]]:
-    """Return the ids that each task depends on: those it names, and those of the previous stage."""
+    """Return each task's dependencies: the tasks that it names, and those of the previous stage."""
     by_id = {task.id: task for task in tasks}
     before = _stage_before(tasks)
     edges: dict[str, list[str]] = {}
@@ -190,7 +190,7 @@ def _stage_before(tasks: Sequence[Written]) -> Mapping[int | None, Sequence[str]
 
 
 def after_a_stage(tasks: Sequence[Written]) -> frozenset[str]:
-    """Return the ids of the tasks that come after another stage."""
+    """Return the ids of the tasks whose stage follows another stage."""
     before = _stage_before(tasks)
     return frozenset(task.id for task in tasks if task.stage in before)
 

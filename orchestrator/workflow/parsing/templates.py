@@ -62,7 +62,7 @@ Values = Mapping[str, tuple[str, ...]]
 
 
 def fill(node: Node, values: Values) -> Node:
-    """Return a part of a task with its templates filled in; templates in inserted values stay."""
+    """Return a part of a task with its templates filled in, except templates in inserted values."""
     if isinstance(node.value, str):
         return Node(_filled(node.value, values), node.line)
     if isinstance(node.value, list):

@@ -32,7 +32,7 @@ def in_order(edges: Edges) -> list[str]:
 
 
 def cycles(edges: Edges) -> list[list[str]]:
-    """Return cycles of tasks that depend on each other. No task is in two of them.
+    """Return cycles of tasks that depend on each other. No task is in two cycles.
 
     Each cycle starts with its first task in the file; each task depends on the next, and the last
     on the first.

@@ -309,7 +309,7 @@ class TestExpander:
             (b"{", "the file `x` of `foreach` is not JSON"),
             (b"\xff", "the file `x` of `foreach` is not JSON"),
             (b"[" * 100_000, "the file `x` of `foreach` is not JSON"),
-            (b"{}", "`x` does not contain a list"),
+            (b"{}", "the file `x` of `foreach` does not contain a list"),
         ],
     )
     def test_file_without_a_list_is_refused(self, content: bytes | None, told: str) -> None:
