@@ -77,7 +77,7 @@ class DockerContainer:
         self.guard: DockerContainer | None = None
         """The container that owns the network namespace; None if this container owns it."""
         self.shares_guard = False
-        """Whether other containers also use the guard; else the guard ends with this container."""
+        """Whether other containers use the guard; else it is removed with this container."""
         self.gateway: Gateway | None = None
         """The gateway of this container's network; removed together with the container."""
         self._stream = None if adopted else self._attach()

@@ -114,7 +114,7 @@ def start_gateway(
 
     Args:
         client: The Docker client.
-        spec: The worker's container. The gateway reaches allowed hosts through its network.
+        spec: The worker's container. The gateway reaches allowed hosts through `spec.network`.
         egress: The hosts that the worker may reach.
         seccomp: The seccomp profile; None if the daemon cannot filter system calls.
 
