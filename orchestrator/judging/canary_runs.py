@@ -1,4 +1,4 @@
-"""Run checks with tests that must fail, on the base and on candidates."""
+"""Run checks with tests that must fail, on the base commit and on candidates' commits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -74,7 +74,7 @@ class CanaryRuns:
         return self._evidence.of(self._job(commit, command))
 
     def is_forged(self, commit: str, command: str) -> bool:
-        """Return whether a check hides a test that must fail, and that it reports on the base."""
+        """Return whether a check hides a test that must fail, but reports it on the base commit."""
         if command not in self._expected:
             return False
         seen = self.result(commit, command)

@@ -1,4 +1,4 @@
-"""Describe what a candidate changed in the product: size, new lines, and a normalised form."""
+"""Describe the changes of a candidate: their size, the new lines, and a normalised form."""
 
 import hashlib
 import re

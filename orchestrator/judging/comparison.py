@@ -64,7 +64,7 @@ class Comparison:
         return self._evidence.of(Job(commit=commit, command=command, attempt=attempt))
 
     def compare(self, cases: Sequence[Case]) -> None:
-        """Run the checks on candidates, repeat results that differ from the base, set verdicts."""
+        """Run the checks on candidates, repeat results unlike the base's, and set the verdicts."""
         self._evidence.collect(self._jobs(case.protected for case in cases))
         repeated = {one: self._to_repeat(one, cases) for one in self._rules.all_checks}
         self._evidence.collect(
@@ -118,7 +118,7 @@ class Comparison:
     def on_tree(
         self, tree: Literal["commit", "hidden"], command: str, answer: Answer
     ) -> CheckVerdict:
-        """Return the verdict for a check's answer on a candidate's own tree or hidden tree."""
+        """Return the verdict for a check's answer on a candidate's own files or hidden tests."""
         verdict = _VERDICTS.get((self.on(self._base, command).answer, answer), "no_verdict")
         return CheckVerdict(
             command=command,

@@ -40,7 +40,7 @@ class Job:
 
 
 class Evidence:
-    """The results of commands on commits, from this process and from earlier ones."""
+    """The results of commands on commits, from this process and from earlier processes."""
 
     def __init__(self, tester: Tester, git: Git, place: Path) -> None:
         """Store the arguments. No command runs yet.

@@ -69,11 +69,11 @@ class Instruments:
         )
 
     def kind(self, path: str) -> Kind | None:
-        """Return what a file does for tests; None if it belongs to the product."""
+        """Return what a file does for tests; None if it neither is a test nor controls tests."""
         return next((kind for kind, names in self._rules if names.cover(path)), None)
 
     def is_protected(self, path: str) -> bool:
-        """Return whether the base's version of a file replaces the candidate's version."""
+        """Return whether the base commit's version of a file replaces the candidate's version."""
         return self.kind(path) in ("test", "control")
 
 

@@ -65,7 +65,7 @@ class Flag(Model):
 
 
 class CheckVerdict(Model):
-    """How one check of a candidate compares with the base."""
+    """The result of a check on a candidate, compared with its result on the base commit."""
 
     command: str = Field(validation_alias=AliasChoices("command", "check"))
     tree: Literal["commit", "protected", "hidden"] = "protected"
@@ -97,8 +97,8 @@ class Candidate(Model):
     model: str | None = None
     commit: str
     protected: str
-    """The commit on which the checks ran: the candidate's, with the base's versions of files that
-    control tests.
+    """The commit on which the checks ran: the candidate's, with the base commit's versions of tests
+    and of files that control tests.
     """
     place: int | None
     """Place of the candidate: 1 is the best; equal changes share a place. Null if excluded."""

@@ -22,7 +22,7 @@ class FileDifference(BaseModel):
 
     path: str
     added: int
-    """Lines that the second candidate has and the first has not."""
+    """Number of lines that the second candidate has and the first candidate lacks."""
     removed: int
 
 

@@ -49,7 +49,7 @@ class Protection:
         return (self._tests, "canaries", tree, *self._instruments.patterns)
 
     def of(self, commit: str) -> str:
-        """Return `commit` with the base's tests and files that control tests; itself if equal.
+        """Return a commit with the base's tests and files that control tests; `commit` if equal.
 
         No ref points at the new commit.
         """

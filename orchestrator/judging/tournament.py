@@ -37,7 +37,7 @@ class Entrant:
 def hold_tournament(
     trees: Trees, evidence: Evidence, command: str, task: str, entrants: Mapping[int, Entrant]
 ) -> dict[int, int]:
-    """Return for each candidate the number of comparisons that it won in both orders.
+    """Return for each candidate the number of candidates that it beat in both orders.
 
     Args:
         trees: Creates the commits with the files of a comparison.

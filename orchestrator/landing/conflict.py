@@ -55,7 +55,7 @@ class Proposal(BaseModel):
     commit: str | None = None
     """The agent's commit; None if the agent did not succeed, or has not ended."""
     problem: str | None = None
-    """Why there is no commit."""
+    """Why the agent returned no commit."""
     is_blameless: bool = False
     """Whether the engine or the machine failed, so that asking again at once is useless."""
     findings: str = ""

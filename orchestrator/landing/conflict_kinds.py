@@ -7,7 +7,7 @@ Kind = Literal[
     "clean", "text", "mode", "rename", "delete", "submodule", "binary", "semantic", "unknown"
 ]
 """Whether two commits can be merged: `clean`, the kind of conflict, or `unknown`. `semantic` means
-that git can merge them, but checks that pass on each of them fail on both together.
+that git can merge the commits, but checks that pass on each commit fail on the merge.
 """
 _KINDS: tuple[tuple[str, Kind], ...] = (
     ("submodule", "submodule"),

@@ -92,7 +92,7 @@ class Conflicts(_Part):
 def find_conflicts(
     repository: Repository, branches: Sequence[Branch], *, run_id: str, base: str
 ) -> Conflicts:
-    """Try to merge every pair of branches, and each branch with a commit; return the conflicts.
+    """Try to merge every pair of branches, and each branch with `base`; return the conflicts.
 
     Args:
         repository: The user's repository.

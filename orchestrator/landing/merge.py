@@ -314,7 +314,7 @@ class _Plan:
             return None
 
     def _weights(self, branches: Sequence[Branch]) -> dict[Branch, tuple[int, ...]]:
-        """Return, for each branch, with how many others it conflicts, and its number of files."""
+        """Return, for each branch, its number of conflicting branches and of changed files."""
         pairs = [*combinations(branches, 2)]
         commits = [(one.commit, other.commit) for one, other in pairs]
         merges = merge_pairs(self._git, commits, timeout=_PAIRS_TIMEOUT)

@@ -40,7 +40,7 @@ class Place:
 
 
 class Stack:
-    """Decides the place of each worker of a run, by what the target branch already contains."""
+    """Decides the pull request of each worker of a run, by what the target branch contains."""
 
     def __init__(
         self, repository: Repository, run: RunBranches, target: str, remote: Remote
@@ -62,7 +62,7 @@ class Stack:
         self._branches = {one.worker_id: one for one in run.branches if not one.is_empty}
 
     def places(self, chosen: Sequence[int], *, stacked: bool) -> Iterator[Place]:
-        """Yield the place of each worker, after the places of the workers that it builds on.
+        """Yield each worker's place in the stack, after the places of workers that it builds on.
 
         Raises:
             ConfigError: A worker committed nothing, or builds on a worker that is not published.

@@ -65,7 +65,7 @@ class WorkerSettings(Model):
     ports: Ports | None = None
     """Ports of the container to publish on 127.0.0.1 of this machine."""
     services: Services | None = None
-    """Services (such as databases) beside the task, instead of those of the run."""
+    """Services (such as databases) that run with the task, instead of those of the run."""
     setup: Commands | None = None
     """Commands that prepare the worktree before the agent starts, instead of those of the run."""
     checks: Checks | None = None
@@ -146,8 +146,8 @@ class AtOneTime(Model):
     """Maximum numbers of tasks of each complexity that run at the same time."""
 
     high: int = Field(default=1, ge=1, le=1000)
-    """Number of tasks with `complexity: high`. With the default of 1, no other task with a
-    complexity runs beside such a task.
+    """Number of tasks with `complexity: high`. With the default of 1, no other task that has a
+    `complexity` runs at the same time.
     """
     medium: int = Field(default=2, ge=1, le=1000)
     """Number of tasks with `complexity: medium`."""

@@ -41,5 +41,5 @@ def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
 
 
 def merges(workflow: Workflow) -> bool:
-    """Return whether any task depends on several others, whose results must be merged."""
+    """Return whether any task depends on several other tasks, whose results must be merged."""
     return any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks)

@@ -22,8 +22,8 @@ agent. Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0
 MOST_FLOWS = 1000
 """Maximum number of simultaneous connections (and UDP flows) of one worker."""
 NEW_FLOWS = 50
-"""Maximum number of new connections and UDP flows of one worker per second, in the long run. An
-ended connection stays in the host's connection table for up to two minutes.
+"""Maximum number of new connections and UDP flows of one worker per second, on average. An ended
+connection stays in the host's connection table for up to two minutes.
 """
 BURST = 1000
 """Number of connections and UDP flows that a worker may open before the rate limit applies."""
@@ -32,7 +32,7 @@ RESOLVER = "127.0.0.11"
 LOCAL_FLOWS = 4000
 """Maximum number of simultaneous UDP flows of one worker to Docker's DNS resolver."""
 QUESTIONS = 200
-"""Maximum number of packets of one worker to Docker's DNS resolver per second, in the long run."""
+"""Maximum number of packets of one worker to Docker's DNS resolver per second, on average."""
 _ROUTES = Path("/proc/net/fib_trie")
 """File in which the kernel lists its routes, with the addresses of this machine."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))

@@ -175,7 +175,7 @@ class Stage(Model):
     """A stage of a workflow: its tasks start when all tasks of the previous stage have ended."""
 
     name: str | int | None = None
-    """Name of the stage, by which tasks outside of this list can join it with `stage`."""
+    """Name of the stage, by which other tasks can join the stage with their key `stage`."""
     tasks: tuple[ManifestTask, ...] = ()
     """Tasks of the stage."""
 

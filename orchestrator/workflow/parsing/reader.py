@@ -41,8 +41,8 @@ def read_workflow(
     Args:
         path: The file.
         variables: Values of `{{NAME}}`, which override those under `vars:`.
-        expand: Returns the items of a `foreach`. By default, items that are not listed in the file
-            stay unknown, and one task stands for all of them.
+        expand: Function that returns the items of a `foreach`. By default, items that are not
+            listed in the file stay unknown, and one task takes their place.
 
     Raises:
         ConfigError: The file is invalid. The message lists all problems with their lines.
