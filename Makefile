@@ -14,6 +14,7 @@
 # make faults     inject faults into real runs, at every step and 220 times at random
 #                 (half an hour)
 # make validators check reports and recipes with programs of the package registries (minutes, network)
+# make engines    test the engines of other Debian releases (half an hour, network)
 # make mutation   remove each protection in turn, and check that a test fails (half an hour)
 
 PYTHON ?= python3
@@ -30,7 +31,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup images agent-images test test-fast test-all variants agents attacks check docs demo bench \
-  faults fuzz mutation validators clean
+  faults fuzz mutation validators engines clean
 
 setup: images
 
@@ -98,6 +99,9 @@ mutation: images
 
 validators: images
 	$(BIN)/python tests/system/registry_validators.py
+
+engines: agent-images
+	$(BIN)/python tests/system/other_engines.py
 
 # Remove generated files, but neither images nor the engine.
 clean:

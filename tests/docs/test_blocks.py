@@ -50,6 +50,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     ".venv/bin/python docs/demo/record.py": ("tests/system/agents/test_demo.py", "record.py"),
     "make docs": ("tests/docs/test_site.py", '"mkdocs", "build"'),
     "make validators": ("Makefile", "tests/system/registry_validators.py"),
+    "make engines": ("Makefile", "tests/system/other_engines.py"),
     "make bench": ("Makefile", "tests/bench/bench_*.py"),
     # Measurements take minutes, and are useless on a busy machine.
     **{
