@@ -127,7 +127,10 @@ class RecordedWorker:
         return is_left(self.record, self.spec, refs)
 
     def still_owns_its_number(self, repository: Repository) -> bool:
-        """Return whether no later run uses its number or names. The caller holds the lock."""
+        """Return whether no later run uses the worker's number or names.
+
+        The caller must hold the repository lock.
+        """
         since = self.directory.run_id[:_TO_THE_SECOND]
         refs = worker_refs(repository)
         return not any(
@@ -293,7 +296,7 @@ def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
 
 
 def is_refused(worker: RecordedWorker) -> bool:
-    """Return whether a worker's refused work exists only in its state directory."""
+    """Return whether work that the host refused exists only in the worker's state directory."""
     if worker.never_ran():
         return False
     store = Store(root=worker.directory.worker(worker.number))

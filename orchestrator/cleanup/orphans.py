@@ -70,7 +70,7 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
 
 
 def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
-    """Return a notice for each ended run that still has containers; it names the command to use."""
+    """Return a notice for each ended run with containers left, with the command to remove them."""
     notices = []
     try:
         found = find_leftovers(repository, engine)

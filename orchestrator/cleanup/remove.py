@@ -1,7 +1,8 @@
 """Remove what finished runs left, without losing work and without touching live runs.
 
 Uncommitted or unmerged work of a worker is first kept as a backup, from which `restore` recreates
-worktree and branch. The lease of each run is held during its cleanup, so that it is not resumed.
+worktree and branch. The lease of each run is held during the run's cleanup, so that no one can
+resume the run meanwhile.
 """
 
 import os
@@ -88,7 +89,7 @@ def cleanup(
         engine: The engine; None to leave its objects alone.
         wanted: Conditions for workers. Default: all workers.
         run_id: Id of the only run to clean up. Default: all runs.
-        purge: Remove backups too, including old ones and those of attempts.
+        purge: Remove backups too, including old backups, and the work of failed attempts.
         dry_run: Report the actions without performing them.
 
     Raises:
@@ -227,7 +228,8 @@ def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set
 def _remove_stray(job: _Cleanup) -> None:
     """Remove engine objects that belong to no recorded run, as after a killed `orchestrator init`.
 
-    A run that loses the engine before its first worker removes its directory, but not its network.
+    If the engine fails before a run's first worker starts, the run removes its directory, but its
+    network is left.
     """
     runs = job.repository.state_dir / "runs"
     # A run creates its directory before any object, so a new run is not mistaken for an old one.
@@ -295,10 +297,11 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
         )
     if occupied:
         raise RepositoryError(
-            "the run ended unexpectedly; its work can be recovered once its container is removed"
+            "the run ended unexpectedly; the worker's work can be recovered once the worker's "
+            "container is removed"
         )
     if job.dry_run:
-        return "the run died; its work would be committed first"
+        return "the run died; its work would be committed before the removal"
     # Imported here because it imports most of what runs a worker, and few cleanups need it.
     from orchestrator.cleanup.recovery import salvage
 
@@ -307,7 +310,7 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     except HarvestRefusedError as error:
         kept = worker.directory.worker(worker.number)
         return f"the run died; its work was refused ({error.message}) and is kept in {kept}"
-    return "the run died; its work was committed first"
+    return "the run died; its work was committed before the removal"
 
 
 def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
@@ -324,7 +327,7 @@ def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> 
         return
     elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.ref)
     if elsewhere:
-        raise RepositoryError(f"`{worker.spec.branch}` is checked out in {elsewhere}")
+        raise RepositoryError(f"branch `{worker.spec.branch}` is checked out in {elsewhere}")
     repository.drop_branch(worker.spec.branch, at=tip)
 
 

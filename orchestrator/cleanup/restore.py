@@ -59,7 +59,10 @@ def _choose(
     wanted = run_id or ""
     backups = [one for one in list_backups(repository) if one[0].startswith(wanted)]
     if wanted and len({run for run, _, _ in backups}) > 1:
-        raise ConfigError(f"`{run_id}` is the beginning of more than one run's id")
+        raise ConfigError(
+            f"`{run_id}` is the beginning of more than one run's id",
+            hint="write more characters of the id: `orchestrator ls --all` lists the runs",
+        )
     chosen = {
         number: (run, ref) for run, number, ref in backups if not workers or number in workers
     }

@@ -303,7 +303,7 @@ def test_work_of_a_killed_run_is_harvested(repo: Path, client: docker.APIClient)
     process.wait(timeout=30)
     done = orchestrator("parallel-cleanup", cwd=repo)
     assert done.returncode == 0, done.stderr
-    assert "the run died; its work was committed first" in done.stdout
+    assert "the run died; its work was committed before the removal" in done.stdout
     assert ours(client, repo) == []
     assert orchestrator("restore", cwd=repo).returncode == 0
     assert git(repo, "show", "architect/parallel-1:committed") == "c"

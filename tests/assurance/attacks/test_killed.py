@@ -98,8 +98,8 @@ def test_cleanup_after_a_killed_hostile_run_harms_nothing(
     rest = killed.orchestrator("parallel-cleanup")
     restored = killed.orchestrator("restore")
 
-    assert one.count("its work was committed first") == 1
-    assert rest.count("its work was committed first") == workers - 1
+    assert one.count("its work was committed before the removal") == 1
+    assert rest.count("its work was committed before the removal") == workers - 1
     assert restored.count("restored worker") == sum(attack.honest for attack in killed.attacks)
     for number, attack in enumerate(killed.attacks, start=1):
         if attack.honest:
