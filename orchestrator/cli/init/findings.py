@@ -39,7 +39,7 @@ class Tools:
     setup: Command | None = None
     checks: tuple[Command, ...] = ()
     of_members: bool = False
-    """Whether these commands also set up and test the directories below this one."""
+    """Whether the commands also set up and test the directories below this directory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Generate the text of a configuration file from the findings about a project.
 
-The file will be found in the repository without being named, so settings that need a named file are
-written as comments. Commands whose program is missing in the image are comments too.
+A run finds the file in the repository without `--config`, so settings that are accepted only from a
+file named with `--config` are written as comments. So are commands whose program is missing in the
+image.
 """
 
 import re
@@ -63,7 +64,7 @@ class Choice:
     programs: frozenset[str]
     """Programs that the image has."""
     services: bool
-    """Whether to start services, which are accepted only from a named file."""
+    """Whether to start services, which are accepted only from a file named with `--config`."""
 
 
 def needs_naming(findings: Findings, choice: Choice) -> bool:

@@ -23,11 +23,11 @@ _MOST_BYTES = 1024**2
 _MOST_PLANS = 50
 
 Plans = dict[str, dict[str, float]]
-"""For each Dockerfile, the seconds that its steps took, by number."""
+"""For each Dockerfile, the seconds that its steps took, by the number of the step."""
 
 
 class BuildProgress:
-    """Follows the lines that builds print."""
+    """Derives the progress of image builds from the lines that the builds print."""
 
     def __init__(self, file: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Read the times of earlier builds.

@@ -22,9 +22,9 @@ from orchestrator.errors import ConfigError
 from orchestrator.text.sanitize import one_line
 
 SWITCH = "ORCHESTRATOR_CI"
-"""Variable that disables the protection if it is `off`."""
+"""Environment variable; `off` disables the protection against commands for CI systems."""
 REPORT_SWITCH = "ORCHESTRATOR_REPORT"
-"""Variable that disables the report of a run in the log of a CI job if it is `off`."""
+"""Environment variable; the value `off` disables the report of a run in the log of a CI job."""
 CI_VARIABLES = (
     "CI",
     "GITHUB_ACTIONS",

@@ -10,7 +10,7 @@ _MINUTE, _HOUR = 60, 3600
 
 
 class Estimate:
-    """Follows the events of a run. Not thread-safe."""
+    """Estimates the end of a run from the run's events. Not thread-safe."""
 
     def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now = now

@@ -37,7 +37,7 @@ def age(option: str, text: str) -> timedelta:
 
 
 def shown_sum(costs: Iterable[float]) -> float:
-    """Return the sum of costs, each rounded as in the table, so that the sum matches the table."""
+    """Return the sum of costs rounded as in a table of workers, so that the sum matches it."""
     return sum(round(cost, 2 if cost >= 1 else 4) for cost in costs)
 
 

@@ -1,4 +1,4 @@
-"""Show a run on a terminal: workers, timeline, files that several changed, and the judgement."""
+"""Show a run on a terminal: workers, timeline, files that several workers changed, judgement."""
 
 from collections.abc import Iterator, Mapping
 

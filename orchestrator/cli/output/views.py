@@ -224,7 +224,7 @@ class PlainView:
                 return []
 
     def _refusal_lines(self, event: WorkerConnected) -> list[str]:
-        """Return a line for the first refusal of a host; after some hosts, no more lines."""
+        """Return a line for a host that is refused for the first time, up to a number of hosts."""
         number = event.worker_id
         place = number, event.host, event.port
         known = sum(worker == number for worker, _, _ in self._refused)
