@@ -82,7 +82,7 @@ class EngineUnavailableError(EngineError):
 
 
 class UnfinishedError(EngineError):
-    """A worker has ended, but its work could not be harvested because the engine or disk failed."""
+    """A worker has ended, but its work could not be collected because the engine or disk failed."""
 
 
 class RunDiedError(OrchestratorError):

@@ -117,7 +117,7 @@ class WorkerProgress(_Event):
 
 
 class WorkerMeasured(_Event):
-    """Resource usage of a worker at one moment, measured by a viewer; null: unknown."""
+    """Resource usage of a worker at one moment, measured for a view of the run; null: unknown."""
 
     type: Literal["worker_measured"] = "worker_measured"
     worker_id: int

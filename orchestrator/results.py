@@ -103,8 +103,7 @@ class NetworkCounts(BaseModel):
     allowed: int = Field(default=0, ge=0)
     """Number of connections to allowed hosts."""
     refused: int = Field(default=0, ge=0)
-    """Number of refused connections and of names that are not on the list; each name counts once.
-    """
+    """Number of refused connections and of refused host names; each name counts once."""
     sent: int = Field(default=0, ge=0)
     """Number of bytes that the worker sent."""
     received: int = Field(default=0, ge=0)
@@ -117,23 +116,23 @@ class Timings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prepare: float = Field(default=0.0, ge=0)
-    """Creation of the worktree and the private git directory, and start of the services."""
+    """Seconds to create the worktree and the private git directory, and to start the services."""
     setup: float = Field(default=0.0, ge=0)
-    """The project's setup commands."""
+    """Seconds of the project's setup commands."""
     start: float = Field(default=0.0, ge=0)
-    """Wait for permission to start, then creation and start of the container."""
+    """Seconds of the wait for permission to start, and of creating and starting the container."""
     agent: float = Field(default=0.0, ge=0)
-    """The container's main process, until it ended or was asked to stop."""
+    """Seconds of the container's main process, until it ended or was asked to stop."""
     stop: float = Field(default=0.0, ge=0)
-    """From the request to stop until the container's end; removal of containers, and teardown
-    commands.
+    """Seconds of the stop (from the request to the container's end), of the removal of containers,
+    and of teardown commands.
     """
     harvest: float = Field(default=0.0, ge=0)
-    """Collecting the work: packing in a container, checks on the host, and moving the branch."""
+    """Seconds to pack the work in a container, to check it on the host, and to move the branch."""
     update: float = Field(default=0.0, ge=0)
-    """Update of the worktree, and the search for secrets in commits."""
+    """Seconds to update the worktree, and to search commits for secrets."""
     checks: float = Field(default=0.0, ge=0)
-    """The project's checks, and the listing of changes."""
+    """Seconds of the project's checks, and to list the changes."""
 
 
 class WorkerResult(BaseModel):
@@ -216,7 +215,7 @@ class WorkerResult(BaseModel):
     """Limits that the worker reached, even if it continued afterwards."""
     interventions: list[Noticed] = Field(default_factory=list)
     """The latest 20 findings for which a person should have looked at the worker: enabled alerts,
-    and a question that the agent was waiting for at its deadline.
+    and a question whose answer the agent was waiting for when its time limit ended.
     """
     peak_memory: int | None = None
     """Largest memory use in bytes, measured once a second."""
@@ -260,7 +259,10 @@ class RunResult(BaseModel):
 
 
 def overall_status(results: Sequence[WorkerResult]) -> Status:
-    """Return a run's status: `success` if all succeeded, `timeout` if the others timed out."""
+    """Return a run's status: the worst status of its workers: `failed`, `timeout`, `partial`.
+
+    Workers that are not required count only if a required task was skipped.
+    """
     causes, skipped = _causes(results)
     statuses = {result.status for result in causes}
     if not causes and not skipped:

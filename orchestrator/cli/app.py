@@ -184,7 +184,7 @@ def _group(name: str, group: _Group) -> typer.Typer:
 
 
 def _nothing() -> None:
-    """Do nothing: typer calls this before each command of a group."""
+    """Do nothing: typer calls this function before each command of a group."""
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None)

@@ -11,7 +11,7 @@ from orchestrator.judging.check_run import check_commands
 
 
 def settings_without_tasks(repository: Repository, file: Path | None) -> ParallelConfig:
-    """Return the settings of the configuration and the environment alone.
+    """Return the settings from the configuration file and the environment, without options.
 
     Raises:
         ConfigError: The configuration is invalid.

@@ -14,7 +14,8 @@ Tests = Annotated[
     typer.Option(
         "--tests",
         metavar="frozen|extend|free",
-        help="Tests that count: only the base's, the base's with new files, or the candidate's.",
+        help="Tests to run: the base's, the base's and new tests of the candidate, or the "
+        "candidate's.",
         rich_help_panel=Group.JUDGING,
     ),
 ]
@@ -29,7 +30,7 @@ class JudgingOptions:
         typer.Option(
             "--must-fix",
             metavar="CMD",
-            help="Check that fails on the base and must pass on a candidate; repeatable.",
+            help="Check that fails on the base commit and must pass on a candidate; repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
@@ -49,7 +50,7 @@ class JudgingOptions:
         typer.Option(
             "--instrument",
             metavar="GLOB",
-            help="Files besides tests, such as `ci/*.sh`, that checks take from the base; "
+            help="Files besides tests, such as `ci/*.sh`, that checks use from the base commit; "
             "repeatable.",
             rich_help_panel=Group.JUDGING,
         ),

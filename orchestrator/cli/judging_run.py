@@ -134,15 +134,16 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
 
 
 def _hidden(repository: Repository, settings: ParallelConfig, directory: Path) -> dict[str, bytes]:
-    """Return the hidden files by path; refuse them if the checks have a network.
+    """Return the files of `--hidden` by path; refuse the option if the checks have a network.
 
-    With a network, a candidate's code could send the hidden files away.
+    With a network, a candidate's code could send the files away.
     """
     network = settings.isolation.check_network
     if network != "none":
         raise ConfigError(
             f"`--hidden` requires checks without a network, and `check_network` is `{network}`",
-            hint="a candidate's code could send the hidden files away during the checks",
+            hint="set `check_network: none`: over a network, a candidate's code could send the "
+            "hidden files away",
         )
     return read_hidden(directory, top=repository.top)
 
@@ -201,7 +202,7 @@ def _view(options: EvalOptions) -> View:
 def _candidates(
     repository: Repository, given: GivenSettings, options: EvalOptions, task: str
 ) -> ParallelConfig:
-    """Return the settings of the run of all candidates."""
+    """Return the settings of a run in which each worker is a candidate."""
     if not task.strip():
         raise ConfigError("argument TASK must not be empty")
     settings = {**given, "tasks": (task,), "env_file": tuple(options.env_file or ())}

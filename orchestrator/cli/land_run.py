@@ -35,7 +35,7 @@ class LandedRun:
 
 
 def _checks(config: ParallelConfig, how: str) -> tuple[str, ...]:
-    """Return the checks of the queue; none if the branches are merged without a test."""
+    """Return the checks of the merge queue; none if branches are merged without a test."""
     if how not in _WAYS:
         raise ConfigError(
             f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}"
@@ -67,7 +67,7 @@ class LandRun:
         self._options = merging.MergeOptions(checks=checks, on_conflict="skip")
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the checks; nothing is merged then."""
+        """Stop the checks, so that nothing is merged."""
         self._merger.cancel(kill=kill)
 
     def __call__(self, result: RunResult, *, show_text: bool) -> LandedRun:

@@ -14,7 +14,11 @@ class Sequel(Protocol):
 
     @property
     def exit_code(self) -> int:
-        """Return 0, or the exit code of the command unless the run itself failed."""
+        """Return the step's exit code.
+
+        0 means that the command succeeds even if the run failed. With another code, the command
+        exits with the run's code if the run failed, and with this code otherwise.
+        """
 
     @property
     def merged(self) -> "Merged | None":
@@ -26,7 +30,7 @@ class Sequel(Protocol):
 
 
 class NextStep(Protocol):
-    """A step that follows a run which has ended."""
+    """A step that follows a run which has ended, such as a merge of its branches."""
 
     def __call__(self, result: "RunResult", *, show_text: bool) -> Sequel:
         """Perform the step.

@@ -1,7 +1,7 @@
 """Read the table of the command line options that are settings.
 
 `docs/check.py --write` derives the table, `option_table.json`, from the fields of the settings, so
-that `--help` and the completion of a shell need neither these models nor pydantic.
+that `--help` and the completion of a shell import neither the models of the settings nor pydantic.
 """
 
 import json
@@ -22,14 +22,14 @@ class OptionRow:
     flag: str
     """Name of the option, such as `--workers`."""
     former: str | None
-    """An earlier name, which is still accepted but not shown."""
+    """An earlier name of the option, which is still accepted but not shown."""
     group: str
     """Section of `--help`."""
     metavar: str
     """Placeholder for the option's value in help texts; empty for a switch."""
     help: str
     is_switch: bool
-    """Whether the setting is true or false."""
+    """Whether the option takes no value, because the setting is a boolean."""
     repeatable: bool
     """Whether the option may be given several times, once for each item."""
     values: tuple[str, ...]

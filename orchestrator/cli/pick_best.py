@@ -24,7 +24,7 @@ class Picked:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if a worker was merged, 1 if none passes, and 2 if it is undecided."""
+        """Return 0 if a worker was merged, 1 if none passes, 2 if the judgement is undecided."""
         return self.judgement.exit_code
 
     @property
@@ -67,7 +67,7 @@ class PickBest:
         self._judge = CandidateJudge(rules, repository.top, config=settings, note=note)
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the checks; nothing is merged then."""
+        """Stop the checks, so that nothing is merged."""
         self._judge.cancel(kill=kill)
 
     def __call__(self, result: RunResult, *, show_text: bool) -> Picked:

@@ -29,7 +29,9 @@ def earlier_run(named: str) -> RunRecord:
     directory = named_run(runs, named)
     record = read_record(directory)
     if record is None or record.workflow is None:
-        raise ConfigError(f"run {named} is not a run of a workflow", hint="see `orchestrator ls`")
+        raise ConfigError(
+            f"run {named} is not a run of a workflow", hint="`orchestrator ls` lists the runs"
+        )
     if directory.is_live():
         raise ConfigError(
             f"run {directory.run_id} is still running: its tasks would run twice",

@@ -165,6 +165,6 @@ def _fold(worker: WorkerReport, system: str) -> tuple[str, str]:
 
 
 def _span(worker: WorkerReport) -> Iterator[datetime]:
-    """Yield the start and the end of a worker."""
+    """Yield the time when a worker started and the time when it ended."""
     yield worker.phases[0].start if worker.phases else datetime.fromtimestamp(0).astimezone()
     yield worker.phases[-1].end if worker.phases else datetime.fromtimestamp(0).astimezone()

@@ -32,7 +32,7 @@ WhenBusy = Annotated[
     typer.Option(
         "--when-busy",
         metavar="start|wait|leave",
-        help="If another run is live: `start` anyway, `wait`, or `leave` with exit code 0. "
+        help="If another run is live: `start` anyway, `wait`, or `leave` (exit with code 0). "
         "[default: start]",
         rich_help_panel=Group.TASK,
     ),
@@ -86,8 +86,7 @@ Land = Annotated[
     typer.Option(
         "--land",
         metavar="merge|queue",
-        help="At the end: merge all workers' branches, or with `queue` each that passes the "
-        "checks.",
+        help="At the end, merge all branches, or with `queue` each branch that passes the checks.",
         rich_help_panel=Group.MERGING,
     ),
 ]

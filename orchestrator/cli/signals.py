@@ -16,7 +16,7 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 
 
 class Interruption:
-    """Calls `stop` in a separate thread, because code in a signal handler could deadlock."""
+    """Calls `stop` at a signal, in a thread because code in a signal handler could deadlock."""
 
     def __init__(self, stop: Callable[[bool], None]) -> None:
         """Prepare to handle signals; the context manager installs the handlers.

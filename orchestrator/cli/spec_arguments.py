@@ -34,7 +34,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="TASK",
-        help="Run only the task with this id, and all that depend on it; repeatable.",
+        help="Run only the task with this id, and all tasks that depend on it; repeatable.",
         rich_help_panel=Group.TASK,
     ),
 ]

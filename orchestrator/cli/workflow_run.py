@@ -52,7 +52,9 @@ def run_workflow(
         earlier = None if part.after is None else earlier_run(part.after)
         if earlier is not None:
             if "base" in given:
-                raise ConfigError("`--after` starts from the base of that run: remove `--base`")
+                raise ConfigError(
+                    "`--after` uses the base commit of the earlier run: remove `--base`"
+                )
             config = config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
         fetch_base(run_options, config.base)
         workflow = _read(part, config, earlier, run_options)

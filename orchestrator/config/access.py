@@ -58,8 +58,8 @@ def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
 def reads_in_setup(config: ParallelConfig) -> bool:
     """Return whether the setup commands read private repositories through the broker.
 
-    With services, a setup whose network access differs from the worker's cannot: only one of its
-    networks may have the worker's address at the broker.
+    Setup commands cannot do so if the worker has services and the network access of the setup
+    differs from the worker's: only one network of a worker may have its address at the broker.
     """
     found = stage_access(config)
     is_given = bool(config.isolation.git_read) and config.isolation.keys == "broker"

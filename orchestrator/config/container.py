@@ -31,12 +31,12 @@ class Limits(Model):
     tmp: Size = Field(default=1024**3, ge=1024**2)
     """Size in bytes of `/tmp`, and of the home directory. Each counts as memory of the worker."""
     disk: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=8 * 1024**3, ge=1024**2)
-    """Maximum size of each worker's files on disk, in bytes or with a unit such as `2g`. Its
-    worktree and its private git directory count.
+    """Maximum size of each worker's files on disk, in bytes or with a unit such as `2g`. The
+    worker's worktree and private git directory count.
     """
     inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100)
-    """Maximum number of files and directories that each worker may create. Its worktree and its git
-    store count.
+    """Maximum number of files and directories that each worker may create. The worker's worktree
+    and private git directory count.
     """
     log_limit: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=1024**3, ge=64 * 1024)
     """Maximum size of each worker's output, in bytes or with a unit such as `100m`."""
@@ -69,9 +69,9 @@ class Isolation(Model):
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
-    all public hosts at the ports of the web, with a list of them at the end, or `open` for the
-    public internet. With `open`, workers do not reach this machine, private networks or other
-    workers."""
+    all public hosts at ports 80 and 443, with a list of the reached hosts at the end of the run, or
+    `open` for the public internet. With `open`, workers do not reach this machine, private networks
+    or other workers."""
     setup_network: Annotated[Network | None, Option(Group.ISOLATION, _CHOICES)] = None
     """Network of the setup commands, with the same values as `--network`. Default: same network."""
     check_network: Annotated[Network, Option(Group.ISOLATION, _CHOICES)] = "none"
@@ -81,7 +81,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that workers may reach; with `--network open` only for private hosts; "
+            help="Host that workers may reach (with `--network open`: in a private network); "
             "repeatable.",
             repeatable=True,
         ),

@@ -68,7 +68,7 @@ def _read_json(text: str, name: str) -> Node:
         raise DocumentError(f"{name}:{error.lineno}: the file is not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
         message = (
-            f"the value is nested deeper than {MAX_DEPTH}"
+            f"the value is nested deeper than {MAX_DEPTH} levels"
             if isinstance(error, RecursionError)
             else error
         )

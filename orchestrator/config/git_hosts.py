@@ -15,7 +15,7 @@ class PrivateRepository:
     """A repository, or all repositories below a path, and the variable with the token."""
 
     url: str
-    """URL without `.git`; it ends with `/*` for all repositories below."""
+    """URL without `.git`; `/*` at its end stands for all repositories below the path."""
     variable: str
 
     @classmethod

@@ -86,7 +86,7 @@ def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def published(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema for users: without titles and internal marks, and with sizes as text too."""
+    """Return a schema for users: without titles and internal marks; a size may also be text."""
     shown = {key: _inside(key, part) for key, part in schema.items() if key != "title"}
     if not shown.pop(IS_SIZE, False):
         return shown

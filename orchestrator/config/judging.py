@@ -9,7 +9,7 @@ from orchestrator.text.path_patterns import problem
 
 
 def _pattern(text: str) -> str:
-    """Return a path pattern that is valid.
+    """Check a path pattern, and return it.
 
     Raises:
         ValueError: The pattern cannot be used.
@@ -24,5 +24,5 @@ class Judging(Model):
 
     instruments: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
     """Files besides tests that decide what checks do, such as `ci/*.sh`, as patterns of
-    `.gitignore`. `eval`, `judge`, `parallel --pick` and `merge --queue` use them as the base has
-    them."""
+    `.gitignore`. `eval`, `judge` and `parallel --pick` use the base commit's versions of these
+    files; `merge --queue` uses those of the target branch."""

@@ -94,10 +94,10 @@ def load_config(
 
     Args:
         options: Values by setting name, as text or tuple of texts; None: not given. `env` holds
-            `NAME=value` or `NAME` (the caller's value), `env_file` paths of files of these.
+            `NAME=value` or `NAME` (the caller's value), `env_file` paths of files with such lines.
         environ: The caller's environment.
         top: The repository's top directory, where a configuration file may be.
-        file: The configuration file named by an option, which replaces the repository's.
+        file: The configuration file named by an option, instead of the repository's own file.
 
     Raises:
         ConfigError: A setting is invalid. The message lists all problems of all sources.

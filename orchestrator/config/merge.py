@@ -50,7 +50,7 @@ def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
 
 
 def problems_of_file(settings: Sequence[Setting]) -> list[str]:
-    """Return the problems of a file's settings, with those for single agent programs."""
+    """Return the problems of all settings of a file, also of those for one agent program."""
     problems = []
     for program in dict.fromkeys((None, *(setting.program for setting in settings))):
         own = [setting for setting in settings if setting.program == program]

@@ -125,7 +125,7 @@ class Project(Model):
         ),
     ] = ()
     """Commands that prepare the worktree before the agent starts, in a separate container. Files
-    they write into the worktree are kept. They may run again after an interruption."""
+    they write into the worktree are kept. The commands may run again after an interruption."""
     setup_timeout: Annotated[
         float,
         Option(

@@ -92,8 +92,8 @@ class Triggers(Model):
         default=None, min_length=1
     )
     """Command, URL or `desktop` to notify of alerts, failed workers and the run's end. A command
-    runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the object
-    is posted, again after a temporary failure, and signed with the key in the variable
+    runs on this machine, without a shell, and reads a JSON object from stdin; a URL receives
+    the object by POST, repeated after a temporary failure and signed with the key in the variable
     `ORCHESTRATOR_NOTIFY_SECRET`. `desktop` calls `notify-send`.
     """
 

@@ -1,6 +1,6 @@
 """Restrict configuration files that were found in the repository and not named by the user.
 
-The authors of a repository wrote this file too, and the user may not trust them. Such a file may
+Such a file was written by the authors of the repository, whom the user may not trust. The file may
 describe the work. It must not give workers anything that belongs to the user, raise their limits,
 or loosen their isolation.
 """

@@ -38,7 +38,7 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise self._refuse("aliases (`*name`) are not supported")
         if self.depth >= MAX_DEPTH:
-            raise self._refuse(f"the value is nested deeper than {MAX_DEPTH}")
+            raise self._refuse(f"the value is nested deeper than {MAX_DEPTH} levels")
         self.depth += 1
         try:
             return super().compose_node(parent, index)

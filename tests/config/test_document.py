@@ -54,7 +54,7 @@ def test_nodes_have_line_numbers(tmp_path):
         ("? [a]\n: 1\n", ":1: a key must be text"),
         ("a:\n\tb: 1\n", ":2: found character '\\t' that cannot start any token"),
         ("a: [1\n", ":2: expected ',' or ']', but got '<stream end>'"),
-        ("[" * 5000, ":1: the value is nested deeper than 20"),
+        ("[" * 5000, ":1: the value is nested deeper than 20 levels"),
         ("a: 1\n---\nb: 2\n", ":2: but found another document"),
     ],
 )  # fmt: skip
@@ -75,8 +75,8 @@ def test_tags_on_collections_are_refused(tmp_path):
             '{"a": 1,\n}',
             ":2: the file is not JSON: Expecting property name enclosed in double quotes",
         ),
-        ("[" * 100_000, ": the value is nested deeper than 20"),
-        ("[" * 30 + "]" * 30, ": the value is nested deeper than 20"),
+        ("[" * 100_000, ": the value is nested deeper than 20 levels"),
+        ("[" * 30 + "]" * 30, ": the value is nested deeper than 20 levels"),
     ],
 )
 def test_invalid_json_is_reported_with_its_line(tmp_path, text, message):

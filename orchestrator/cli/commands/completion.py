@@ -19,7 +19,9 @@ class Shell(StrEnum):
 
 def completion(
     context: typer.Context,
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="`bash`, `zsh` or `fish`.")],
+    shell: Annotated[
+        Shell, typer.Argument(metavar="SHELL", help="Shell: `bash`, `zsh` or `fish`.")
+    ],
 ) -> None:
     """Print a script that completes commands, options and their values in a shell.
 

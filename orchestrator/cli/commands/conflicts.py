@@ -31,7 +31,7 @@ Check = Annotated[
     typer.Option(
         "--check",
         metavar="CMD",
-        help="Command to run on pairs without conflicts, which must succeed; repeatable.",
+        help="Command that must succeed on each pair of branches that merges cleanly; repeatable.",
     ),
 ]
 

@@ -162,7 +162,8 @@ def _disk(top: Path) -> Check:
     detail = f"{humanize.naturalsize(free, binary=True)} free"
     if free >= LOW_DISK:
         return Check(name="disk", detail=detail)
-    return Check(name="disk", state="warn", detail=detail, hint="a few workers may fill the disk")
+    hint = "free some space: a few workers may fill the disk"
+    return Check(name="disk", state="warn", detail=detail, hint=hint)
 
 
 def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
@@ -199,7 +200,8 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
         detail = "not filtered: the engine or its kernel has no seccomp"
         return Check(
             name="system calls", state="warn", detail=detail,
-            hint="workers can open sockets of AF_VSOCK and AF_ALG, and use io_uring",
+            hint="use an engine and a kernel with seccomp: without it, workers can open sockets of "
+            "AF_VSOCK and AF_ALG, and use io_uring",
         )  # fmt: skip
     if runtime not in (None, "runc", "crun"):
         return Check(name="system calls", detail=f"filtered by the runtime `{runtime}`")

@@ -47,8 +47,8 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """Run a command in a running worker's container.
 
     The command runs as the worker's user in /workspace, with the worker's variables and without
-    input. Its exit code is passed on. Output to a terminal or a CI job is made harmless; other
-    output is passed on unchanged.
+    input. Its exit code is passed on. In output to a terminal or a CI job, control sequences and
+    commands for CI systems are made harmless; other output is passed on unchanged.
     """
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
     with _container(worker, run) as place, _started(place, tuple(command)) as process:
@@ -63,7 +63,8 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
 def shell(worker: Number, run: RunOption = None) -> None:
     """Open a shell in a running worker's container.
 
-    Programs in the shell can control your terminal. The output of `exec` is made harmless.
+    Programs in the shell can send control sequences to your terminal; `orchestrator exec` makes
+    them harmless.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(

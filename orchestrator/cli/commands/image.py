@@ -64,7 +64,7 @@ class BuildOptions:
     agent: Annotated[
         AgentImage,
         typer.Option(
-            help="Agent program to install; `shell`: only the base; `broker`: "
+            help="Agent program to install; `shell`: only the base image; `broker`: "
             "the credential broker."
         ),
     ] = AgentImage.ARCHITECT

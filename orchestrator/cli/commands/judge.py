@@ -32,8 +32,9 @@ class JudgeOptions(JudgingOptions):
 def judge(options: JudgeOptions, words: RunAndWorkers = None) -> None:
     """Rank the workers of a run by checks, which run in fresh containers.
 
-    No agent starts. The checks run on each worker's commit with the tests of the base. The exit
-    code is 0 if one worker is clearly the best, 1 if none passes, and 2 if it is undecided.
+    No agent starts. The checks run on each worker's commit with the tests of the base commit. The
+    exit code is 0 if one worker is clearly the best, 1 if no worker passes, and 2 if the judgement
+    is undecided.
     """
     # Imported only here: the help of the command does not need the engine.
     judging = import_module("orchestrator.cli.judging_run")

@@ -95,7 +95,7 @@ class MergeOptions:
         typer.Option(
             "--tests",
             metavar="frozen|extend|free",
-            help="Tests used by `--queue`: the target's, the target's with new files, or the "
+            help="Tests that `--queue` runs: the target's, the target's and new tests, or the "
             "merge's.",
             rich_help_panel=Group.MERGING,
         ),

@@ -37,14 +37,15 @@ class PullRequestOptions:
         bool,
         typer.Option(
             "--stack",
-            help="Open a pull request into the branch of the worker that the work builds on.",
+            help="Open a worker's pull request into the branch of the worker whose work it "
+            "builds on.",
         ),
     ] = False
     best: Annotated[
         bool,
         typer.Option("--best", help="Publish the worker that the latest judgement picked."),
     ] = False
-    draft: Annotated[bool, typer.Option("--draft", help="Create drafts.")] = False
+    draft: Annotated[bool, typer.Option("--draft", help="Create draft pull requests.")] = False
     into: Annotated[
         str | None,
         typer.Option(
@@ -126,7 +127,7 @@ def _best(repository: Repository, run: str | None) -> tuple[str, tuple[int, ...]
     """Return run and number of the worker that the latest judgement picked.
 
     Raises:
-        ConfigError: Its branch has moved since.
+        ConfigError: The worker's branch has moved since the judgement.
         typer.Exit: No worker was picked.
     """
     judgement = latest_judgement(repository.state_dir, run)

@@ -37,7 +37,7 @@ Port = Annotated[
         metavar="PORT",
         min=1,
         max=65535,
-        help="Port of 127.0.0.1; browsers stay signed in at a named port. [default: a free one]",
+        help="Port of 127.0.0.1; if given, browsers stay signed in. [default: a free port]",
     ),
 ]
 Socket = Annotated[
@@ -46,7 +46,7 @@ Socket = Annotated[
         "--socket", metavar="PATH", help="Serve at a Unix socket of this path instead of a port."
     ),
 ]
-Open = Annotated[bool, typer.Option("--open", help="Open the link in a browser.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the web view in a browser.")]
 ReadOnly = Annotated[
     bool, typer.Option("--read-only", help="Show runs without buttons that change anything.")
 ]
@@ -152,7 +152,7 @@ def _listening(server: Any, options: UiOptions) -> Iterator[socket]:  # noqa: AN
 
 
 def _store(port: int | None) -> Path | None:
-    """Return the file with the digests of sessions at a named port; None without a named port."""
+    """Return the file with the digests of sessions at the given port; None if no port is given."""
     if port is None:
         return None
     return state_home() / f"ui-{port}"
