@@ -33,7 +33,7 @@ def try_base(rules: JudgingRules, evidence: Evidence, base: str) -> None:
         answer = evidence.of(job).answer
         if answer == "none":
             raise EngineError(
-                f"the check `{command}` gave no result on the base",
+                f"the check `{command}` gave no result on the base commit",
                 hint="`orchestrator doctor` checks the engine and the machine",
             )
         if answer == "pass" and command in rules.must_fix:
@@ -226,6 +226,6 @@ def _broken(base: CheckRun, ours: CheckRun) -> list[str]:
 
 def _proves_nothing(command: str) -> ConfigError:
     return ConfigError(
-        f"`--must-fix` proves nothing: `{command}` does not always fail on the base",
+        f"`--must-fix` proves nothing: `{command}` does not always fail on the base commit",
         hint="name a check that fails without the fix, or use `--check`",
     )

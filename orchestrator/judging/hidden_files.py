@@ -32,7 +32,7 @@ def read_hidden(directory: Path, *, top: Path) -> dict[str, bytes]:
         )
     found = _files(place)
     if not found:
-        raise ConfigError(f"`--hidden` has no files: {one_line(str(directory))}")
+        raise ConfigError(f"the directory of `--hidden` has no files: {one_line(str(directory))}")
     return found
 
 
@@ -43,7 +43,7 @@ def _files(place: Path) -> dict[str, bytes]:
             shown = str(path.relative_to(place))
             found[shown] = _content(path, shown)
             if len(found) > MOST_FILES:
-                raise ConfigError(f"`--hidden` has more than {MOST_FILES} files")
+                raise ConfigError(f"the directory of `--hidden` has more than {MOST_FILES} files")
     return found
 
 

@@ -220,7 +220,7 @@ def _complete_files(repository: Repository, target: Target, change: UnderWay) ->
     except GitCommandError as error:
         raise NotFitError(
             f"an earlier `orchestrator merge` died before all files in {target.checkout.path} "
-            f"were written, and they changed since: {one_line(error.stderr)}",
+            f"were written, and the files changed since: {one_line(error.stderr)}",
             hint=f"`git checkout HEAD -- FILE` restores the merged version of a file; "
             f"`git diff {change.old[:12]}` shows the differences",
         ) from error

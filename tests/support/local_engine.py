@@ -335,7 +335,7 @@ class LocalContainer:
         if self._removed:
             raise EngineError(f"no such container: {self.id}")
         if not self._ended.wait(timeout):
-            raise TimeoutError(f"still running after {timeout} s")
+            raise TimeoutError(f"the container still runs after {timeout} s")
         assert self._process is not None
         code = self._process.returncode
         return ExitStatus(exit_code=code if code >= 0 else 128 - code, oom_killed=False)

@@ -135,7 +135,7 @@ class DockerContainer:
         except EngineUnavailableError as error:
             # docker-py raises the same exceptions for a timeout and for a daemon that hung up.
             if timeout is not None and time.monotonic() - started >= timeout:
-                raise TimeoutError(f"still running after {timeout} s") from error
+                raise TimeoutError(f"the container still runs after {timeout} s") from error
             raise
         return ExitStatus(exit_code=exit_code, oom_killed=self._oom_killed(exit_code))
 

@@ -182,7 +182,7 @@ def _inside(top: Path, source: Path, key: str, value: str) -> Path:
     if not path.is_relative_to(top):
         raise ConfigError(
             f"{source}: `{key}` leads out of the project: {one_line(value)}",
-            hint=f"the path must stay below {top}",
+            hint=f"use a path below {top}",
         )
     if not (path.is_dir() if key == "build.context" else path.is_file()):
         kind = "directory" if key == "build.context" else "file"
@@ -199,7 +199,7 @@ def _refuse_variables(source: Path, container: _Devcontainer) -> None:
     if any(value and "${" in value for value in values):
         raise ConfigError(
             f"{source}: variables such as `${{localEnv:NAME}}` are not supported",
-            hint="write the value itself",
+            hint="write the value in place of the variable",
         )
 
 

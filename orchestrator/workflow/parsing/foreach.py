@@ -70,7 +70,9 @@ def items_of_lines(text: str) -> list[str]:
 
 def _items_in(content: bytes | None, path: str) -> list[str]:
     if content is None:
-        raise ConfigError(f"`{path}` does not exist in the commit that the run starts from")
+        raise ConfigError(
+            f"the file `{path}` of `foreach` does not exist in the commit that the run starts from"
+        )
     try:
         items = json.loads(content)
         spelled = json.loads(content, parse_int=str, parse_float=str)
@@ -119,7 +121,7 @@ def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
 def _check(item: str, *, alone: bool) -> None:
     shown = f"the item `{one_line(item, limit=60)}`"
     if not item.strip():
-        raise ConfigError("an item is empty")
+        raise ConfigError("an item of `foreach` is empty")
     if len(item) > LONGEST_ITEM:
         raise ConfigError(f"{shown} is longer than {LONGEST_ITEM} characters")
     if "\0" in item or any("\ud800" <= character <= "\udfff" for character in item):

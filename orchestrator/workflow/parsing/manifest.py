@@ -32,8 +32,8 @@ def is_id(text: str) -> bool:
 def _id(text: str) -> str:
     if not is_id(text):
         raise ValueError(
-            "an id must consist of letters, digits, `.`, `_` and `-`, start with a letter or "
-            f"digit, and have at most {LONGEST_ID} characters"
+            "the id of a task must consist of letters, digits, `.`, `_` and `-`, start with a "
+            f"letter or digit, and have at most {LONGEST_ID} characters"
         )
     return text
 
@@ -49,7 +49,8 @@ def _names(variables: dict[str, Any]) -> dict[str, Any]:
     for name in variables:
         if not VARIABLE.fullmatch(name):
             raise ValueError(
-                "a name must consist of letters, digits and `_`, and not start with a digit"
+                "the name of a variable must consist of letters, digits and `_`, and not start "
+                "with a digit"
             )
         if name in BUILT_IN:
             raise ValueError(f"`{name}` is a built-in name in templates")

@@ -69,7 +69,7 @@ def _part(section: _Section, path: Path) -> str:
         if section.level == 2 and section.title.casefold() == part.casefold():
             return part
     if section.level > 2:
-        message = f"`{section.title}` must be below `## {AGENTS}`"
+        message = f"the section `{section.title}` must be below `## {AGENTS}`"
     else:
         message = unknown(section.title, (AGENTS, LAST))
     raise DocumentError(f"{path}:{section.line}: {message}")

@@ -83,8 +83,8 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         "did you mean `ticket`?",
         "flow.yaml:18: `tasks[2].task` contains `{{item}}`, which requires `foreach`",
         "flow.yaml:19: `tasks[3].id` is `a`, which another task on line 12 already has",
-        "flow.yaml:20: `tasks[4].name` is `has blank`: an id must consist of letters, digits, "
-        "`.`, `_` and `-`, start with a letter or digit, and have at most 100 characters",
+        "flow.yaml:20: `tasks[4].name` is `has blank`: the id of a task must consist of letters, "
+        "digits, `.`, `_` and `-`, start with a letter or digit, and have at most 100 characters",
         "flow.yaml:21: `tasks[4].limits.memory` is `lots`: a size must be a number with a unit, "
         "such as "
         "512m or 4g",
@@ -258,7 +258,7 @@ def test_unreadable_file_is_an_error(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("## Paralel Agents\n", "1: `Paralel Agents` is unknown, did you mean `Parallel Agents`?"),
-        ("# Team\n### a\nDo\n", "2: `a` must be below `## Parallel Agents`"),
+        ("# Team\n### a\nDo\n", "2: the section `a` must be below `## Parallel Agents`"),
         (
             "## Parallel Agents\n### a\n### A\n",
             "3: `tasks[2].id` is `a`, which another task on line 2 already has",

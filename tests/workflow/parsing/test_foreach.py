@@ -137,7 +137,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("items", "told"),
         [
-            ([""], "an item is empty"),
+            ([""], "an item of `foreach` is empty"),
             (["x" * (LONGEST_ITEM + 1)], f"is longer than {LONGEST_ITEM} characters"),
             (["a\0b"], "contains NUL or is not valid Unicode"),
             (["a\udcff"], "contains NUL or is not valid Unicode"),
@@ -305,7 +305,7 @@ class TestExpander:
     @pytest.mark.parametrize(
         ("content", "told"),
         [
-            (None, "`x` does not exist in the commit"),
+            (None, "the file `x` of `foreach` does not exist in the commit"),
             (b"{", "the file `x` of `foreach` is not JSON"),
             (b"\xff", "the file `x` of `foreach` is not JSON"),
             (b"[" * 100_000, "the file `x` of `foreach` is not JSON"),
