@@ -32,9 +32,9 @@ class Conflict:
     commit: str
     """Commit of the automatic merge, with conflict markers in its files. No ref points at it."""
     ours: str
-    """The commit to which the branch is to be added."""
+    """The commit to which the branch `theirs` is to be added."""
     theirs: Branch
-    """The branch that is to be added."""
+    """The branch that is to be added to the commit `ours`."""
     others: tuple[Branch, ...]
     """Branches in `ours` that changed the conflicting files."""
     base: str | None

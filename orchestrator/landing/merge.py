@@ -163,7 +163,7 @@ class _Plan:
         self._landed: list[Branch] = []
         self._resolved: dict[int, ResolvedConflict] = {}
         self._contents: dict[str, tuple[Branch, ...]] = {}
-        """The branches that were added to the target, by the resulting commit."""
+        """The branches that were merged into the target, by the resulting commit."""
         self._given_conflicts: int | None = None
 
     def result(self) -> Merged:

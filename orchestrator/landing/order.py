@@ -8,7 +8,7 @@ from orchestrator.landing.branches import Branch
 SEARCH_TIME = 10.0
 """Maximum number of seconds for the search of an order."""
 MOST_EXACT = 6
-"""Maximum number of branches with which all orders are tried."""
+"""Maximum number of branches for which all orders are tried."""
 
 Add = Callable[[str, Branch], str | None]
 """Function that adds a branch to a commit, and returns the new commit; None if they conflict."""

@@ -59,7 +59,7 @@ class PullRequestWish:
     """How the branches of workers are published."""
 
     workers: tuple[int, ...]
-    """Numbers of the workers."""
+    """Numbers of the workers whose branches are published."""
     target: str
     """Branch of the remote repository into which the work is to be merged."""
     stack: bool = False

@@ -16,8 +16,8 @@ _HERE = ("", ".")
 _WILD = frozenset("*?[")
 _ESCAPABLE = "*?[]\\!# -^"
 _UNMOUNTABLE = frozenset(",:\\\x7f") | {chr(code) for code in range(32)}
-"""Characters that separate options of an overlay mount, or are control characters, so that such a
-path cannot be mounted.
+"""Control characters, and characters that separate options of an overlay mount: a path with any of
+these characters cannot be mounted.
 """
 
 
@@ -91,7 +91,8 @@ def parse(text: str, *, anchored: bool = False) -> Pattern:
     """Parse a pattern.
 
     `src` and `*.md` match at any depth; `/src`, `./src` and `src/api` are relative to the
-    repository's top. `*` and `?` stop at `/`; `**` stands for any directories. `.` matches all.
+    repository's top. `*` and `?` do not match `/`; `**` matches any number of directories. `.`
+    matches all files.
 
     Args:
         text: The pattern.

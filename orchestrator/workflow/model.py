@@ -146,13 +146,13 @@ class AtOneTime(Model):
     """Maximum numbers of tasks of each complexity that run at the same time."""
 
     high: int = Field(default=1, ge=1, le=1000)
-    """Number of tasks with `complexity: high`. With the default of 1, no other task that has a
-    `complexity` runs at the same time.
+    """Maximum number of simultaneous tasks with `complexity: high`. With the default of 1, no other
+    task that has a `complexity` runs at the same time.
     """
     medium: int = Field(default=2, ge=1, le=1000)
-    """Number of tasks with `complexity: medium`."""
+    """Maximum number of simultaneous tasks with `complexity: medium`."""
     low: int = Field(default=10, ge=1, le=1000)
-    """Number of tasks with `complexity: low`."""
+    """Maximum number of simultaneous tasks with `complexity: low`."""
 
     def share(self, complexity: COMPLEXITY | None) -> Fraction:
         """Return the fraction of the machine that a task takes; running tasks take at most 1."""

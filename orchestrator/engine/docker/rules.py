@@ -69,8 +69,8 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
 def _untracked() -> list[str]:
     """Return rules that exempt traffic inside a container from the kernel's connection tracking.
 
-    The memory of the tracking table belongs to no container's limit, and its buckets serve the
-    whole machine. Only Docker's resolver needs tracking, because its address is translated.
+    The memory of the tracking table counts toward no container's limit, and the whole machine
+    shares the table. Only Docker's resolver needs tracking, because its address is translated.
     """
     return [
         f'oifname "lo" ip saddr != {RESOLVER} ip daddr != {RESOLVER} notrack',

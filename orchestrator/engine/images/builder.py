@@ -33,7 +33,7 @@ from orchestrator.engine.images.recipes import (
 from orchestrator.errors import ImageBuildError, OrchestratorError
 
 RECIPE = "orchestrator.recipe"
-"""Label with a hash of the files and the base that an image was built from."""
+"""Label with a hash of the files and the base image that an image was built from."""
 
 PROJECT = "orchestrator.project"
 """Label with the path of the build instructions of a project's image."""
@@ -60,7 +60,7 @@ class ImageStatus:
     info: ImageInfo | None
     """Description of the image; None when it is missing."""
     stale: bool
-    """Whether a build would now use other files or another base than the image was built from."""
+    """Whether the files or the base image that the image was built from have changed since."""
     project: str | None = None
     """Path of the file with the build instructions, for a project's own image."""
 

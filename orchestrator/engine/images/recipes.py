@@ -76,12 +76,12 @@ def base_recipe() -> str:
 
 
 def agent_recipe(agent: str, base: str) -> str:
-    """Return the hash of the files and the base from which an agent program's image is built."""
+    """Return the hash of the files and the base image of an agent program's image."""
     return recipe_hash(*_texts(agent_files(agent)), base)
 
 
 def broker_recipe(base: str) -> str:
-    """Return the hash of the files and the base from which the broker's image is built."""
+    """Return the hash of the files and the base image from which the broker's image is built."""
     return recipe_hash(*_texts(BROKER_FILES), base)
 
 
