@@ -91,8 +91,8 @@ class Patience:
 def start(command: list[str], prepare: Callable[[], object]) -> int:
     """Start a program in a child process, pass SIGTERM and SIGINT on to it, return its id.
 
-    The signals stay blocked until their handlers are installed: a signal in between would end this
-    process alone, and the program would continue.
+    The signals stay blocked until their handlers are installed: a signal in between would end
+    this process alone, and the started program would continue.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     child = os.fork()
@@ -122,7 +122,7 @@ def end_of(child: int) -> int:
 
 
 def summary(trajectory: str) -> dict[str, object] | None:
-    """Return a summary of the trajectory file that `mini` wrote; None if it cannot be read."""
+    """Return a summary of the trajectory file that `mini` wrote; None if the file is unreadable."""
     try:
         if os.stat(trajectory).st_size > LARGEST:
             return None

@@ -28,7 +28,7 @@ class WholeAnswer:
 
     @property
     def found(self) -> Mapping[str, Any]:
-        """Return the parsed answer; empty if it is not a JSON object."""
+        """Return the parsed answer; empty if the answer is not a JSON object."""
         try:
             answer = json.loads(self._data)
         except (ValueError, RecursionError):

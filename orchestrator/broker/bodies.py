@@ -13,7 +13,7 @@ maximum.
 """
 SHORTEST_ANSWER = 16
 """Lowest maximum number of tokens that the broker sets for an answer, because OpenAI's API accepts
-no lower one.
+no lower number.
 """
 
 

@@ -1,4 +1,4 @@
-"""Decide which API keys a run's broker holds, and which variables workers get instead of them."""
+"""Decide which API keys a run's broker holds, and which variables workers get instead of keys."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

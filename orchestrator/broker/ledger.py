@@ -43,7 +43,7 @@ class Spent:
 
     @property
     def most_tokens(self) -> int:
-        """Return the number of tokens including those reserved for calls that have not ended."""
+        """Return the number of tokens, including tokens reserved for calls that have not ended."""
         return self.tokens + sum(tokens for _, tokens in self.pending.values())
 
     def add(self, line: dict[str, object]) -> None:

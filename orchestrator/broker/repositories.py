@@ -75,7 +75,7 @@ class GitCall:
         return f"{repository.url.partition('://')[0]}://{self.place}{suffix}/{self.end}"
 
     def find(self, repositories: Iterable[Repository]) -> Repository | None:
-        """Return the entry that allows to read the request's repository; None without one."""
+        """Return the listed repository that the request is for; None if it is not listed."""
         place = self.place.removesuffix(".git")
         for one in repositories:
             listed = one.url.partition("://")[2]

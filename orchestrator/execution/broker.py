@@ -64,7 +64,7 @@ class BrokerPlan:
 
 
 def new_token() -> str:
-    """Return a new token for a worker. It looks like an API key, as programs check the form."""
+    """Return a new token for a worker, in the form of an API key, as programs check the form."""
     return f"sk-ant-gateway-{secrets.token_hex(24)}"
 
 
@@ -162,7 +162,7 @@ class RunBroker:
         return Spent(priced=False)
 
     def problem(self) -> str | None:
-        """Return why the broker ended; None while it is running."""
+        """Return why the broker ended; None while the broker is running."""
         ended = None if self._sidecar is None else _ended(self._sidecar)
         return None if ended is None else f"the credential broker {ended}"
 
@@ -181,7 +181,7 @@ class RunBroker:
 
 
 def _ended(sidecar: Sidecar) -> str | None:
-    """Return why a container ended; None while it is running.
+    """Return why a container ended; None while the container is running.
 
     Raises:
         EngineUnavailableError: The engine does not answer.

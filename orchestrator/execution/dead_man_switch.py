@@ -59,16 +59,16 @@ class NoSwitch:
     """A switch that does nothing, for engines to which no other process can connect."""
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
-        """Do nothing, as no process would act."""
+        """Do nothing, because no other process can connect to the engine."""
 
     def running(self, worker_id: int, seconds: float | None) -> None:
-        """Do nothing, as no process would act."""
+        """Do nothing, because no other process can connect to the engine."""
 
     def idle(self, worker_id: int) -> None:
-        """Do nothing, as no process would act."""
+        """Do nothing, because no other process can connect to the engine."""
 
     def close(self, *, forget: bool) -> None:
-        """Do nothing, as no process was started."""
+        """Do nothing, because no separate process was started."""
 
 
 NO_SWITCH = NoSwitch()

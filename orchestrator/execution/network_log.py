@@ -1,4 +1,4 @@
-"""Record the hosts that a worker reached through its gateway, and those that were refused."""
+"""Record the hosts that a worker reached through its gateway, and the hosts that were refused."""
 
 import math
 import threading

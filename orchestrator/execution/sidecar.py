@@ -48,7 +48,7 @@ class Sidecar:
         self._follower.start()
 
     def ended(self) -> str | None:
-        """Return why the container ended; None while it is running.
+        """Return why the container ended; None while the container is running.
 
         Raises:
             EngineError: The engine does not answer.

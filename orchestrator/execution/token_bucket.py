@@ -35,7 +35,7 @@ class Bucket:
     """A token bucket: a stock of allowed starts, which is refilled at a constant rate."""
 
     def __init__(self, limit: RateLimit, *, full: bool = True) -> None:
-        """Create a full bucket, or an empty one if another process may have used all tokens."""
+        """Create a full bucket, or an empty bucket if another process may have used all tokens."""
         self._limit = limit
         self._held = float(limit.capacity) if full else 0.0
         self._at: float | None = None

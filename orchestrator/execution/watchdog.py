@@ -140,7 +140,7 @@ class AllowedPaths:
     """The paths that a worker may change, and the directory to search for its changes."""
 
     paths: Sequence[str]
-    """Path patterns; a directory stands for everything below it."""
+    """Path patterns; a directory stands for all files below the directory."""
     written: Path
     """Directory with the files that the worker changed, or with all of its files."""
     since: int | None

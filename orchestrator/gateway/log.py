@@ -64,7 +64,7 @@ class LogReader:
     """Reads the lines of one gateway's output, and sums up connections beyond `MOST_RECORDS`."""
 
     def __init__(self) -> None:
-        """Start without any read line."""
+        """Start with no line read."""
         self._unknown: set[str] = set()
         self._listed = 0
         self._sums: dict[tuple[object, ...], NetworkRecord] = {}

@@ -69,7 +69,7 @@ def decision(judgement: Judgement) -> str:
 
 
 def winner(judgement: Judgement | None) -> Candidate | None:
-    """Return the candidate that is clearly the best, if there is one."""
+    """Return the candidate that is clearly the best; None if no candidate is."""
     if judgement is None or judgement.picked is None:
         return None
     return next((one for one in judgement.ranking if one.worker_id == judgement.picked), None)

@@ -98,7 +98,7 @@ def parse_target(text: str) -> Target:
 
 
 def _format_of(file: str) -> str | None:
-    """Return the format whose suffix a file's name has; None if there is none."""
+    """Return the format whose suffix a file's name has; None if the suffix is unknown."""
     found = (
         name for name, form in FORMATS.items() if form.suffixes and file.endswith(form.suffixes)
     )

@@ -84,7 +84,7 @@ def summary(report: RunReport, *, most: int) -> str:
 
 
 def write_summary(report: RunReport, path: Path) -> None:
-    """Append the report to the summary of a step, if there is room.
+    """Append the report to the summary of a step, if the summary is not full.
 
     Raises:
         OSError: The file cannot be written.

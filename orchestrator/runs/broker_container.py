@@ -106,7 +106,7 @@ def _network(run: RunContext, state: Path, workers: int) -> tuple[str, IPv4Netwo
 
 
 def _running(run: RunContext) -> Container | None:
-    """Return the broker that another process started; remove it if it has ended."""
+    """Return the broker that another process started; remove its container if the broker ended."""
     found = run.engine.leftovers(run.labels(role=BROKER_ROLE)) if run.resumed else []
     for left in found:
         container = run.engine.adopt(left.id) if left.kind == "container" else None

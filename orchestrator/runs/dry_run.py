@@ -37,6 +37,6 @@ class RunPlan(BaseModel):
     keys: str = "env"
     """Where the API keys of models are: `env` (in workers' environments) or `broker`."""
     env: tuple[str, ...]
-    """Names of all variables in the containers, including those inherited from the user."""
+    """Names of all variables in the containers, including variables inherited from the user."""
     secrets: tuple[str, ...]
     notices: tuple[str, ...]

@@ -63,8 +63,8 @@ class MergeOptions:
     checks: tuple[str, ...] = ()
     """Commands that must succeed on each merged commit. Default: no command."""
     tests: Tests = "extend"
-    """Whose tests the checks use: those of the target (`frozen`), with new ones (`extend`), or
-    those of the merged commit (`free`).
+    """Whose tests the checks use: the target's tests (`frozen`), these and new tests of the merged
+    commit (`extend`), or all tests of the merged commit (`free`).
     """
     agent: ParallelConfig | None = None
     """Settings of the agent that resolves conflicts; the first task is its prompt."""

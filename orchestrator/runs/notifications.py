@@ -24,7 +24,7 @@ _LAST = 5.0
 sent.
 """
 _MOST = 100
-"""Maximum number of notifications in the queue; if it is full, the oldest one is dropped."""
+"""Maximum number of queued notifications; if the queue is full, the oldest is dropped."""
 _FAILURES = (OSError, ValueError, HTTPException, subprocess.SubprocessError, OrchestratorError)
 Message = Mapping[str, object]
 
@@ -62,7 +62,7 @@ class Notifier:
                 return
 
     def close(self) -> None:
-        """Send the remaining notifications, for a few seconds at most; report unsent ones."""
+        """Send queued notifications, for a few seconds at most; report notifications not sent."""
         self._put(None)
         self._thread.join(_LAST)
         self._closed = True

@@ -18,7 +18,7 @@ class PickedJudgement(Judgement):
 
 
 def merge_best(repository: Repository, judgement: Judgement, note: Note = silent) -> Merged | None:
-    """Merge the candidate that is clearly the best; return None if there is none."""
+    """Merge the candidate that is clearly the best; return None if no candidate is."""
     chosen = candidate_of(judgement)
     if chosen is None:
         return None

@@ -66,12 +66,12 @@ class Problems:
         return [error for _, error in self._found.values()]
 
     def raise_all(self) -> None:
-        """Raise the collected errors, if any; several errors become one with a line for each.
+        """Raise the collected errors, if any; several errors become one error with a line for each.
 
         Raises:
-            OrchestratorError: The only problem, or the list of all. The list is an `EngineError` if
-                a problem is one, else an `AuthenticationError` if a problem is one, else a
-                `ConfigError`.
+            OrchestratorError: The only error, or the list of all errors. The list is an
+                `EngineError` if it contains an `EngineError`, else an `AuthenticationError` if it
+                contains an `AuthenticationError`, else a `ConfigError`.
         """
         for task, error in self._found.values():
             if task is not None:

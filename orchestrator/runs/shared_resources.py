@@ -213,7 +213,7 @@ def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[Work
 
 
 def remove_helpers(engine: ContainerEngine, run_id: str) -> None:
-    """Remove helper containers of a dead process, except those that workers or services still need.
+    """Remove helper containers of a dead process, unless workers or services still need them.
 
     Raises:
         EngineError: A container could not be removed.

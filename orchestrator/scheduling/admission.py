@@ -10,7 +10,7 @@ from orchestrator.engine.protocol import EngineFeatures
 _MEMINFO = Path("/proc/meminfo")
 _LEAST_MEMORY = 256 * 1024**2
 _LEAST_SHARE = 20
-"""Divisor of the machine's memory: one twentieth of it must stay free for other programs."""
+"""Divisor of the machine's memory: one twentieth of the memory stays free for other programs."""
 _LEAST_DISK = 256 * 1024**2
 
 Readings = Callable[[], tuple[int | None, int]]

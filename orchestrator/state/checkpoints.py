@@ -90,7 +90,7 @@ class Checkpoints:
         write_atomically(self._directory / "prepared", start)
 
     def start(self) -> str | None:
-        """Return the commit that the worker starts from; None if its files are not complete."""
+        """Return the commit that the worker starts from; None if the worktree is not complete."""
         try:
             return (self._directory / "prepared").read_text()
         except OSError:
@@ -106,7 +106,7 @@ class Checkpoints:
         write_atomically(self._directory / "shown", "")
 
     def launch(self) -> Launch | None:
-        """Return the record of the task's container; None if it was not started."""
+        """Return the record of the task's container; None if the container was not started."""
         return self._read("container.json", TypeAdapter(Launch))
 
     def note_launch(self, container: str, *, before: DiskUse) -> Launch:

@@ -153,7 +153,7 @@ class RunHistory:
         return self.directory.run_result() or self._result or self._summed_up()
 
     def _summed_up(self) -> RunResult | None:
-        """Return the result of a run that died after all workers' ends; None if one is missing."""
+        """Return the result of a run that died after its last worker's end; else None."""
         found = [self.worker_result(number) for number in self.workers]
         results = [result for result in found if result is not None]
         if len(results) < len(self.workers):

@@ -45,9 +45,9 @@ class ListedWorker(_Listed):
     """Final status; null before the worker's end."""
     reason: Reason | None
     branch: str | None
-    """Name of the branch; null if it is gone or belongs to another run now."""
+    """Name of the branch; null if the branch is gone or belongs to another run now."""
     worktree_path: str | None
-    """Absolute path of the worktree; null if it is gone or belongs to another run now."""
+    """Absolute path of the worktree; null if the worktree is gone or belongs to another run now."""
     kept_refs: tuple[str, ...]
     """Refs of the worker's commits that are not on its branch."""
     container: str | None
@@ -56,7 +56,7 @@ class ListedWorker(_Listed):
     disk: int
     """Size in bytes of the worktree and the worker's state directory."""
     disk_complete: bool
-    """Whether `disk` includes all files; not if there are too many to count."""
+    """Whether `disk` includes all files; false if there are too many files to count."""
 
 
 class ListedRun(_Listed):

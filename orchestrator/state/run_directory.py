@@ -2,7 +2,7 @@
 
 orchestrator/runs/<run-id>/           in the repository's git common directory
     lease                             locked for as long as the run's process lives
-    switch                            signature of the dead man's switch in charge
+    switch          id of the dead man's switch in charge
     run.json                          the plan; written before anything is created
     events.ndjson                     every event but output
     result.json                       the result of the run
@@ -90,7 +90,7 @@ class RunDirectory:
         return self.path / "bases" / base
 
     def base_of(self, worker_id: int) -> str | None:
-        """Return the commit that a worker starts from; None if it is the run's base or unknown."""
+        """Return a worker's own base commit; None if it is the run's base commit or unknown."""
         try:
             return (self.path / f"base-{worker_id}").read_text()
         except OSError:

@@ -73,7 +73,7 @@ class Library:
         ]
 
     def run(self, repository: str, run_id: str) -> ListedRun | None:
-        """Return a run, or None if there is no such run."""
+        """Return the run with an id in a repository; None if there is no such run."""
         known = self.repositories.get(repository)
         if known is None:
             return None
@@ -84,7 +84,7 @@ class Library:
         return ListedRun(repository, directory, outline)
 
     def plan(self, directory: RunDirectory) -> RunRecord | None:
-        """Return the whole plan of a run; None if it has an unknown format."""
+        """Return the whole plan of a run; None if the plan has an unknown format."""
         if directory.path not in self._plans:
             self._plans[directory.path] = read_record(directory)
         return self._plans[directory.path]

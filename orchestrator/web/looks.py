@@ -143,7 +143,7 @@ def look_at_run(
     name: str | None = None,
     measured: Mapping[int, WorkerMeasured] = NOTHING,
 ) -> RunLook:
-    """Return the title, word, tone and counts with which pages show a run.
+    """Return the texts and numbers that pages show for a run.
 
     Args:
         snapshot: The run.
@@ -222,7 +222,7 @@ def look_at_worker(
     now: datetime,
     measured: WorkerMeasured | None = None,
 ) -> WorkerLook:
-    """Return the title, word, tone and messages with which pages show a worker."""
+    """Return the texts and numbers that pages show for a worker."""
     result, spec = worker.result, worker.spec
     runs = snapshot.is_live and result is None and worker.started_at is not None
     since = worker.started_at if runs and worker.state in _TALKING else None

@@ -25,6 +25,6 @@ def file_of(*parts: object) -> str:
 
 @cache
 def static_path(name: str) -> str:
-    """Return the URL path of a static file; it changes when the content of the file changes."""
+    """Return the URL path of a static file; the path changes with the content of the file."""
     content = files("orchestrator.web").joinpath("static", name).read_bytes()
     return f"/static/{name}?{sha256(content).hexdigest()[:16]}"

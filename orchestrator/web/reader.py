@@ -32,7 +32,7 @@ MOST_EVENTS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRecord:
-    """What is recorded about one worker."""
+    """The records of one worker: its state, phases, cost and result."""
 
     spec: WorkerSpec
     state: WorkerState
@@ -47,7 +47,7 @@ class WorkerRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What is recorded about a run at one moment."""
+    """The records of a run at one moment: its state, workers, events and result."""
 
     directory: RunDirectory
     outline: RunOutline

@@ -43,7 +43,7 @@ def listening(port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def listening_at(path: Path) -> Iterator[socket.socket]:
-    """Listen at a Unix socket that only its owner can open, and remove it at the end.
+    """Listen at a Unix socket that only its owner can open, and remove the socket at the end.
 
     Raises:
         ConfigError: The socket cannot be created.

@@ -49,7 +49,7 @@ class View:
 
     @property
     def plan(self) -> RunRecord | None:
-        """The whole plan of the run; None if it has an unknown format."""
+        """The whole plan of the run; None if the plan has an unknown format."""
         return self.library.plan(self.run.directory)
 
     @cached_property
@@ -87,7 +87,7 @@ def name_of(plan: RunRecord | None) -> str | None:
 
 
 def look_of(view: View, measured: Mapping[int, WorkerMeasured] = NOTHING) -> RunLook:
-    """Return the title, word, tone and counts with which pages show the run now."""
+    """Return the texts and numbers that pages show for the run at this moment."""
     return look_at_run(view.snapshot, now=now(), name=name_of(view.plan), measured=measured)
 
 

@@ -64,7 +64,7 @@ def find_report(path: Path, *alternatives: frozenset[str]) -> dict[str, object] 
 
 
 def parse_object(text: str) -> dict[str, object] | None:
-    """Return the JSON object that a text consists of; None if it is anything else."""
+    """Return the JSON object that a text consists of; None if the text is anything else."""
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def text_tail(path: Path, limit: int) -> str:
 
 
 def last_line(path: Path) -> str | None:
-    """Return a file's last line that is not blank, made safe to print; None if there is none."""
+    """Return a file's last non-blank line, made safe to print; None if all lines are blank."""
     lines = (line.strip(_FRAME) for line in reversed(text_tail(path, _TAIL).splitlines()))
     line = next(filter(None, lines), None)
     return None if line is None else one_line(line)
