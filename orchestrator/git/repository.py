@@ -127,7 +127,7 @@ class Repository:
         except OSError as error:
             raise RepositoryError(
                 f"cannot write to {self.state_dir}: {error.strerror}",
-                hint="runs keep their records in this directory: it must be writable for you",
+                hint="make the directory writable for you: runs store their records in it",
             ) from error
 
     def resolve(self, revision: str) -> str:

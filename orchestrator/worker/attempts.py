@@ -210,7 +210,8 @@ def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
                 repository.move_branch(spec.branch, new=commit, old=base)
                 raise
     except OrchestratorError as error:
-        said = f"worker {spec.worker_id}: {spec.directory} was changed meanwhile ({error.message})"
+        changed = f"{spec.directory} was changed during the attempt ({error.message})"
+        said = f"worker {spec.worker_id}: {changed}"
         worker.run.emit(
             Notice(message=f"{said}; attempt {result.attempts + 1} continues with the changes")
         )

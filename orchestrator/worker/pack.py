@@ -137,7 +137,7 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     try:
         status = container.wait(DEATH)
     except TimeoutError:
-        return EngineError("the container that packs the worker's work did not end")
+        return EngineError(f"the container that packs the worker's work did not end in {DEATH:g} s")
     if status.exit_code == _KILLED and not status.oom_killed:
         return EngineError("the container that packs the worker's work was killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]

@@ -173,7 +173,7 @@ def abandoned(
         required=spec.required,
         task=spec.task,
         reason=Reason.CANCELLED,
-        message="the run died and was cleaned up",
+        message="the process of the run died, and the run was cleaned up",
         commit=commit,
         insertions=listed.insertions,
         deletions=listed.deletions,

@@ -202,7 +202,8 @@ class TestChangedByTheUser:
         assert (worker.status, worker.attempts) == (Status.SUCCESS, 2), worker.message
         notes = [event.message for event in events if isinstance(event, Notice)]
         assert any(
-            "changed meanwhile" in note and "continues with the changes" in note for note in notes
+            "changed during the attempt" in note and "continues with the changes" in note
+            for note in notes
         )
         assert (tree / "of-1").read_text() == "mine\n"
         # The second attempt continued in the changed worktree, so its branch continues too.

@@ -90,7 +90,7 @@ def test_history_without_the_base_is_reduced_to_the_files(home_from, repo: Path,
     worker = home_from(task + KEPT)
     assert git(repo, "rev-parse", f"{worker.branch}~1") == base
     assert worker.files_modified == ["kept.txt"]
-    assert "the branch gets only its files" in (worker.message or "")
+    assert "the branch gets only the worker's files" in (worker.message or "")
 
 
 @pytest.mark.parametrize(("more", "files"), [(KEPT, ["kept.txt"]), ("", [])])

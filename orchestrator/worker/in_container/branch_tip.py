@@ -39,7 +39,8 @@ class History:
         on_base = [name for name in (head, own) if name and self._descends(name)]
         if not on_base:
             self._notes.add(
-                "the worker's commits are not on top of its base: the branch gets only its files"
+                "the worker's commits are not on top of its base: "
+                "the branch gets only the worker's files"
             )
             return BranchTip(base, base)
         tip = on_base[0]

@@ -38,7 +38,7 @@ class CommitGraph:
             if kind == "tag":
                 self.tags.add(name)
             elif size > LARGEST_COMMIT:
-                self._notes.warn(f"a commit of {size} bytes was left out: {name}")
+                self._notes.warn(f"a commit that is too large was left out: {name} ({size} bytes)")
             else:
                 commits.append(name)
         new = self.created(commits)

@@ -31,7 +31,7 @@ class Notes:
 
 
 def few_notes(notes: list[str]) -> list[str]:
-    """Shorten a list of notes: one note of each kind stays, with the number of such notes."""
+    """Shorten a list of notes to the first ones of each kind, with the number of the others."""
     kinds: dict[str, list[str]] = {}
     for note in notes:
         text = note if len(note) <= LONGEST_NOTE else f"{note[:120]}...{note[-70:]}"

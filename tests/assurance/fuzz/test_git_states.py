@@ -72,7 +72,9 @@ def _harvest(world: World) -> tuple[tuple[str, ...], list[str]]:
     assert (kept.notes, kept.refused) == ((), None)
     harvested = import_harvest(world.handed_over)
     world.repository.move_branch(BRANCH, new=harvested.tip, old=world.base)
-    told = [note for note in harvested.notes if "the branch gets only its files" not in note]
+    told = [
+        note for note in harvested.notes if "the branch gets only the worker's files" not in note
+    ]
     told = [note for note in told if "nested repository" not in note]
     assert [note for note in told if "damaged history" not in note] == []
     return kept.refs, told
