@@ -1,12 +1,14 @@
 """Tests that must fail (canaries), which reveal a test runner that a candidate has manipulated.
 
 Canaries are appended to the base commit's own test files. So a check of a single test file runs
-them too, and they run in the same process as the product code that the test file imports.
+them too, and they run in the same process as the product code that the test file imports. Their
+names are made of words of the test file, and their values are random numbers, so that a candidate
+cannot recognise them by a pattern.
 """
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -14,42 +16,10 @@ from orchestrator.judging.programs import programs_of
 
 MOST_FILES = 20
 """Maximum number of test files to which tests that must fail are appended."""
-_PYTHON_TEST = """
-
-import unittest as {name}_unittest
-
-
-class Test{name}({name}_unittest.TestCase):
-    def test_{name}_equal(self):
-        self.assertEqual(1, 2)
-
-    def test_{name}_plain(self):
-        assert 1 == 2
-
-    def test_{name}_raised(self):
-        raise ValueError("{name}")
-"""
-_JEST_TEST = """
-;test('{name}_equal', () => {{ expect(1).toBe(2) }})
-;test('{name}_raised', () => {{ throw new Error('{name}') }})
-"""
-_VITEST_TEST = """
-;import {{ expect as {name}_expect, test as {name}_test }} from 'vitest'
-;{name}_test('{name}_equal', () => {{ {name}_expect(1).toBe(2) }})
-;{name}_test('{name}_raised', () => {{ throw new Error('{name}') }})
-"""
-_GO_TEST = """
-
-func Test_{name}_equal(t *testing.T) {{
-	if 1 != 2 {{
-		t.Errorf("1 != 2")
-	}}
-}}
-
-func Test_{name}_fatal(t *testing.T) {{
-	t.Fatal("{name}")
-}}
-"""
+_LARGEST = 10_000
+_WORD = re.compile(rb"[a-z]{3,12}")
+MORE_WORDS = ("value", "order", "empty", "first", "last", "error", "same", "other", "missing")
+"""Words for names of tests, in addition to those of the test file."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +33,101 @@ class Canary:
 
 
 @dataclass(frozen=True)
+class _Form:
+    """The form of tests that must fail in one kind of test file."""
+
+    text: str
+    """Text with `{0}`, `{1}` for names of tests, `{owner}` and `{alias}` for other names, and
+    `{one}` and `{two}` for two different numbers.
+    """
+    count: int
+    """Number of tests in the text."""
+    before: str = "test_"
+    between: str = "_"
+    """Text before and between the words of a test's name."""
+
+    def name(self, words: Sequence[str]) -> str:
+        """Return the name of a test."""
+        named = words if self.between else [word.capitalize() for word in words]
+        return self.before + self.between.join(named)
+
+
+_PYTHON_CLASS = _Form(
+    """
+
+import unittest as {alias}
+
+
+class {owner}({alias}.TestCase):
+    def {0}(self):
+        self.assertEqual({one}, {two})
+
+    def {1}(self):
+        assert {one} == {two}
+
+    def {2}(self):
+        raise ValueError({one})
+""",
+    count=3,
+)
+_PYTHON_FUNCTIONS = _Form(
+    """
+
+def {0}():
+    assert {one} == {two}
+
+
+def {1}():
+    raise ValueError({one})
+""",
+    count=2,
+)
+_JEST = _Form(
+    """
+;test('{0}', () => {{ expect({one}).toBe({two}) }})
+;test('{1}', () => {{ throw new Error('{two}') }})
+""",
+    count=2,
+    before="",
+    between=" ",
+)
+_VITEST = _Form(
+    """
+;import {{ expect as {alias}_expect, test as {alias}_test }} from 'vitest'
+;{alias}_test('{0}', () => {{ {alias}_expect({one}).toBe({two}) }})
+;{alias}_test('{1}', () => {{ throw new Error('{two}') }})
+""",
+    count=2,
+    before="",
+    between=" ",
+)
+_GO = _Form(
+    """
+
+func {0}(t *testing.T) {{
+	if {one} != {two} {{
+		t.Errorf("{one} != {two}")
+	}}
+}}
+
+func {1}(t *testing.T) {{
+	t.Fatal("{two}")
+}}
+""",
+    count=2,
+    before="Test",
+    between="",
+)
+
+
+@dataclass(frozen=True)
 class _Runner:
-    """A test runner: patterns of its commands and test files, and a template of failing tests."""
+    """A test runner: patterns of its commands and test files, and the form of failing tests."""
 
     command: "re.Pattern[str]"
     files: "re.Pattern[str]"
     """Pattern of the names of the runner's test files."""
-    tests: str
-    kinds: tuple[str, ...]
+    form: _Form
 
 
 _SCRIPTS = re.compile(r".*\.(test|spec)\.[cm]?[jt]sx?")
@@ -78,28 +135,13 @@ _RUNNERS = (
     _Runner(
         command=re.compile(r"\b(pytest|py\.test|unittest|nose2)\b"),
         files=re.compile(r"test.*\.py|.*_test\.py"),
-        tests=_PYTHON_TEST,
-        kinds=("equal", "plain", "raised"),
+        form=_PYTHON_CLASS,
     ),
-    _Runner(
-        command=re.compile(r"\bvitest\b"),
-        files=_SCRIPTS,
-        tests=_VITEST_TEST,
-        kinds=("equal", "raised"),
-    ),
-    _Runner(
-        command=re.compile(r"\bjest\b"),
-        files=_SCRIPTS,
-        tests=_JEST_TEST,
-        kinds=("equal", "raised"),
-    ),
-    _Runner(
-        command=re.compile(r"\bgo test\b"),
-        files=re.compile(r".*_test\.go"),
-        tests=_GO_TEST,
-        kinds=("equal", "fatal"),
-    ),
+    _Runner(command=re.compile(r"\bvitest\b"), files=_SCRIPTS, form=_VITEST),
+    _Runner(command=re.compile(r"\bjest\b"), files=_SCRIPTS, form=_JEST),
+    _Runner(command=re.compile(r"\bgo test\b"), files=re.compile(r".*_test\.go"), form=_GO),
 )
+_FUNCTION = re.compile(rb"^def test_", re.MULTILINE)
 
 
 _INDIRECT = re.compile(
@@ -129,12 +171,44 @@ def make_canary(command: str, paths: Sequence[str], read: Callable[[str], bytes]
     names: list[str] = []
     files: list[tuple[str, bytes]] = []
     for path, fit in found[:MOST_FILES]:
-        name, content = f"c{secrets.token_hex(6)}", read(path)
-        # The first of two runners for the same files is vitest, whose tests name it.
-        runner = fit[0] if len(fit) == 1 or b"vitest" in content else fit[1]
-        names += [f"{name}_{kind}" for kind in runner.kinds]
-        files.append((path, content + runner.tests.format(name=name).encode()))
+        content = read(path)
+        form = _form(fit, content)
+        made, text = _tests(form, content)
+        names += made
+        files.append((path, content + text.encode()))
     return Canary(tuple(names), tuple(files)) if files else None
+
+
+def _form(runners: Sequence[_Runner], content: bytes) -> _Form:
+    """Return the form of tests that must fail for the content of a test file."""
+    # The first of two runners for the same files is vitest, whose tests name it.
+    runner = runners[0] if len(runners) == 1 or b"vitest" in content else runners[1]
+    if runner.form is _PYTHON_CLASS and b"TestCase" not in content and _FUNCTION.search(content):
+        return _PYTHON_FUNCTIONS
+    return runner.form
+
+
+def _tests(form: _Form, content: bytes) -> tuple[list[str], str]:
+    """Return tests that must fail: their names, and their text."""
+    words = _unused(content)
+    names = [form.name(next(words)) for _ in range(form.count)]
+    one, two = secrets.SystemRandom().sample(range(_LARGEST), 2)
+    owner = "Test" + "".join(word.capitalize() for word in next(words))
+    alias = "_".join(next(words))
+    return names, form.text.format(*names, owner=owner, alias=alias, one=one, two=two)
+
+
+def _unused(content: bytes) -> Iterator[list[str]]:
+    """Yield words for names that a test file does not contain."""
+    found = {word.decode() for word in _WORD.findall(content)}
+    words = sorted(found.union(MORE_WORDS))
+    seen: set[str] = set()
+    while True:
+        chosen = [secrets.choice(words) for _ in range(3 + secrets.randbelow(2))]
+        name = "_".join(chosen)
+        if name not in seen and name.encode() not in content:
+            seen.add(name)
+            yield chosen
 
 
 def _runners_of(command: str) -> tuple[_Runner, ...]:

@@ -57,6 +57,8 @@ class Case:
     run_id: str
     branch: Branch
     change: Change
+    paths: tuple[str, ...]
+    """Patterns of the files that the task allows to change; empty if any file may be changed."""
     protected: str
     has_new_control: bool
     verdicts: tuple[CheckVerdict, ...] = ()

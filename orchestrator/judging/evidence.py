@@ -115,7 +115,8 @@ class Evidence:
             return None
 
     def _key(self, job: Job) -> str:
-        canary = "canary" if job.canary else ""
+        # Earlier versions added other tests that must fail.
+        canary = f"canaries {len(job.canary)}" if job.canary else ""
         words = (self._tester.identity, self._tree(job.commit), job.command, job.attempt, canary)
         return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 

@@ -10,6 +10,7 @@ from orchestrator.judging.check_run import CheckRun, Tests
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.judgement import Doubt, Flag, FlagKind, Proof
 from orchestrator.judging.trees import Entry
+from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 20
@@ -47,6 +48,8 @@ class Facts:
     before: Mapping[str, Entry]
     after: Mapping[str, Entry]
     runs: Sequence[CheckRuns]
+    paths: Sequence[str]
+    """Patterns of the files that the task allows to change; empty if any file may be changed."""
     added: Sequence[NewLine]
     doubts: Sequence[Doubt]
     forged: Sequence[Flag]
@@ -58,6 +61,13 @@ class Facts:
     def is_empty(self) -> bool:
         """Return whether the candidate changed nothing."""
         return self.before == self.after
+
+    @property
+    def strayed(self) -> list[str]:
+        """Return the changed, new and removed files that the task does not allow to change."""
+        paths = {**self.before, **self.after}
+        changed = (path for path in paths if self.before.get(path) != self.after.get(path))
+        return outside(self.paths, changed) if self.paths else []
 
     @property
     def changed(self) -> list[str]:
@@ -217,6 +227,9 @@ def _told(facts: Facts) -> Iterator[Flag]:
         counts = "counts" if mixed or facts.tests == "free" else "does not count"
         message = f"changed {one_line(path)} (the candidate's version {counts})"
         yield Flag(flag="instrument_changed", out=False, message=message, file=path)
+    for path in facts.strayed[:MOST_LISTED]:
+        message = f"changed {one_line(path)}, which is outside of the task's paths"
+        yield Flag(flag="scope", out=False, message=message, file=path)
     suppressed = [line for line in facts.added if _SUPPRESSED.search(line.text)]
     for line in suppressed[:MOST_LISTED]:
         message = f"silences a tool: {one_line(line.text.strip(), limit=80)}"

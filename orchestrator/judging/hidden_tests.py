@@ -75,3 +75,5 @@ class HiddenTests:
         for case in cases:
             if found := forged(canaries, trees[case.number], self._counted):
                 case.flags, case.hidden = (*found, *case.flags), "fail"
+            elif canaries.answer(trees[case.number]) == "none":
+                case.hidden = "none"

@@ -19,6 +19,7 @@ _SIMPLE = re.compile(r"(?!\.{1,2}/?$)[\w.*?\[\]-]+/?")
 _CONTROL = (
     "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "noxfile.py",
     ".coveragerc", ".testr.conf", "sitecustomize.py", "usercustomize.py", "*.pth",
+    "*.dist-info/", "*.egg-info/",
     "/unittest.py", "/pytest.py", "/pytest/", "/_pytest/", "/nose2.py", "/nose2/",
     "jest.config.*", "vitest.config.*", "vitest.workspace.*", "karma.conf.*", ".mocharc*",
     "ava.config.*", "playwright.config.*", "cypress.config.*", "wdio.conf.*", "nextest.toml",
@@ -43,7 +44,8 @@ _MIXED = (
     "bunfig.toml", "deno.json*", "Cargo.toml", ".cargo/", "target/", "go.mod", "go.work",
     "pom.xml", ".mvn/", "mvnw", "build.gradle*", "settings.gradle*", "gradle.properties",
     "gradlew", "gradle/", ".gradle/", "build.xml", "build.sbt", "Gemfile", "composer.json",
-    "mix.exs", ".env",
+    "mix.exs", ".env", ".envrc",
+    ".tool-versions", "mise.toml", ".mise.toml", ".python-version", ".nvmrc", ".node-version",
 )  # fmt: skip
 _GENERATED = (
     "*.lock", "*-lock.json", "*-lock.yaml", "go.sum", "*.min.js", "*.min.css", "*.map", "*.snap",

@@ -24,9 +24,10 @@ from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.flags import CheckRuns, Facts, flags_of, forged, literals_of
 from orchestrator.judging.hidden_tests import HiddenTests
 from orchestrator.judging.instruments import Instruments
-from orchestrator.judging.judgement import Flag, Judgement
+from orchestrator.judging.judgement import CheckVerdict, Flag, Judgement
 from orchestrator.judging.programs import programs_of
 from orchestrator.judging.ranking import decide, equal_so_far, rank
+from orchestrator.judging.scope import allowed_paths
 from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
 from orchestrator.judging.trees import Entry, Trees
@@ -160,6 +161,7 @@ class _Judging:
             change=read_change(
                 self._trees.repository, self._trees.instruments, base=base, commit=commit
             ),
+            paths=allowed_paths(self._directory(run), branch.worker_id),
             protected=self._trees.with_changes(commit, changes),
             has_new_control=None in changes.values(),
             run_id=run.run_id,
@@ -183,6 +185,7 @@ class _Judging:
             before=before,
             after=self._trees.entries(case.branch.commit),
             runs=[*self._runs(case)],
+            paths=case.paths,
             added=case.change.added,
             literals=literals,
             doubts=case.doubts,
@@ -219,9 +222,11 @@ class _Judging:
         """Run checks with added tests that must fail, if they report such tests on the base."""
         if not cases:
             return
-        self._canaries = self._made_canaries()
-        self._canaries.collect(case.protected for case in cases)
+        self._canaries = canaries = self._made_canaries()
+        canaries.collect(case.protected for case in cases)
         self._raise_flags(cases)
+        for case in cases:
+            case.verdicts = tuple(_proved(canaries, case.protected, one) for one in case.verdicts)
 
     def _made_canaries(self) -> CanaryRuns:
         """Return tests that must fail, for the checks that report such tests on the base commit."""
@@ -302,3 +307,13 @@ class _Judging:
             picked=picked,
             ranking=candidates_of(self._cases, ranked),
         )
+
+
+def _proved(canaries: CanaryRuns, commit: str, verdict: CheckVerdict) -> CheckVerdict:
+    """Return `no_verdict` for a check that gave no result with tests that must fail.
+
+    The engine may have failed, but code under test can also prevent a result.
+    """
+    if canaries.has_no_result(commit, verdict.command):
+        return verdict.model_copy(update={"verdict": "no_verdict"})
+    return verdict

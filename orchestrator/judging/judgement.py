@@ -20,7 +20,7 @@ Column = Literal[
 FlagKind = Literal[
     "empty", "tests_weakened", "tests_removed", "new_skips", "nothing_ran", "forged",
     "needs_new_tests", "needs_own_configuration",
-    "instrument_changed", "literal_echo", "suppressed",
+    "instrument_changed", "literal_echo", "suppressed", "scope",
 ]  # fmt: skip
 NEED_REVIEW: frozenset[FlagKind] = frozenset({"needs_new_tests", "needs_own_configuration"})
 """Findings that do not exclude a candidate, but prevent that it is picked automatically."""

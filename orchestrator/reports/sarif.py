@@ -35,6 +35,7 @@ FLAGS: Mapping[FlagKind, tuple[str, str]] = {
         "ORC-A011",
         "A check passes only with the candidate's configuration files",
     ),
+    "scope": ("ORC-A012", "A file outside of the task's paths was changed"),
 }
 """For each kind of finding that a judgement makes about a worker: id and description of its SARIF
 rule."""

@@ -1,5 +1,6 @@
 """Tests of the judgement: a candidate that cheats cannot win."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from orchestrator.cleanup.remove import cleanup
 from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
+from orchestrator.judging.check_run import CheckRun
 from orchestrator.judging.lessons import lessons_of
 from orchestrator.judging.store import excluded_commits, read_judgement
 from orchestrator.landing.branches import RunBranches
@@ -188,8 +190,10 @@ def test_new_tests_run_beside_those_of_the_base(world: World) -> None:
     assert judge(world, bad, tests="frozen").picked == 1
 
 
-@pytest.mark.parametrize("what", [("100644", "no tests here\n"), ("120000", "/tmp")])
-def test_tests_that_became_a_file_or_a_link_are_put_back(
+@pytest.mark.parametrize(
+    "what", [("100644", "no tests here\n"), ("120000", "/tmp"), ("160000", "1" * 40)]
+)
+def test_tests_that_became_a_file_a_link_or_a_submodule_are_put_back(
     world: World, what: tuple[str, str]
 ) -> None:
     commit = world.commit({"tests/test_calc.py": None, "tests/__init__.py": None, "tests": what})
@@ -342,6 +346,56 @@ print("FAIL:", *others, flush=True)
 os._exit(bool(others))
 """
 """A product that reports the failure of unknown tests in the known file, and runs no test."""
+EXPECTS_PATTERN = (
+    PRODUCT
+    + """
+import re, unittest
+RUN = unittest.TestCase.run
+
+
+def run(self, result=None):
+    if re.search(r"c[0-9a-f]{12}|_(equal|plain|raised)$|[A-Z].*[0-9a-f]{6}", self.id()):
+        return RUN(self, result)
+    result.testsRun += 1
+    return result
+
+
+unittest.TestCase.run = run
+"""
+)
+"""A product that lets every test pass but those that look as if a judge had added them."""
+OVERWRITES = (
+    PRODUCT.replace("return width + height", "return 2469134")
+    + """
+import glob
+for path in set(glob.glob("tests/test_*.py")) - {"tests/test_calc.py"}:
+    open(path, "w").write("")
+"""
+)
+"""A product that empties the files of hidden tests before the test runner reads them."""
+
+
+class NoAnswers(LocalChecks):
+    """Checks that give no result with tests that must fail, if a candidate ends the process."""
+
+    def __call__(
+        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+    ) -> list[CheckRun]:
+        found = super().__call__(commit, commands, canary=canary)
+        if canary and "_exit" in git(self.world.repo, "show", f"{commit}:calc.py"):
+            return [one.model_copy(update={"answer": "none"}) for one in found]
+        return found
+
+
+def test_candidate_that_prevents_a_result_with_tests_that_must_fail_does_not_pass(
+    world: World,
+) -> None:
+    """For example, its code creates a file that cannot be committed, so that the run fails."""
+    sly, honest = {"calc.py": EXPECTS_CANARIES}, {"calc.py": RIGHT}
+    judgement = judge(world, sly, honest, run=NoAnswers(world))
+    assert [(one.worker_id, one.passes) for one in judgement.ranking] == [(2, True), (1, False)]
+    assert [one.verdict for one in judgement.ranking[1].verdicts] == ["no_verdict"]
+    assert judgement.picked == 2
 
 
 def test_candidate_that_knows_the_visible_tests_is_found_by_hidden_ones(world: World) -> None:
@@ -349,10 +403,17 @@ def test_candidate_that_knows_the_visible_tests_is_found_by_hidden_ones(world: W
     sly, honest = {"calc.py": EXPECTS_CANARIES}, {"calc.py": RIGHT}
     trusting = judge(world, sly, honest)
     assert {one.worker_id: one.passes for one in trusting.ranking} == {1: True, 2: True}
-    judgement = judge(world, sly, honest, hidden=hidden)
-    assert {one.worker_id: flags(one) for one in judgement.ranking} == {1: ["forged"], 2: []}
-    assert {one.worker_id: one.hidden for one in judgement.ranking} == {1: "fail", 2: "pass"}
-    assert [(one.tree, one.verdict) for one in judgement.ranking[0].checks] == [
+    others = {"calc.py": EXPECTS_PATTERN}, {"calc.py": OVERWRITES}
+    judgement = judge(world, sly, honest, *others, hidden=hidden)
+    found = {one.worker_id: (flags(one), one.hidden) for one in judgement.ranking}
+    assert found == {
+        1: (["forged"], "fail"),
+        2: ([], "pass"),
+        3: (["forged"], None),
+        4: (["forged"], "fail"),
+    }
+    by_number = {one.worker_id: one for one in judgement.ranking}
+    assert [(one.tree, one.verdict) for one in by_number[1].checks] == [
         ("protected", "fixed"), ("hidden", "fixed"),
     ]  # fmt: skip
     assert judgement.picked == 2

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.judging.canary import make_canary
+from orchestrator.judging.canary import MORE_WORDS, make_canary
 from orchestrator.judging.changes import NewLine, read_change
 from orchestrator.judging.coverage_file import covered_part, read_coverage
 from orchestrator.judging.hidden_files import read_hidden
@@ -87,10 +87,10 @@ def test_unusable_coverage_files_are_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("command", "paths", "text"),
     [
-        ("python3 -m pytest -q", ["a/test_a.py", "b_test.py"], "def test_{}_raised(self):"),
-        ("npx vitest run", ["ui/a.spec.ts", "ui/b.test.js"], "test as {}_test }} from 'vitest'"),
-        ("npx jest", ["ui/a.spec.ts", "ui/b.test.js"], "test('{}_raised'"),
-        ("go test ./...", ["pkg/a_test.go"], "func Test_{}_fatal(t *testing.T)"),
+        ("python3 -m pytest -q", ["a/test_a.py", "b_test.py"], "    def {}(self):"),
+        ("npx vitest run", ["ui/a.spec.ts", "ui/b.test.js"], "_test('{}', () =>"),
+        ("npx jest", ["ui/a.spec.ts", "ui/b.test.js"], ";test('{}', () =>"),
+        ("go test ./...", ["pkg/a_test.go"], "func {}(t *testing.T)"),
     ],
 )
 def test_tests_that_must_fail_are_added_to_those_of_the_base(
@@ -105,7 +105,7 @@ def test_tests_that_must_fail_are_added_to_those_of_the_base(
         assert content.startswith(f"text of {path}\n".encode())
         names = canary.names[number * kinds : (number + 1) * kinds]
         assert all(one.encode() in content for one in names)
-        assert text.format(names[0].partition("_")[0]) in content.decode()
+        assert text.format(names[0]) in content.decode()
     assert make_canary("cat test_a.py", tests, lambda _: b"") is None
     assert make_canary(command, ["x.json"], lambda _: b"") is None
 
@@ -120,6 +120,19 @@ def test_tests_show_which_runner_another_program_starts(command: str) -> None:
     assert "unittest.TestCase" in texts["a/test_a.py"]
     assert ";test('" in texts["ui/a.spec.ts"]
     assert "_test } from 'vitest'" in texts["ui/b.test.js"]
+
+
+def test_added_tests_look_like_those_of_the_file() -> None:
+    """Names are made of words of the file, and functions are added to functions."""
+    one = b"def test_area(shop):\n    assert area(3, 4) == 12\n"
+    canary = make_canary("pytest", ["test_a.py"], lambda _: one)
+    assert canary is not None
+    words = {"def", "test", "area", "shop", "assert", *MORE_WORDS}
+    for name in canary.names:
+        assert {*name.split("_")} <= words
+        assert f"def {name}():" in canary.files[0][1].decode()
+        assert name.encode() not in one
+    assert b"TestCase" not in canary.files[0][1]
 
 
 def test_files_that_a_check_names_come_first() -> None:
@@ -180,7 +193,9 @@ def test_instruments() -> None:
         "unittest.py": "control", "src/unittest.py": None, "src/pytest/a.py": None,
         "GNUmakefile": "mixed", ".npmrc": "mixed", "node_modules/.bin/jest": "mixed",
         "ci/run": "mixed", "src/target.py": None, "sub/target/x": "mixed", "target": None,
-        "a.test.mts": "test", "a.spec.cjs": "test", "a_test.ts": "test", "latest.ts": None,
+        "x-1.dist-info/entry_points.txt": "control", "x.egg-info/PKG-INFO": "control",
+        ".envrc": "mixed", "a.test.mts": "test",
+        "a.spec.cjs": "test", "a_test.ts": "test", "latest.ts": None,
     }  # fmt: skip
     assert {path: rules.kind(path) for path in kinds} == kinds
     assert [path for path in FILES if rules.is_protected(path)] == [

@@ -73,10 +73,20 @@ def test_ten_candidates_under_pytest(world: World) -> None:
     assert judgement.without_canary == ()
 
 
+PLUGIN: dict[str, Content] = {
+    "x-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: x\nVersion: 1\n",
+    "x-1.dist-info/entry_points.txt": "[pytest11]\nx = x_plugin\n",
+    "x_plugin.py": ALL_PASSED.replace(
+        "    outcome.get", '    if item.name == "test_area":\n        outcome.get'
+    ),
+}
+"""A package that pytest finds in the current directory, and whose plugin it loads."""
+
+
 @pytest.mark.extra
 def test_new_file_that_controls_pytest_makes_nothing_pass(world: World) -> None:
     world.base = world.commit({"tests/test_calc.py": TESTS})
     check = f"{sys.executable} -m pytest -q -p no:cacheprovider tests"
-    judgement = judge(world, CANDIDATES["conftest"], checks=(), must_fix=(check,))
-    assert flags(judgement.ranking[0]) == ["tests_weakened"]
+    judgement = judge(world, CANDIDATES["conftest"], PLUGIN, checks=(), must_fix=(check,))
+    assert [flags(one) for one in judgement.ranking] == [["tests_weakened"]] * 2
     assert judgement.decision == "none"

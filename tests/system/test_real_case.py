@@ -49,7 +49,7 @@ def test_real_project_with_eight_candidates(
     ]  # fmt: skip
     assert by_name["slow"].lint == 1
     assert by_name["hardcodes"].hidden == "fail"
-    assert [one.passed for one in by_name["partly"].checks] == [True, True, *[False] * 4]
+    assert [one.passed for one in by_name["partly"].verdicts] == [True, True, *[False] * 4]
     out = {name: [flag.flag for flag in one.flags if flag.out] for name, one in by_name.items()}
     assert {name: kinds for name, kinds in out.items() if kinds} == {
         "edits": ["tests_weakened"], "deletes": ["tests_removed"], "idle": ["empty"],
