@@ -15,6 +15,12 @@ Stream = Literal["stdout", "stderr"]
 Stage = Literal["setup", "teardown", "check"]
 """Stages before and after the agent: commands that run in their own containers."""
 
+WaitCause = Literal["dependency", "lock", "machine", "provider", "pace", "slot"]
+"""Why a worker does not start yet: tasks that must end first; a task that runs alone or needs the
+same resource; too few free CPUs, memory or disk; a provider that accepts no further worker; the
+pause between two starts; no free slot.
+"""
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -41,6 +47,18 @@ class RunStarted(_Event):
     base: str
     workers: tuple[WorkerSpec, ...]
     slots: int
+
+
+class WorkerWaiting(_Event):
+    """A worker does not start yet, and why; also when the reason changes.
+
+    It is not recorded for a worker that has only waited for a free slot since the run started.
+    """
+
+    type: Literal["worker_waiting"] = "worker_waiting"
+    worker_id: int
+    cause: WaitCause
+    reason: str
 
 
 class WorkerPreparing(_Event):
@@ -212,6 +230,7 @@ class RunDone(_Event):
 Event = (
     Notice
     | RunStarted
+    | WorkerWaiting
     | WorkerPreparing
     | WorkerStage
     | WorkerStageDone

@@ -153,7 +153,7 @@ def _print_output(report: RunReport, system: str, out: TextIO, *, quiet: bool) -
 
 def _fold(worker: WorkerReport, system: str) -> tuple[str, str]:
     """Return the lines that begin and end a part of the log which a reader can fold."""
-    title = f"{one_line(worker.key, limit=100)}: {outcome(worker)}"
+    title = f"{one_line(worker.title, limit=100)}: {outcome(worker)}"
     if system == "github":
         return f"::group::{title}\n", "::endgroup::\n"
     name = f"worker_{worker.worker_id}"

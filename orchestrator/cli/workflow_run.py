@@ -115,11 +115,11 @@ def _waves(
         task.id: demand_of(settings, task, programs, cpus=machine.cpus) for task in workflow.tasks
     }
 
-    def has_room(task: Task, running: Collection[Task]) -> bool:
+    def shortage(task: Task, running: Collection[Task]) -> str | None:
         demands = [set_aside[other.id] for other in (*running, task)]
-        return fits(demands, cpus=machine.cpus, memory=machine.memory)
+        return None if fits(demands, cpus=machine.cpus, memory=machine.memory) else "no room"
 
-    return wave_lines(workflow, run_config(settings, workflow).workers, has_room)
+    return wave_lines(workflow, run_config(settings, workflow).workers, shortage)
 
 
 def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:

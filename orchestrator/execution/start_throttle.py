@@ -11,10 +11,18 @@ from contextlib import contextmanager
 
 from orchestrator.config.run import Provider
 from orchestrator.errors import OrchestratorError
+from orchestrator.events import WaitCause
 from orchestrator.execution.token_bucket import Bucket, bucket_of
+from orchestrator.text.quantities import duration
+from orchestrator.text.sanitize import one_line
 
 _GLANCE = 0.05
 """Seconds between two checks whether a waiting worker was cancelled."""
+_LONGEST_NAME = 60
+
+
+def _tell_nobody(cause: WaitCause, reason: str) -> None:
+    """Do nothing with the reason."""
 
 
 class StartCancelledError(OrchestratorError):
@@ -50,22 +58,35 @@ class StartThrottle:
             self._paused[provider] = until
 
     @contextmanager
-    def turn(self, is_cancelled: Callable[[], bool], provider: str = "") -> Iterator[None]:
+    def turn(
+        self,
+        is_cancelled: Callable[[], bool],
+        provider: str = "",
+        *,
+        tell: Callable[[WaitCause, str], None] = _tell_nobody,
+    ) -> Iterator[None]:
         """Wait until the worker may start; no other worker starts before the `with` block ends.
 
         Args:
             is_cancelled: Returns whether the worker was cancelled.
             provider: The provider that the worker uses.
+            tell: Gets the reason, once, if the worker has to wait.
 
         Raises:
             StartCancelledError: The worker was cancelled.
         """
-        while (rest := self._wait(provider)) > 0:
+        if (rest := self._wait(provider)) > 0:
+            name = one_line(provider, limit=_LONGEST_NAME)
+            tell("provider", f"provider `{name}` accepts no further start yet")
+        while rest > 0:
             _check(is_cancelled)
             time.sleep(min(rest, _GLANCE))
+            rest = self._wait(provider)
         if not self._gap:
             yield
             return
+        if self._turn.locked() or self._next > time.monotonic():
+            tell("pace", f"workers start at least {duration(self._gap)} apart")
         while not self._turn.acquire(timeout=_GLANCE):
             _check(is_cancelled)
         try:

@@ -54,7 +54,7 @@ def _commands(report: RunReport, kind: str, workers: list[WorkerReport]) -> Iter
 
 
 def _of_worker(report: RunReport, worker: WorkerReport) -> list[str]:
-    title = f"{one_line(worker.key)}: {outcome(worker)}"
+    title = f"{one_line(worker.title)}: {outcome(worker)}"
     failures = (finding for finding in findings_of(report, worker) if finding.is_failure)
     found = list(islice(failures, _OF_ONE_WORKER))
     if found:
@@ -124,7 +124,12 @@ def write_outputs(report: RunReport, path: Path) -> None:
 
 
 def _append(file: FileIO, text: str) -> None:
-    """Append a text in one system call, so that a killed process leaves no incomplete text.
+    """Append a text in one system call.
+
+    A process that is killed leaves all of the text or nothing, unless it is killed in the middle of
+    the call: Linux then ends the call after a page of the file, so outputs, which are short, are
+    almost always whole, and of a long summary the beginning may remain. A new file in place of
+    the old one would not have this weakness, but would lose what other programs append.
 
     Raises:
         OSError: The disk is full, or the file cannot be written; nothing was appended.

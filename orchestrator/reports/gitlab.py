@@ -26,7 +26,7 @@ def _issues(report: RunReport) -> Iterator[dict[str, object]]:
         more = "" if number == 1 else f"-{number}"
         positions = {"begin": finding.line}
         yield {
-            "description": f"{finding.worker.key}: {finding.text}",
+            "description": f"{finding.worker.title}: {finding.text}",
             "check_name": finding.rule,
             "fingerprint": finding.fingerprint + more,
             "severity": _SEVERITIES[finding.level],

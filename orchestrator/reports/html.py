@@ -113,7 +113,7 @@ def _table(report: RunReport) -> Iterator[str]:
     )
     for worker in report.workers:
         cells = "".join(f"<td>{cell}</td>" for cell in _cells(worker))
-        link = f'<a href="#worker-{worker.worker_id}">{escaped(one_line(worker.key))}</a>'
+        link = f'<a href="#worker-{worker.worker_id}">{escaped(one_line(worker.title))}</a>'
         yield f'<tr><th scope="row">{link}</th>{cells}</tr>\n'
     yield "</tbody>\n</table>\n</div>\n</section>\n"
 
@@ -171,7 +171,7 @@ def _details(report: RunReport) -> Iterator[str]:
     changes = _Changes(report)
     for worker in report.workers:
         is_open = " open" if worker.status not in (Status.SUCCESS, None) else ""
-        name = escaped(one_line(worker.key))
+        name = escaped(one_line(worker.title))
         yield (
             f'<section class="worker" id="worker-{worker.worker_id}">\n<details{is_open}>\n'
             f"<summary><h3>{name}</h3> {_badge(worker)}</summary>\n"

@@ -142,11 +142,17 @@ def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
         skipped = worker.name is not None and result.never_ran
         return _Verdict("skipped", "not_needed", result.message or "") if skipped else None
     kind = (result.reason or result.status).value
-    message = result.message or kind
+    message = _numbered(worker, result.message or kind)
     if result.reason in _SKIPPED:
         return _Verdict("skipped", kind, message)
     tag = "error" if result.reason in _ERRORS else "failure"
     return _Verdict(tag, kind, message, _output(worker.directory))
+
+
+def _numbered(worker: WorkerReport, message: str) -> str:
+    """Return a message with the worker's number, if the name of its case has another number."""
+    is_clear = worker.key in (worker.name, f"worker-{worker.worker_id}")
+    return message if is_clear else f"{worker.title}: {message}"
 
 
 def _output(directory: Path) -> str:

@@ -125,7 +125,7 @@ def _cells(worker: WorkerReport) -> list[str]:
     result = worker.result
     passed = sum(check.passed for check in worker.checks)
     return [
-        inline(worker.key if worker.name else f"{worker.worker_id}"),
+        inline(worker.name or f"{worker.worker_id}"),
         inline(one_line(worker.task, limit=_CELL)),
         inline(outcome(worker)),
         _changes(result) if result and result.file_count else "",
@@ -142,7 +142,7 @@ def _changes(result: WorkerResult) -> str:
 
 def _details(worker: WorkerReport) -> str:
     """Return a folded section with the details of a worker that did not succeed."""
-    title = f"{worker.key}: {outcome(worker)}"
+    title = f"{worker.title}: {outcome(worker)}"
     parts = [f"\n<details><summary>{_html(title)}</summary>\n"]
     if worker.message:
         parts.append(f"\n{inline(one_line(worker.message, limit=1000))}\n")

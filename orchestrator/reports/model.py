@@ -39,7 +39,7 @@ class WorkerReport(_Frozen):
     worker_id: int
     key: str
     """Id of the worker's task in a workflow, or `worker-K` for the K-th worker of the run. Unique
-    in the run, and the same when the run is repeated.
+    in the run, and the same when the run is repeated: for programs that compare runs.
     """
     name: str | None
     """Id of the worker's task in a workflow; None without a workflow."""
@@ -71,6 +71,11 @@ class WorkerReport(_Frozen):
     """Whether the worker is on the critical path, which determines the run's duration."""
     directory: Path
     """Directory with the worker's logs and state."""
+
+    @property
+    def title(self) -> str:
+        """Name for people, as in other messages: id of the worker's task, else `worker 3`."""
+        return self.name or f"worker {self.worker_id}"
 
     @property
     def status(self) -> Status | None:

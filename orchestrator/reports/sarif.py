@@ -123,7 +123,7 @@ def _of_check(finding: Finding) -> _Result:
         rule=_name(finding.rule),
         about=finding.rule,
         level=finding.level,
-        text=f"{finding.worker.key}: {finding.text}",
+        text=f"{finding.worker.title}: {finding.text}",
         fingerprint=finding.fingerprint,
         path=finding.path,
         line=finding.line,

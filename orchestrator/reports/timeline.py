@@ -113,7 +113,7 @@ def _pauses(report: RunReport, height: int) -> Iterator[str]:
 
 
 def _row(report: RunReport, worker: WorkerReport, top: int) -> str:
-    label = f"{one_line(worker.key, limit=_LABEL)}: {outcome(worker)}"
+    label = f"{one_line(worker.title, limit=_LABEL)}: {outcome(worker)}"
     mark = "\N{BLACK DIAMOND} " if worker.is_critical else ""
     critical = ' class="critical"' if worker.is_critical else ""
     bars = "".join(_bar(report, phase, top + 18) for phase in worker.phases)

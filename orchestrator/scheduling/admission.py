@@ -41,34 +41,24 @@ class Admission:
     the machine is short of memory or disk space.
     """
 
-    def __init__(
-        self, features: EngineFeatures, read: Readings, *, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, features: EngineFeatures, read: Readings) -> None:
         """Store the arguments.
 
         Args:
             features: The features of the engine's machine.
             read: Measures this machine.
-            tell: Reports to the user why a worker waits, once for each worker.
         """
         self._features = features
         self._read = read
-        self._tell = tell
-        self._told: set[str] = set()
 
-    def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
-        """Return whether a worker may start now; always true if no worker is running.
+    def shortage(self, asks: Demand, running: Collection[Demand]) -> str | None:
+        """Return why a worker may not start now; always None if no worker is running.
 
         Args:
-            who: The worker's or task's name, for the message.
             asks: Resources reserved for the worker.
             running: Resources reserved for the running workers.
         """
-        problem = self._problem([*running, asks]) if running else None
-        if problem is not None and who not in self._told:
-            self._told.add(who)
-            self._tell(f"{who} waits: {problem}")
-        return problem is None
+        return self._problem([*running, asks]) if running else None
 
     def _problem(self, demands: Collection[Demand]) -> str | None:
         machine = self._features

@@ -1,17 +1,16 @@
 """Choose the workers that may start next, in the order of numbers or of a workflow's tasks."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.config.sizing import Demand, demand
-from orchestrator.events import Notice
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.scheduling.admission import Admission, readings
 from orchestrator.worker.context import RunContext
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.order import Fits, Order, TaskOutcome
+from orchestrator.workflow.order import Order, Shortage, TaskOutcome, Wait
 from orchestrator.workflow.planning import demand_of
 
 
@@ -25,6 +24,15 @@ class Skipped:
     message: str
 
 
+@dataclass(frozen=True)
+class Next:
+    """The workers that should start now, and why others do not."""
+
+    started: list[WorkerSpec]
+    held: Mapping[int, Wait]
+    """Why workers do not start even if a slot is free, by number."""
+
+
 class Queue(Protocol):
     """Chooses the workers that start next among the waiting workers."""
 
@@ -33,8 +41,11 @@ class Queue(Protocol):
 
     def next(
         self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
-    ) -> list[WorkerSpec]:
-        """Return at most `free` waiting workers that should start now."""
+    ) -> Next:
+        """Return at most `free` waiting workers that should start now, and why others wait."""
+
+    def blocked(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:
+        """Return which waiting workers cannot start before others end, and why, by number."""
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
         """Record a worker's final result."""
@@ -42,11 +53,7 @@ class Queue(Protocol):
 
 def make_queue(run: RunContext) -> Queue:
     """Return a queue for the workers of a run."""
-    admission = Admission(
-        run.features,
-        readings(run.directory.path),
-        tell=lambda message: run.emit(Notice(message=message)),
-    )
+    admission = Admission(run.features, readings(run.directory.path))
     config, cpus = run.config, run.features.cpus
     workflow, programs = run.request.workflow, run.request.programs
     if workflow is None:
@@ -54,11 +61,10 @@ def make_queue(run: RunContext) -> Queue:
         return _Line(admission, demand(config, cpus=cpus) if config.auto_workers else nothing)
     set_aside = {task.id: demand_of(config, task, programs, cpus=cpus) for task in workflow.tasks}
 
-    def has_room(task: Task, running: Collection[Task]) -> bool:
-        beside = [set_aside[one.id] for one in running]
-        return admission(f"task `{task.id}`", set_aside[task.id], beside)
+    def shortage(task: Task, running: Collection[Task]) -> str | None:
+        return admission.shortage(set_aside[task.id], [set_aside[one.id] for one in running])
 
-    return _Ordered(workflow, has_room)
+    return _Ordered(workflow, shortage)
 
 
 class _Line:
@@ -73,14 +79,19 @@ class _Line:
 
     def next(
         self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
-    ) -> list[WorkerSpec]:
+    ) -> Next:
         found: list[WorkerSpec] = []
         for spec in waiting[:free]:
             beside = [self._each] * (len(running) + len(found))
-            if not self._admission(f"worker {spec.worker_id}", self._each, beside):
-                break
+            problem = self._admission.shortage(self._each, beside)
+            if problem is not None:
+                left = waiting[len(found) :]
+                return Next(found, {one.worker_id: Wait("machine", problem) for one in left})
             found.append(spec)
-        return found
+        return Next(found, {})
+
+    def blocked(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:  # noqa: ARG002
+        return {}
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
         """Do nothing with the result, because no worker depends on another."""
@@ -89,8 +100,8 @@ class _Line:
 class _Ordered:
     """A queue of a workflow's workers, which start as their dependencies allow."""
 
-    def __init__(self, workflow: Workflow, fits: Fits) -> None:
-        self._order = Order(workflow, fits)
+    def __init__(self, workflow: Workflow, shortage: Shortage) -> None:
+        self._order = Order(workflow, shortage)
         self._fates: dict[str, TaskOutcome] = {}
 
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
@@ -106,10 +117,17 @@ class _Ordered:
 
     def next(
         self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
-    ) -> list[WorkerSpec]:
+    ) -> Next:
         named = {_name(spec): spec for spec in waiting}
         beside = [_name(spec) for spec in running]
-        return [named[task.id] for task in self._order.next(named, beside, self._fates, free=free)]
+        choice = self._order.next(named, beside, self._fates, free=free)
+        held = {named[name].worker_id: wait for name, wait in choice.held.items()}
+        return Next([named[task.id] for task in choice.started], held)
+
+    def blocked(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:
+        named = {_name(spec): spec for spec in waiting}
+        found = self._order.blocked(named, self._fates)
+        return {named[name].worker_id: wait for name, wait in found.items()}
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
         self._fates[_name(spec)] = _fate(result)

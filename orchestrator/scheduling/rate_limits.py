@@ -11,6 +11,8 @@ from typing import Final
 from orchestrator.config.run import Provider
 from orchestrator.events import Emit, ProviderPaused, SlotsChanged, ignore
 from orchestrator.execution.token_bucket import Bucket, bucket_of
+from orchestrator.text.quantities import count
+from orchestrator.text.sanitize import one_line
 
 FIRST_PAUSE: Final = 5.0
 """Seconds for which a provider is paused after refusing requests, if it reports no time. If
@@ -26,6 +28,7 @@ SUCCESSES: Final = 2
 QUIET: Final = 60.0
 """Number of seconds without a refusal after which the limit of simultaneous workers grows by one.
 """
+_LONGEST_NAME: Final = 60
 _MARGIN: Final = 1.0
 """Seconds that are added to the time reported by a provider, because its clock may differ."""
 
@@ -87,6 +90,19 @@ class RateLimiter:
         if state.running >= state.slots:
             return math.inf
         return 0.0 if state.bucket is None else state.bucket.wait(now)
+
+    def why_closed(self, provider: str, now: float) -> str | None:
+        """Return why no worker of a provider may start now; None if only the run is full."""
+        state = self._state(provider)
+        name = one_line(provider, limit=_LONGEST_NAME)
+        if now < state.paused_until:
+            return f"provider `{name}` refuses requests"
+        if state.running >= state.slots:
+            most = f"no more than {count(state.slots, 'worker')} of provider `{name}` may run now"
+            return most if state.slots < self.slots else None
+        if state.bucket is not None and state.bucket.wait(now) > 0:
+            return f"the limit of starts for provider `{name}` is reached"
+        return None
 
     def started(self, provider: str, now: float, *, new: bool = True) -> Start:
         """Record that a worker starts.

@@ -2,11 +2,12 @@
 
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 
 from orchestrator.errors import EngineUnavailableError, OrchestratorError, UnfinishedError
 from orchestrator.events import Notice, RunDone, WorkerDone
@@ -16,6 +17,7 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, Skipped, make_queue
 from orchestrator.scheduling.start_gate import StartGate
+from orchestrator.scheduling.waits import WaitReports
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.result_builder import (
@@ -26,6 +28,7 @@ from orchestrator.worker.result_builder import (
 )
 from orchestrator.worker.retry_later import RetryLater
 from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.order import Wait
 
 Attempt = Callable[[WorkerContext], WorkerResult | RetryLater]
 """Function that runs a worker once, in its container."""
@@ -97,6 +100,7 @@ class _Slots:
         self._done: dict[str, WorkerResult] = {}
         self._queue: Queue = make_queue(run)
         self._gate = StartGate(run)
+        self._waits = WaitReports(run.emit, run.config.workers)
 
     def results(self) -> list[WorkerResult]:
         self._take_known()
@@ -136,11 +140,13 @@ class _Slots:
         return self._run.config.workers - len(self._running)
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
-        for turn in self._chosen():
+        chosen, held = self._chosen()
+        for turn in chosen:
             worker, at_once = turn.worker, self._starts_at_once(turn.worker)
             if not (at_once or self._gate.is_open(worker)):
                 continue
             self._waiting.remove(turn)
+            self._waits.forget(worker.number)
             given = self._share(worker, at_once=at_once)
             if given is None:
                 self._note(worker, _without_budget(worker))
@@ -149,13 +155,29 @@ class _Slots:
                 self._running[pool.submit(_finish, started, dict(self._done), self._attempt)] = (
                     worker
                 )
+        self._waits.note(dict(self._reasons(held)))
+
+    def _reasons(self, held: Mapping[int, Wait]) -> Iterator[tuple[int, Wait]]:
+        """Yield the numbers of waiting workers and why they wait, except for their next attempt."""
+        now, closed = time.monotonic(), cache(self._gate.why_closed)
+        waiting = [turn.worker for turn in self._waiting if turn.due <= now]
+        waits = {**held, **self._queue.blocked([worker.spec for worker in waiting])}
+        for worker in waiting:
+            wait = waits.get(worker.number) or closed(worker.provider)
+            if wait is None and not self._free():
+                wait = self._waits.slot
+            if wait is not None:
+                yield worker.number, wait
 
     def _share(self, worker: WorkerContext, *, at_once: bool) -> BudgetShare | None:
         others = [turn for turn in self._waiting if not self._gate.has_share(turn.worker)]
         return self._gate.admit(worker, len(others), runs=at_once)
 
-    def _chosen(self) -> list[_Turn]:
-        """Return the workers to start now; cancelled and resumed workers need not wait."""
+    def _chosen(self) -> tuple[list[_Turn], Mapping[int, Wait]]:
+        """Return the workers to start now, and why others do not start even if a slot is free.
+
+        Cancelled and resumed workers need not wait.
+        """
         numbers = self._numbers_to_start_at_once() if self._free() else frozenset[int]()
         due = self._due(numbers)
         at_once = [turn for turn in due if turn.worker.number in numbers][: self._free()]
@@ -164,9 +186,9 @@ class _Slots:
         rest = [turn for turn in due if turn.worker.number not in taken]
         running = [worker.spec for worker in self._running.values()]
         beside = [*running, *(turn.spec for turn in at_once)]
-        chosen = self._queue.next([turn.spec for turn in rest], beside, free=free)
-        names = {spec.worker_id for spec in chosen}
-        return at_once + [turn for turn in rest if turn.worker.number in names]
+        found = self._queue.next([turn.spec for turn in rest], beside, free=free)
+        names = {spec.worker_id for spec in found.started}
+        return at_once + [turn for turn in rest if turn.worker.number in names], found.held
 
     def _starts_at_once(self, worker: WorkerContext) -> bool:
         return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))

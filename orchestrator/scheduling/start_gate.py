@@ -8,6 +8,7 @@ from orchestrator.scheduling.rate_limits import RateLimiter, Start
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext
 from orchestrator.worker.retry_later import RetryLater
+from orchestrator.workflow.order import Wait
 
 
 class StartGate:
@@ -31,6 +32,11 @@ class StartGate:
     def is_open(self, worker: WorkerContext) -> bool:
         """Return whether the provider of a worker accepts another worker now."""
         return self._limiter.wait(worker.provider, time.monotonic()) <= 0
+
+    def why_closed(self, provider: str) -> Wait | None:
+        """Return why a provider accepts no other worker now; None if only the run is full."""
+        why = self._limiter.why_closed(provider, time.monotonic())
+        return None if why is None else Wait("provider", why)
 
     def admit(self, worker: WorkerContext, others: int, *, runs: bool) -> BudgetShare | None:
         """Record a worker's start and return its share of the budget; None if too little is left.

@@ -28,6 +28,7 @@ from orchestrator.events import (
     WorkerStageDone,
     WorkerStarted,
     WorkerStopping,
+    WorkerWaiting,
 )
 from orchestrator.files.tail import LineTail
 from orchestrator.results import RunResult, WorkerResult, sum_up
@@ -74,6 +75,8 @@ class WorkerView:
 
     spec: WorkerSpec
     state: WorkerState = WorkerState.QUEUED
+    waits: str | None = None
+    """Why the worker does not start yet, as far as the run has recorded it."""
     container: str | None = None
     """The engine's id of the worker's present container; None if it has no container."""
     started_at: datetime | None = None
@@ -182,6 +185,7 @@ class RunHistory:
         worker = self.workers.get(getattr(about, "worker_id", 0))
         if worker is None:
             return
+        worker.waits = event.reason if isinstance(event, WorkerWaiting) else None
         match event:
             case WorkerPreparing():
                 worker.state, worker.result = WorkerState.PREPARING, None

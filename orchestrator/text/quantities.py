@@ -1,6 +1,10 @@
-"""Format durations, amounts of money and counts."""
+"""Format durations, amounts of money, counts and lists of names."""
+
+from collections.abc import Sequence
 
 UNKNOWN = "?"
+_LISTED = 3
+"""Maximum number of names that a text lists."""
 
 
 def duration(seconds: float) -> str:
@@ -24,3 +28,17 @@ def money(cost: float, *, known: bool = True) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 file` or `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def slots_in_use(slots: int) -> str:
+    """Return why a worker waits if all slots for workers are in use."""
+    return "the only slot is in use" if slots == 1 else f"all {slots} slots are in use"
+
+
+def listing(names: Sequence[str], noun: str) -> str:
+    """Return names in a sentence, such as "task `a`" or "tasks `a`, `b`, `c` and 2 more"."""
+    shown = [f"`{name}`" for name in names[:_LISTED]]
+    left = len(names) - len(shown)
+    *most, last = [*shown, f"{left} more"] if left else shown
+    text = f"{', '.join(most)} and {last}" if most else last
+    return f"{noun if len(names) == 1 else f'{noun}s'} {text}"

@@ -20,6 +20,7 @@ from orchestrator.events import (
     WorkerStageDone,
     WorkerStarted,
     WorkerStopping,
+    WorkerWaiting,
 )
 from orchestrator.results import Status, WorkerResult
 from orchestrator.text.sanitize import one_line
@@ -103,6 +104,8 @@ def _ending(result: WorkerResult) -> str:
 
 def _worker_words(event: Event) -> tuple[str, str]:
     match event:
+        case WorkerWaiting(reason=reason):
+            return f"waits: {reason}", "idle"
         case WorkerPreparing():
             return "is being prepared", "active"
         case WorkerStage(stage=stage, name=name):

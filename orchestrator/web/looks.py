@@ -9,6 +9,7 @@ from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import last_line
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunState, WorkerState
+from orchestrator.text.quantities import slots_in_use
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.formats import dollars, octets, plural, short_duration
 from orchestrator.web.gauges import NOTHING
@@ -92,6 +93,8 @@ class WorkerLook:
     """Why the worker did not succeed, in words; empty otherwise."""
     message: str
     """The worker's message or last line of output; empty if there is none."""
+    waiting: str
+    """Why the worker does not start yet; empty if it has started, or if that is unknown."""
     alert: str
     """Why a person should look at the worker now; empty otherwise."""
     waits: bool
@@ -238,6 +241,7 @@ def look_at_worker(
         badge=worker_badge(worker, snapshot),
         reason=_reason(result.reason) if result and result.reason else "",
         message=_message(worker, snapshot),
+        waiting=_waiting(worker, snapshot),
         alert=_alert(worker, snapshot),
         waits=worker.alert is not None and worker.alert.trigger == "needs_input",
         since=since,
@@ -284,6 +288,15 @@ def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
     if result.reason is Reason.CANCELLED:
         return Badge("Cancelled", "neutral")
     return Badge(*_STATUSES[result.status])
+
+
+def _waiting(worker: WorkerRecord, snapshot: Snapshot) -> str:
+    if worker.result is not None or not snapshot.is_live:
+        return ""
+    if worker.waits:
+        return one_line(worker.waits, limit=300)
+    is_next = worker.state is WorkerState.QUEUED and snapshot.is_full
+    return slots_in_use(snapshot.slots or 0) if is_next else ""
 
 
 def _alert(worker: WorkerRecord, snapshot: Snapshot) -> str:

@@ -54,7 +54,7 @@ def _rows(view: View, look: RunLook, axis: Axis, search: str) -> list[dict[str, 
 def _texts(look: WorkerLook) -> Sequence[str]:
     state = TONES[look.badge.tone]
     return (str(look.number), look.title, look.task, look.model, look.badge.word, state,
-            look.reason, look.alert)  # fmt: skip
+            look.reason, look.waiting, look.alert)  # fmt: skip
 
 
 def _sums(snapshot: Snapshot) -> dict[str, object]:

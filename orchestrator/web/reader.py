@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 from orchestrator.errors import RunDiedError
 from orchestrator.events import (
@@ -29,6 +30,8 @@ LIVE = "1"
 MOST_EVENTS = 2000
 """Maximum number of a run's latest events that are kept in memory for its pages."""
 
+_NOT_UNDER_WAY = frozenset({WorkerState.QUEUED, WorkerState.RETRYING, WorkerState.DONE})
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRecord:
@@ -36,6 +39,8 @@ class WorkerRecord:
 
     spec: WorkerSpec
     state: WorkerState
+    waits: str | None
+    """Why the worker does not start yet, if that was recorded."""
     started_at: datetime | None
     steps: int | None
     cost: float | None
@@ -63,6 +68,7 @@ class Snapshot:
     until: datetime
     """End of the recorded time: the current time while the run is live, else the last event."""
     slots: int | None
+    """Maximum number of workers at the same time."""
     version: str
     """Text that changes whenever an event or a result is recorded."""
 
@@ -75,6 +81,12 @@ class Snapshot:
     def is_live(self) -> bool:
         """Whether the run's process lives."""
         return self.state is RunState.RUNNING
+
+    @cached_property
+    def is_full(self) -> bool:
+        """Whether as many workers are under way as may run at the same time."""
+        under_way = sum(one.state not in _NOT_UNDER_WAY for one in self.workers)
+        return self.slots is not None and under_way >= self.slots
 
     def worker(self, number: int) -> WorkerRecord | None:
         """Return the worker with a number; None if there is none."""
@@ -168,6 +180,7 @@ class RunReader:
         return WorkerRecord(
             spec=view.spec,
             state=WorkerState.DONE if result else view.state,
+            waits=view.waits,
             started_at=view.started_at,
             steps=view.steps,
             cost=view.cost,

@@ -1,6 +1,6 @@
 """Start the agent's container of a worker, or continue to watch one that is already running."""
 
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -8,6 +8,7 @@ from orchestrator.agents.output.limit_hints import limits_named
 from orchestrator.engine.labels import DEADLINE
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.events import WaitCause, WorkerWaiting
 from orchestrator.execution.launch import (
     ContainerLimits,
     RunningContainer,
@@ -118,7 +119,7 @@ def _start(
         )
     )
     if found is None:
-        with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
+        with _turn(worker):
             token = admit_task(worker)
             described = worker_container(worker, workspace, secrets, token=token)
             described = services.network_of(described)
@@ -129,11 +130,21 @@ def _start(
     try:
         if found.state().started_at is not None:
             return take_over(found, terms, checkpoints)
-        with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
+        with _turn(worker):
             return take_over(found, terms, checkpoints)
     except BaseException:
         found.remove()
         raise
+
+
+def _turn(worker: WorkerContext) -> AbstractContextManager[None]:
+    """Wait until the pace of the run allows the worker to start."""
+    run = worker.run
+
+    def tell(cause: WaitCause, reason: str) -> None:
+        run.emit(WorkerWaiting(worker_id=worker.number, cause=cause, reason=reason))
+
+    return run.pace.turn(partial(_is_cancelled, worker), worker.provider, tell=tell)
 
 
 def _is_cancelled(worker: WorkerContext) -> bool:

@@ -8,7 +8,11 @@ needs the same lock or capacity.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
+from typing import NamedTuple
 
+from orchestrator.events import WaitCause
+from orchestrator.text.quantities import listing
 from orchestrator.workflow.model import AtOneTime, Task, Workflow
 
 
@@ -25,8 +29,10 @@ class TaskOutcome(Enum):
 
 TaskOutcomes = Mapping[str, TaskOutcome]
 """Outcomes of the tasks that have ended, by task id."""
-Fits = Callable[[Task, Collection[Task]], bool]
-"""Function that returns whether the machine has room for a task and the running tasks."""
+Shortage = Callable[[Task, Collection[Task]], str | None]
+"""Function that returns why the machine has no room for a task and the running tasks; None if it
+has room.
+"""
 _GOOD = frozenset({TaskOutcome.SUCCEEDED, TaskOutcome.UNNEEDED})
 
 
@@ -40,17 +46,34 @@ class Skip:
     """Why the task will not run, as a text for the user."""
 
 
-def has_room(task: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
-    """Return True, as if the machine had room for every task."""
-    return True
+class Wait(NamedTuple):
+    """Why a worker does not start yet."""
+
+    cause: WaitCause
+    reason: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tasks that should start now, and why others do not."""
+
+    started: list[Task]
+    """The tasks that should start, in order."""
+    held: dict[str, Wait]
+    """Why tasks do not start even if a slot is free, by task id."""
+
+
+def no_shortage(task: Task, running: Collection[Task]) -> str | None:  # noqa: ARG001
+    """Return None, as if the machine had room for every task."""
+    return None
 
 
 class Order:
     """Decides which tasks of a workflow may start next, and which are skipped."""
 
-    def __init__(self, workflow: Workflow, fits: Fits = has_room) -> None:
+    def __init__(self, workflow: Workflow, shortage: Shortage = no_shortage) -> None:
         self._workflow = workflow
-        self._fits = fits
+        self._shortage = shortage
 
     def skips(self, waiting: Collection[str], fates: TaskOutcomes) -> Iterator[Skip]:
         """Yield the waiting tasks that will never run; skipping a task may cause further skips.
@@ -73,66 +96,94 @@ class Order:
 
     def next(
         self, waiting: Collection[str], running: Collection[str], fates: TaskOutcomes, *, free: int
-    ) -> list[Task]:
-        """Return the tasks that should start now, in order, at most `free` of them.
+    ) -> Choice:
+        """Return the tasks that should start now, at most `free` of them, and why others wait.
 
         `waiting` and `running` have task ids, and `fates` the outcomes of ended tasks by id.
         """
         by_id = self._workflow.by_id
         shares = self._workflow.complexity
-        round_ = _Round([by_id[task_id] for task_id in running], self._fits, shares)
+        round_ = _Round([by_id[task_id] for task_id in running], self._shortage, shares)
+        held: dict[str, Wait] = {}
         for task in self._workflow.tasks:
-            if len(round_.started) >= free or round_.closed:
+            if len(round_.started) >= free:
                 break
-            if task.id in waiting and self._have_sources_ended(task, fates):
-                round_.consider(task)
-        return round_.started
+            if task.id in waiting and self._wait_for_sources(task, fates) is None:
+                wait = round_.consider(task)
+                if wait is not None:
+                    held[task.id] = wait
+        return Choice(round_.started, held)
 
-    def _have_sources_ended(self, task: Task, fates: TaskOutcomes) -> bool:
-        """Return whether all tasks have ended whose commits a task starts from.
+    def blocked(self, waiting: Collection[str], fates: TaskOutcomes) -> dict[str, Wait]:
+        """Return which waiting tasks cannot start before other tasks end, and why, by task id."""
+        tasks = (self._workflow.by_id[name] for name in waiting)
+        waits = {task.id: self._wait_for_sources(task, fates) for task in tasks}
+        return {name: wait for name, wait in waits.items() if wait is not None}
+
+    def _wait_for_sources(self, task: Task, fates: TaskOutcomes) -> Wait | None:
+        """Return why a task waits for the tasks whose commits it starts from; None if all ended.
 
         A task is skipped as soon as one of its dependencies fails, while others may still run. The
         dependencies of a skipped task replace the skipped task.
         """
-        pending, seen = [*task.depends_on], set[str]()
-        while pending:
-            name = pending.pop()
-            if name not in fates:
-                return False
-            if name not in seen and fates[name] is TaskOutcome.SKIPPED:
-                pending.extend(self._workflow.by_id[name].depends_on)
+        pending, seen, left = [*task.depends_on], set[str](), list[str]()
+        for name in pending:
+            if name in seen:
+                continue
             seen.add(name)
-        return True
+            if name not in fates:
+                left.append(name)
+            elif fates[name] is TaskOutcome.SKIPPED:
+                pending.extend(self._workflow.by_id[name].depends_on)
+        if not left:
+            return None
+        return Wait("dependency", f"{listing(left, 'task')} must end first")
 
 
 class _Round:
     """Collects the tasks that may start at one moment."""
 
-    def __init__(self, running: list[Task], fits: Fits, shares: AtOneTime) -> None:
+    def __init__(self, running: list[Task], shortage: Shortage, shares: AtOneTime) -> None:
         self._running = running
-        self._fits = fits
+        self._shortage = shortage
         self._shares = shares
         self._locks = {lock for task in running for lock in task.resources}
         self._weight = sum(shares.share(task.complexity) for task in running)
-        self.closed = any(not task.parallel for task in running)
-        """Whether no further task may start in this round."""
+        self._first = next((task for task in running if not task.parallel), None)
+        """The task because of which no further task may start in this round."""
         self.started: list[Task] = []
 
-    def consider(self, task: Task) -> None:
+    def consider(self, task: Task) -> Wait | None:
+        """Start a task, or return why it cannot start."""
+        if self._first is not None:
+            how = "runs alone" if self._first in self._running else "starts first"
+            return Wait("lock", f"task `{self._first.id}` {how}")
         locks, weight = {*task.resources}, self._shares.share(task.complexity)
-        may = task.parallel or not self._running
-        may = may and not self._locks & locks
-        may = may and (not weight or self._weight + weight <= 1)
-        if may and (not self._running or self._fits(task, self._running)):
+        wait = self._wait_for_tasks(task, locks, weight)
+        is_short = False
+        if wait is None and self._running:
+            problem = self._shortage(task, self._running)
+            is_short = problem is not None
+            wait = Wait("machine", problem) if problem is not None else None
+        if wait is None:
             self.started.append(task)
             self._running.append(task)
-            self.closed = not task.parallel
-        elif not task.parallel or (may and self._running):
+        if not task.parallel or is_short:
             # A task that must run alone, or needs much of the machine, would starve if smaller
             # tasks kept starting before it.
-            self.closed = True
+            self._first = task
         self._locks |= locks
         self._weight += weight
+        return wait
+
+    def _wait_for_tasks(self, task: Task, locks: set[str], weight: Fraction) -> Wait | None:
+        if not task.parallel and self._running:
+            return Wait("lock", "this task runs alone: the running tasks must end first")
+        if taken := self._locks & locks:
+            return Wait("lock", f"an earlier task needs {listing(sorted(taken), 'resource')}")
+        if weight and self._weight + weight > 1:
+            return Wait("lock", "too many tasks with a complexity run at the same time")
+        return None
 
 
 def _has_stopped(task: Task, fates: TaskOutcomes) -> bool:

@@ -149,7 +149,7 @@ def test_github_gets_a_report_by_itself(
     names = [name for name, _ in runner.commands]
     assert names == ["group", "endgroup", "group", "endgroup", "error"]
     assert [data for name, data in runner.commands if name == "group"] == [
-        "worker-1: success", "worker-2: failed (agent_failed)",
+        "worker 1: success", "worker 2: failed (agent_failed)",
     ]  # fmt: skip
     assert "failed, 1 of 2 workers succeeded" in (tmp_path / "summary").read_text()
     assert "\nfailed\n" in (tmp_path / "output").read_text()

@@ -68,12 +68,13 @@ def test_texts_of_annotations_are_as_they_were(tmp_path: Path) -> None:
         (line,) = github.annotations(ended_run(tmp_path, [worker]))
         name, properties, data = parsed(line)
         assert (name, data) == ("error", said or "failed (oom)")
-        assert properties == {"title": "worker-1: failed (oom)"}
+        assert properties == {"title": "worker 1: failed (oom)"}
 
 
 def test_titles_of_annotations_cannot_add_properties(tmp_path: Path) -> None:
     key = "a,file=b::c%0A"
-    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, message="m", key=key)
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, message="m", key=key,
+                   name=key)  # fmt: skip
     (line,) = github.annotations(ended_run(tmp_path, [worker]))
     assert parsed(line) == ("error", {"title": f"{key}: failed (oom)"}, "m")
 
@@ -85,7 +86,7 @@ def test_at_most_ten_annotations_and_the_last_counts_the_rest(tmp_path: Path) ->
     assert [name for name, *_ in lines] == ["error"] * 10 + ["warning"] * 10
     assert lines[9][2] == "21 more problems: see the summary of the job"
     assert lines[19][2] == "3 more problems: see the summary of the job"
-    assert lines[0][1]["title"] == "worker-1: failed (oom)"
+    assert lines[0][1]["title"] == "worker 1: failed (oom)"
 
 
 def test_findings_of_a_failed_check_are_annotations_of_lines(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_findings_of_a_failed_check_are_annotations_of_lines(tmp_path: Path) -> 
         checks=[check(tmp_path, "lint", passed=False, log=log)],
     )  # fmt: skip
     (line,) = github.annotations(ended_run(tmp_path, [worker]))
-    title = "worker-1: partial (checks_failed)"
+    title = "worker 1: partial (checks_failed)"
     place = {"file": "src/a.py", "line": "3", "col": "7", "title": title}
     assert parsed(line) == ("warning", place, "F401 unused, really: `os`")
 
@@ -145,4 +146,4 @@ def test_findings_of_a_check_that_passed_do_not_hide_the_failure(tmp_path: Path)
         files_modified=["a.py"],
     )  # fmt: skip
     (line,) = github.annotations(ended_run(tmp_path, [worker]))
-    assert parsed(line) == ("error", {"title": "worker-1: failed (oom)"}, "no memory")
+    assert parsed(line) == ("error", {"title": "worker 1: failed (oom)"}, "no memory")

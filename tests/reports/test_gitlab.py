@@ -55,7 +55,7 @@ def test_findings_have_fingerprints_that_survive_a_move(tmp_path: Path) -> None:
     before, after = issues(3), issues(30)
     assert [issue["fingerprint"] for issue in before] == [issue["fingerprint"] for issue in after]
     assert len({str(issue["fingerprint"]) for issue in before}) == 3
-    assert before[0]["description"] == "worker-1: E1 bad"
+    assert before[0]["description"] == "worker 1: E1 bad"
     assert before[0]["location"] == {"path": "a.py", "lines": {"begin": 3}}
 
 

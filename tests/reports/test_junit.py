@@ -1,6 +1,7 @@
 """Tests of JUnit reports, with ports of the rules of their readers."""
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -8,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from junitparser import JUnitXml
 
-from orchestrator.reports import junit
+from orchestrator.reports import github, html, junit, markdown
 from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState, WorkerState
 from tests.support.ci_parsers import HOSTILE_LINES, commands_in
@@ -76,6 +77,22 @@ def test_names_are_unique_and_the_same_in_every_run(tmp_path: Path) -> None:
         ("orchestrator.worker-1.checks", "a.b <c>"),
         ("orchestrator.parallel", "worker-2"),
     ]  # fmt: skip
+
+
+def test_people_are_told_the_number_that_other_messages_have(tmp_path: Path) -> None:
+    why = {"reason": Reason.OOM, "message": "no memory", "log": "src/a.py:3: error: bad"}
+    report = ended_run(tmp_path, [
+        ended(tmp_path, 14, Status.FAILED, key="worker-1", **why),
+        ended(tmp_path, 15, Status.FAILED, key="api", name="api", **why),
+    ])  # fmt: skip
+    shown = {case.name: case.output for case in gitlab_cases(junit.render(report))}
+    assert shown.keys() == {"worker-1", "api"}
+    assert "worker 14: no memory" in shown["worker-1"]
+    assert "15" not in shown["api"]
+    for text in (markdown.render(report), html.render(report), *github.annotations(report)[:1]):
+        said = re.sub(r"<[^>]*>", "", text)
+        assert "worker 14" in said
+        assert not re.search(r"worker-1\b", said)
 
 
 def test_suite_has_the_duration_of_the_run_and_each_case_its_start(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def test_nothing_outside_of_fences_notifies_or_links(tmp_path: Path, attack: str
 
 
 def test_names_of_workers_are_never_markup(tmp_path: Path) -> None:
-    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, key="</summary><b>@x")
+    name = "</summary><b>@x"
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, key=name, name=name)
     text = rendered(markdown.render(ended_run(tmp_path, [worker])))
     assert "<b>" not in text
     assert text.count("</summary>") == 1
@@ -71,7 +72,7 @@ def test_failures_are_folded_and_the_worst_come_first(tmp_path: Path) -> None:
     assert "| 1 | task 1 | success | 2 files, +3 -1 |  | ? | 2.5 s |" in text
     assert "| 2 | task 2 | partial \\(checks\\_failed\\) |  | 1/2 | ? | 2.5 s |" in text
     folded = re.findall(r"<summary>(.*?)</summary>", text)
-    assert folded == ["worker-3: failed (oom)", "worker-2: partial (checks_failed)"]
+    assert folded == ["worker 3: failed (oom)", "worker 2: partial (checks_failed)"]
     assert "```text\nlast line\n```" in text
 
 

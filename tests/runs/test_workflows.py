@@ -11,7 +11,7 @@ from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.project import Project, Service
 from orchestrator.config.run import Triggers
 from orchestrator.errors import ConfigError
-from orchestrator.events import Event, Notice, WorkerDone
+from orchestrator.events import Event, Notice, WorkerDone, WorkerWaiting
 from orchestrator.git import changes as listing
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
 from orchestrator.runs.runner import ParallelRunner
@@ -185,10 +185,11 @@ def test_auto_starts_workers_within_the_machines_capacity(
     assert first[1] <= second[0]
     said = [event.message for event in told if isinstance(event, Notice)]
     assert any(line.startswith("`--workers auto`: a worker may use 0.2 CPUs") for line in said)
-    assert [line for line in said if "waits" in line] == [
-        f"task `b` waits: the running workers and this worker may use {2 * cpus} CPUs, "
-        f"but the machine has {cpus}"
-    ]
+    assert [(one.worker_id, one.cause, one.reason) for one in told
+            if isinstance(one, WorkerWaiting)] == [
+        (results[1].worker_id, "machine", "the running workers and this worker may use "
+         f"{2 * cpus} CPUs, but the machine has {cpus}")
+    ]  # fmt: skip
 
 
 def test_capacity_is_respected_without_a_workflow(repo: Path, local_engine: LocalEngine) -> None:

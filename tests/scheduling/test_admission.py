@@ -25,67 +25,55 @@ def task(name: str, **limits: object) -> Task:
     return Task.model_validate({"id": name, "task": name, "settings": {"limits": limits}})
 
 
-def admitted(
+def shortage(
     machine: EngineFeatures,
     asks: Task,
     *running: Task,
     memory: int | None = 8 * GIB,
     disk: int = 100 * GIB,
     auto: bool = False,
-) -> tuple[bool, list[str]]:
-    said: list[str] = []
+) -> str | None:
     config = ParallelConfig(tasks=("-",), auto_workers=auto)
     own, *others = (demand_of(config, one, cpus=machine.cpus) for one in (asks, *running))
-    admission = Admission(machine, lambda: (memory, disk), tell=said.append)
-    return [admission(f"task `{asks.id}`", own, others) for _ in range(2)][-1], said
+    return Admission(machine, lambda: (memory, disk)).shortage(own, others)
 
 
 def test_default_limits_reserve_nothing(machine: EngineFeatures) -> None:
-    assert admitted(machine, task("a"), *(task(name) for name in "bcdefg")) == (True, [])
+    assert shortage(machine, task("a"), *(task(name) for name in "bcdefg")) is None
 
 
 def test_requested_resources_never_exceed_the_machine(machine: EngineFeatures) -> None:
-    assert admitted(machine, task("a", cpus=2), task("b", cpus=2)) == (True, [])
-    assert admitted(machine, task("a", cpus=2.5), task("b", cpus=2)) == (
-        False, [
-            "task `a` waits: the running workers and this worker may use 4.5 CPUs, "
-            "but the machine has 4"
-        ],
-    )  # fmt: skip
-    assert admitted(machine, task("a", memory="5g"), task("b", memory="4g")) == (
-        False,
-        [
-            "task `a` waits: the running workers and this worker may use 9216 MiB of memory, "
-            "but the machine has 8192"
-        ],
-    )  # fmt: skip
-    assert admitted(machine, task("a", memory="5g"), task("b")) == (True, [])
+    assert shortage(machine, task("a", cpus=2), task("b", cpus=2)) is None
+    assert shortage(machine, task("a", cpus=2.5), task("b", cpus=2)) == (
+        "the running workers and this worker may use 4.5 CPUs, but the machine has 4"
+    )
+    assert shortage(machine, task("a", memory="5g"), task("b", memory="4g")) == (
+        "the running workers and this worker may use 9216 MiB of memory, but the machine has 8192"
+    )
+    assert shortage(machine, task("a", memory="5g"), task("b")) is None
 
 
 def test_auto_reserves_all_limits_of_workers(machine: EngineFeatures) -> None:
     # The machine has 4 CPUs and 8 GiB; the default limits of a worker are 2 CPUs and 4 GiB.
-    assert admitted(machine, task("a"), task("b"), auto=True) == (True, [])
-    assert admitted(machine, task("a"), task("b"), task("c"), auto=True) == (
-        False, [
-            "task `a` waits: the running workers and this worker may use 6 CPUs, "
-            "but the machine has 4"
-        ],
-    )  # fmt: skip
+    assert shortage(machine, task("a"), task("b"), auto=True) is None
+    assert shortage(machine, task("a"), task("b"), task("c"), auto=True) == (
+        "the running workers and this worker may use 6 CPUs, but the machine has 4"
+    )
     small = {"cpus": 0.4, "memory": "64m"}
     ten = [task(name, **small) for name in "abcdefghij"]
-    assert admitted(machine, ten[0], *ten[1:], auto=True) == (True, [])
+    assert shortage(machine, ten[0], *ten[1:], auto=True) is None
 
 
 def test_no_task_starts_while_memory_or_disk_is_short(machine: EngineFeatures) -> None:
-    short = admitted(machine, task("a"), task("b"), memory=300 * 1024**2)
-    assert short == (False, ["task `a` waits: only 300 MiB of memory are free"])
-    full = admitted(machine, task("a"), task("b"), disk=100 * 1024**2)
-    assert full == (False, ["task `a` waits: only 100 MiB of disk are free"])
-    assert admitted(machine, task("a"), task("b"), memory=None) == (True, [])
+    short = shortage(machine, task("a"), task("b"), memory=300 * 1024**2)
+    assert short == "only 300 MiB of memory are free"
+    full = shortage(machine, task("a"), task("b"), disk=100 * 1024**2)
+    assert full == "only 100 MiB of disk are free"
+    assert shortage(machine, task("a"), task("b"), memory=None) is None
 
 
 def test_only_task_starts_regardless_of_resources(machine: EngineFeatures) -> None:
-    assert admitted(machine, task("a", cpus=9), memory=0, disk=0) == (True, [])
+    assert shortage(machine, task("a", cpus=9), memory=0, disk=0) is None
 
 
 def test_readings_measure_this_machine(tmp_path: Path) -> None:

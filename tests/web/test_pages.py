@@ -13,8 +13,10 @@ from orchestrator.events import (
     Notice,
     WorkerDone,
     WorkerHarvesting,
+    WorkerPreparing,
     WorkerRetrying,
     WorkerStageDone,
+    WorkerWaiting,
 )
 from orchestrator.judging.judgement import Candidate, Flag, Judgement
 from orchestrator.judging.store import write_judgement
@@ -178,6 +180,24 @@ def test_live_run_shows_alerts_and_is_refreshed(repo):
     assert "Died" in died
     assert "orchestrator resume" in died
     assert " data-live" not in died
+
+
+def test_workers_that_wait_say_why(repo):
+    specs = [WorkerSpec(worker_id=n, task=f"task {n}", model=None) for n in (1, 2, 3, 4)]
+    why = "task `plan` must end first"
+    run = write_run(repo, specs, [
+        *begun(specs)[:5], WorkerWaiting(at=at(3), worker_id=4, cause="dependency", reason=why)
+    ])  # fmt: skip
+    visitor = browser(repo)
+    page = Shape(visitor.get(RUN).text).text
+    assert page.count("all 2 slots are in use") == 1
+    assert page.count(why) == 1
+    assert f"This worker waits: {why}" in Shape(visitor.get(f"{RUN}/4").text).text
+    assert f"waits: {why}" in visitor.get(f"{RUN}/events").text
+    run.log_event(WorkerPreparing(at=at(4), worker_id=4))
+    assert why not in visitor.get(RUN).text
+    run.release()
+    assert "slots are in use" not in visitor.get(RUN).text
 
 
 def test_page_is_not_sent_again_unless_something_happened(repo):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pytest
 
 from orchestrator.workflow.model import AtOneTime, Task, Workflow
-from orchestrator.workflow.order import Order, TaskOutcome, TaskOutcomes
+from orchestrator.workflow.order import Order, TaskOutcome, TaskOutcomes, Wait
 
 
 def workflow(*tasks: Task) -> Workflow:
@@ -26,7 +26,7 @@ def started(
     free: int = 9,
 ) -> str:
     chosen = Order(flow).next(waiting.split(), running.split(), fates or {}, free=free)
-    return " ".join(one.id for one in chosen)
+    return " ".join(one.id for one in chosen.started)
 
 
 def skipped(flow: Workflow, waiting: str, fates: TaskOutcomes) -> dict[str, str]:
@@ -89,14 +89,43 @@ def test_limits_of_complexities_can_be_set() -> None:
 
 
 def test_task_without_room_waits_unless_alone() -> None:
-    flow = workflow(task("big"), task("small"))
+    flow = workflow(task("big"), task("small"), task("third"))
 
-    def fits(one: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
-        return one.id != "big"
+    def shortage(one: Task, running: Collection[Task]) -> str | None:  # noqa: ARG001
+        return "too big" if one.id == "big" else None
 
-    order = Order(flow, fits)
-    assert order.next(["big"], ["small"], {}, free=3) == []
-    assert [one.id for one in order.next(["big", "small"], [], {}, free=3)] == ["big", "small"]
+    order = Order(flow, shortage)
+    held = order.next(["big"], ["small"], {}, free=3)
+    assert (held.started, held.held) == ([], {"big": Wait("machine", "too big")})
+    both = order.next(["big", "small"], [], {}, free=3)
+    assert ([one.id for one in both.started], both.held) == (["big", "small"], {})
+    reasons = order.next(["big", "third"], ["small"], {}, free=3).held
+    assert reasons["third"] == Wait("lock", "task `big` starts first")
+
+
+def test_reasons_for_waiting_name_the_tasks_and_resources() -> None:
+    flow = workflow(
+        task("a", resources=("db",)), task("b", resources=("db",)), task("c", "a", "b"),
+        task("e"), task("d", "a", "b", "c", "e"), task("alone", parallel=False), task("last"),
+        task("high", complexity="high"), task("low", complexity="low"),
+    )  # fmt: skip
+    order = Order(flow)
+    assert order.blocked(["b", "c", "d"], {"a": GOOD}) == {
+        "c": Wait("dependency", "task `b` must end first"),
+        "d": Wait("dependency", "tasks `b`, `c` and `e` must end first"),
+    }
+    assert order.next(["b", "low", "alone", "last"], ["a", "high"], {}, free=9).held == {
+        "b": Wait("lock", "an earlier task needs resource `db`"),
+        "alone": Wait("lock", "this task runs alone: the running tasks must end first"),
+        "last": Wait("lock", "task `alone` starts first"),
+        "low": Wait("lock", "task `alone` starts first"),
+    }
+    assert order.next(["last"], ["alone"], {}, free=9).held == {
+        "last": Wait("lock", "task `alone` runs alone")
+    }
+    assert order.next(["low"], ["high"], {}, free=9).held == {
+        "low": Wait("lock", "too many tasks with a complexity run at the same time")
+    }
 
 
 def test_only_dependents_of_a_failure_are_skipped() -> None:
@@ -189,7 +218,7 @@ class Simulation:
 
     def start(self) -> None:
         free = self.slots - len(self.running)
-        for one in self.order.next(self.waiting, self.running, self.fates, free=free):
+        for one in self.order.next(self.waiting, self.running, self.fates, free=free).started:
             assert {*one.depends_on} <= self.fates.keys()
             self.waiting.remove(one.id)
             self.running.append(one.id)

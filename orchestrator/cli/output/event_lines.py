@@ -13,6 +13,7 @@ from orchestrator.events import (
     WorkerStageDone,
     WorkerStarted,
     WorkerStopping,
+    WorkerWaiting,
 )
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.text.quantities import count, duration, money
@@ -67,7 +68,9 @@ def refusal_line(event: WorkerConnected, name: str | None) -> str:
     return f"{called(event.worker_id, name)} was refused {host}{port} ({event.refused})"
 
 
-def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | None) -> str:
+def alert_line(
+    event: Intervention | ProviderPaused | SlotsChanged | WorkerWaiting, name: str | None
+) -> str:
     """Return the line for an alert: about a worker, or about a provider that limits requests.
 
     Args:
@@ -79,6 +82,8 @@ def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | 
             return f"! {called(event.worker_id, name)}: {one_line(event.detail, limit=400)}"
         case ProviderPaused():
             return _pause_line(event)
+        case WorkerWaiting():
+            return f"{called(event.worker_id, name)} waits: {one_line(event.reason, limit=400)}"
         case SlotsChanged():
             provider = one_line(event.provider, limit=60)
             return f"provider `{provider}`: {event.slots} of {event.most} workers at the same time"

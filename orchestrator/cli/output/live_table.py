@@ -16,7 +16,7 @@ from rich.text import Text
 
 from orchestrator.cli.output.estimate import Estimate
 from orchestrator.cli.output.event_lines import alert_line, notice_line, port_lines
-from orchestrator.cli.output.formats import amount, titled
+from orchestrator.cli.output.formats import amount, called, titled
 from orchestrator.events import (
     Event,
     Intervention,
@@ -35,9 +35,10 @@ from orchestrator.events import (
     WorkerStage,
     WorkerStarted,
     WorkerStopping,
+    WorkerWaiting,
 )
 from orchestrator.results import WorkerResult
-from orchestrator.text.quantities import duration, money
+from orchestrator.text.quantities import duration, money, slots_in_use
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
 
@@ -56,6 +57,9 @@ _ROOM = 110
 """Terminal width in columns; in a narrower terminal, workers' last output lines are printed under
 the table.
 """
+_NOT_UNDER_WAY = frozenset({"waiting", "retrying"})
+_MOST_REASONS = 4
+"""Maximum number of reasons for waiting that are shown under the table."""
 _STYLES = {"success": "green", "failed": "red", "timeout": "red", "partial": "yellow"}
 
 
@@ -106,6 +110,7 @@ class BoardView:
         self._lock = threading.Lock()
         self._rows: dict[int, _Row] = {}
         self._estimate = Estimate()
+        self._slots = 0
         self._measured = self._connected = False
         self._console = Console(file=cast("IO[str]", _ForgivingStream(stream)), highlight=False)
         self._live = Live(
@@ -144,12 +149,13 @@ class BoardView:
 
     def _note(self, event: Event) -> None:
         match event:
-            case RunStarted(workers=workers):
+            case RunStarted(workers=workers, slots=slots):
+                self._slots = slots
                 self._rows = {spec.worker_id: _Row(spec) for spec in workers}
             case WorkerStarted():
                 # The worker may have started earlier, if the event is read from the run's record.
                 since = self._clock() - max(time.time() - event.at.timestamp(), 0)
-                self._change(event.worker_id, state="running", since=since)
+                self._change(event.worker_id, state="running", since=since, line="")
             case WorkerDone(result=result):
                 self._finish(result)
             case _:
@@ -181,12 +187,13 @@ class BoardView:
         with self._lock:
             rows = list(self._rows.values())
             cells = [self._cells(row) for row in self._in_sight(rows)]
-            left = self._estimate.text()
+            left, slots = self._estimate.text(), self._slots
         if not rows:
             return Text("preparing the run")
         narrow = self._measured and self._console.width < _ROOM
         below = [_below(row) for row in cells if row[_LINE]] if narrow else []
-        return Group(_table(cells, self._columns(narrow=narrow)), *below, Text(_rest(rows, left)))
+        table = _table(cells, self._columns(narrow=narrow))
+        return Group(table, *below, *_reasons(rows, slots), Text(_rest(rows, left)))
 
     def _columns(self, *, narrow: bool) -> tuple[str, ...]:
         more = (*(_MEASURES if self._measured else ()), *((_NETWORK,) if self._connected else ()))
@@ -217,7 +224,7 @@ class BoardView:
 
 def _changes(event: Event) -> dict[str, str | float | None]:
     match event:
-        case WorkerOutput(line=line):
+        case WorkerOutput(line=line) | WorkerWaiting(reason=line):
             return {"line": line}
         case WorkerProgress():
             return {**_progress(event)}
@@ -227,7 +234,7 @@ def _changes(event: Event) -> dict[str, str | float | None]:
             refused = f", {event.refusals} refused" if event.refusals else ""
             return {"network": f"{event.connections}{refused}"}
         case WorkerPreparing():
-            return {"state": "preparing", "since": None, "took": None}
+            return {"state": "preparing", "since": None, "took": None, "line": ""}
         case WorkerStage(stage=stage):
             return {"state": stage}
         case WorkerStopping(reason=reason):
@@ -273,6 +280,27 @@ def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> Table:
 
 def _below(row: Mapping[str, str]) -> Text:
     return Text(f"{row['worker']}: {one_line(row[_LINE])}", no_wrap=True, overflow="ellipsis")
+
+
+def _reasons(rows: list[_Row], slots: int) -> list[Text]:
+    """Return lines on why workers do not start yet: one for each reason, most workers first."""
+    waiting: dict[str, list[str]] = {}
+    under_way = sum(row.took is None and row.state not in _NOT_UNDER_WAY for row in rows)
+    usual = slots_in_use(slots) if under_way >= slots else ""
+    for row in rows:
+        if row.state == "waiting" and (why := row.line or usual):
+            waiting.setdefault(why, []).append(called(row.spec.worker_id, row.spec.name))
+    found = sorted(waiting.items(), key=lambda one: -len(one[1]))[:_MOST_REASONS]
+    return [
+        Text(f"{_some(names)}: {one_line(why)}", style="dim", no_wrap=True, overflow="ellipsis")
+        for why, names in found
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} waits"
+    return f"{names[0]} and {len(names) - 1} more wait"
 
 
 def _rest(rows: list[_Row], left: str) -> str:

@@ -40,6 +40,7 @@ from orchestrator.events import (
     WorkerStageDone,
     WorkerStarted,
     WorkerStopping,
+    WorkerWaiting,
 )
 from orchestrator.worker_spec import WorkerSpec
 
@@ -210,7 +211,9 @@ class PlainView:
                 self._running.add(number)
                 started = started_line(number, self._tasks.get(number), running=len(self._running))
                 return [started, *port_lines(event, self._name(number))]
-            case Intervention() | ProviderPaused() | SlotsChanged():
+            case (
+                Intervention() | ProviderPaused() | SlotsChanged() | WorkerWaiting(cause="machine")
+            ):
                 return [alert_line(event, self._name(getattr(event, "worker_id", 0)))]
             case WorkerStopping():
                 return [stopping_line(event, self._name(event.worker_id))]

@@ -4,33 +4,33 @@ from collections.abc import Sequence
 
 from orchestrator.workflow.drawing.graph import Node, shape_of
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.order import Fits, Order, TaskOutcome, has_room
+from orchestrator.workflow.order import Order, Shortage, TaskOutcome, no_shortage
 
 
-def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[str]:
+def wave_lines(workflow: Workflow, slots: int, shortage: Shortage = no_shortage) -> list[str]:
     """Return a line for each wave of a workflow, with its tasks.
 
     Args:
         workflow: The workflow.
         slots: Maximum number of workers at the same time.
-        fits: Function that returns whether the machine has room for a task and the running tasks.
+        shortage: Function that returns why the machine has no room for a task; None if it has.
     """
     nodes = shape_of(workflow).nodes
     lines = []
     for number, tasks in enumerate(workflow.waves()):
         names = ", ".join(_marked(node) for node in nodes if node.depth == number)
         together = (
-            f" ({_together(workflow, tasks, slots, fits)} at a time)" if len(tasks) > 1 else ""
+            f" ({_together(workflow, tasks, slots, shortage)} at a time)" if len(tasks) > 1 else ""
         )
         lines.append(f"wave {number + 1}: {names}{together}")
     return lines
 
 
-def _together(workflow: Workflow, tasks: Sequence[Task], slots: int, fits: Fits) -> int:
+def _together(workflow: Workflow, tasks: Sequence[Task], slots: int, shortage: Shortage) -> int:
     """Return how many tasks of a wave can start at once when all earlier waves have succeeded."""
     waiting = {task.id for task in tasks}
     over = {task.id: TaskOutcome.SUCCEEDED for task in workflow.tasks if task.id not in waiting}
-    return len(Order(workflow, fits).next(waiting, (), over, free=slots))
+    return len(Order(workflow, shortage).next(waiting, (), over, free=slots).started)
 
 
 def _marked(node: Node) -> str:

@@ -28,8 +28,8 @@ def workflows() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "scheduling/queue.py", (RUNNER,),
-        ("admission applies without a workflow", "            if not self._admission(",
-         "            if False and not self._admission("),
+        ("admission applies without a workflow", "            if problem is not None:",
+         "            if False and problem is not None:"),
     )  # fmt: skip
     yield from patches(
         "results.py", (RESULTS,),

@@ -24,6 +24,7 @@ from orchestrator.events import (
     WorkerRetrying,
     WorkerStarted,
     WorkerStopping,
+    WorkerWaiting,
 )
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.views import plain
@@ -133,6 +134,15 @@ class TestPlain:
             assert beaten.wait(60)
         assert not view._heart.is_alive()
 
+    def test_only_a_lack_of_resources_has_a_line_of_its_own(self):
+        said = plain(
+            started(2),
+            WorkerWaiting(worker_id=1, cause="machine", reason="only 3 MiB of memory are free"),
+            WorkerWaiting(worker_id=2, cause="dependency", reason="task `a` must end first"),
+        )
+        assert "worker 1 waits: only 3 MiB of memory are free" in said
+        assert "must end first" not in said
+
 
 class TestBoard:
     def test_live_table_shows_retries_and_alerts(self):
@@ -154,6 +164,17 @@ class TestBoard:
         assert told.startswith("! worker 2: ")
         assert "\x1b[2J" not in told
 
+    def test_workers_that_wait_say_why(self):
+        why = "task `plan` must end first"
+        drawn = board(
+            started(5),
+            WorkerStarted(worker_id=1, container="c"),
+            WorkerPreparing(worker_id=2),
+            *(WorkerWaiting(worker_id=n, cause="dependency", reason=why) for n in (3, 4)),
+        )
+        assert f"worker 3 and 1 more wait: {why}" in drawn
+        assert "worker 5 waits: all 2 slots are in use" in drawn
+
     def test_live_table_rows(self, result):
         now = [0.0]
         drawn = board(
@@ -172,6 +193,7 @@ class TestBoard:
             ["2", "task", "2", "default", "running", "0.0", "s", "$0.5000", "reading",
              "src/auth.py"],
             ["3", "task", "3", "default", "preparing"],
+            ["worker", "4", "waits:", "all", "2", "slots", "are", "in", "use"],
             ["1", "of", "4", "done,", "1", "waiting"],
         ]  # fmt: skip
 
@@ -198,6 +220,7 @@ class TestBoard:
             ["2", "task", "2", "default", "running", "0.0", "s", "$0.5000", "7", "128", "137%",
              "298M", "13.5M", "reading", "src/auth.py"],
             ["3", "task", "3", "default", "running", "0.0", "s", "12B"],
+            ["worker", "4", "waits:", "all", "2", "slots", "are", "in", "use"],
             ["1", "of", "4", "done,", "1", "waiting"],
         ]  # fmt: skip
 
