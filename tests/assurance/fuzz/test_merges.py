@@ -6,6 +6,8 @@ from pathlib import Path
 
 from orchestrator.git.merge_tree import merge_pairs, quarantine
 from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import Branch
+from orchestrator.landing.matrix import find_conflicts, shown_path
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.trios import Trio, merged_by_git
 
@@ -21,13 +23,19 @@ def test_merges_equal_those_of_git(seeds: Seeds, tmp_path: Path) -> None:
         repository = Repository(trio.root)
         with quarantine(repository, tmp_path / "quarantine") as git:
             ours = merge_pairs(git, trio.pairs(), timeout=60)
+        branches = [Branch(n, "", trio.base, tip, None) for n, tip in enumerate(trio.tips, 1)]
+        matrix = find_conflicts(repository, branches, run_id="run", base=trio.base).pairs
+        cells = [cell for cell in matrix if cell.a]
         clean = 0
-        for pair, merged in zip(trio.pairs(), ours, strict=True):
+        for pair, merged, cell in zip(trio.pairs(), ours, cells, strict=True):
             assert merged is not None
             tree, unmerged = merged_by_git(trio.root, *pair)
             assert (tree is None) == bool(merged.paths), (pair, merged, unmerged)
             assert tree in (None, merged.tree)
-            assert {SIDE.sub(b"", path) for path in unmerged} <= {*merged.paths}
+            paths = {SIDE.sub(b"", path) for path in unmerged}
+            assert paths <= {*merged.paths}
+            assert cell.is_clean == (tree is not None), (pair, cell)
+            assert cell.is_clean or {shown_path(path) for path in paths} <= {*cell.files}
             clean += tree is not None
         shutil.rmtree(trio.root)
         return f"{clean} of 3 clean"

@@ -127,6 +127,26 @@ def test_candidates_start_in_rounds_until_one_passes(
     assert "no more candidates" in shown.err
 
 
+@pytest.mark.docker
+@pytest.mark.extra
+def test_third_of_five_models_is_the_first_right_one(
+    repo: Path, capsys: pytest.CaptureFixture
+) -> None:
+    task = f"test $ORCHESTRATOR_MODEL != c || {FIX}; echo > note; echo '{{\"cost\": 1.0}}'"
+    given = [
+        "eval", task, "--agent-cli", "shell", "--network", "none", "--models", "a,b,c,d,e",
+        "--first", "1", "--must-fix", "grep 'width [*] height' calc.py", "--json", "--quiet",
+    ]  # fmt: skip
+    assert run(given) == 0
+    judgement = json.loads(capsys.readouterr().out)
+    assert [one["model"] for one in judgement["ranking"]] == ["c", "a", "b"]
+    assert run([*given, "--budget-total", "2"]) == 1
+    judgement = json.loads(capsys.readouterr().out)
+    assert {one["model"] for one in judgement["ranking"]} == {"a", "b"}
+    agents = [one for one in all_runs(Repository(repo).state_dir) if not one.is_test]
+    assert len(agents) == 5, "three rounds, and two"
+
+
 def test_rounds_have_the_models_in_their_order() -> None:
     config = ParallelConfig(tasks=("x",), models=("a", "b", "c"), workers=4)
     found = [(one.models, one.workers) for one in rounds_of(config, 3)]

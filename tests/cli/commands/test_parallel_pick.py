@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import all_runs
 from tests.support.cli import start
 from tests.support.daemon import ours
 from tests.support.judging import commit_shop
@@ -87,6 +88,8 @@ def test_interrupted_judgement_can_be_repeated(
     assert run(["judge", "--check", CHECK, "--json"]) == 0
     judgement = json.loads(capsys.readouterr().out)
     assert (judgement["run_id"], judgement["picked"]) == (of_agent.name, 1)
+    others = [one for one in all_runs(state) if one.path != of_agent]
+    assert all(one.is_test for one in others), "no agent started"
 
 
 @pytest.mark.parametrize(
