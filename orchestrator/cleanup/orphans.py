@@ -1,8 +1,10 @@
 """Remove containers, networks and volumes that finished runs left; continue after failures."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -14,6 +16,10 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import read_outline
 
 _AT_ONCE = 8
+_ROUNDS = 4
+"""Maximum number of further attempts to remove volumes and networks that are in use."""
+_PAUSE = 0.5
+"""Seconds before a further attempt."""
 _ORDER = ("container", "volume", "network")
 """Kinds of engine objects in the order of removal: containers before the networks that they use."""
 
@@ -50,7 +56,38 @@ def worker_of(leftover: Leftover) -> int | None:
 
 
 def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
-    """Remove engine objects, and return those that could not be removed."""
+    """Remove engine objects, and return those that could not be removed.
+
+    An engine may complete a request for a container although the process that sent the request was
+    killed. The new container uses a volume or network, which cannot be removed before the container
+    is: both are removed as soon as the engine lists the container.
+    """
+    known = list(leftovers)
+    stuck = _remove(engine, known)
+    for _ in range(_ROUNDS):
+        if not any(one.leftover.kind != "container" for one in stuck):
+            break
+        time.sleep(_PAUSE)
+        late = _late(engine, stuck, known)
+        known += late
+        stuck = _remove(engine, [*late, *(one.leftover for one in stuck)])
+    return stuck
+
+
+def _late(engine: ContainerEngine, stuck: list[Stuck], known: list[Leftover]) -> list[Leftover]:
+    """Return new containers of the workers to which volumes or networks that are in use belong."""
+    ids = {leftover.id for leftover in known}
+    late = {}
+    for labels in (one.leftover.labels for one in stuck if one.leftover.kind != "container"):
+        same = {name: labels[name] for name in (MANAGED, RUN, WORKER) if name in labels}
+        with suppress(OrchestratorError):
+            for found in engine.leftovers(same):
+                if found.kind == "container" and found.id not in ids:
+                    late[found.id] = found
+    return list(late.values())
+
+
+def _remove(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
     stuck: list[Stuck] = []
 
     def remove(leftover: Leftover) -> None:

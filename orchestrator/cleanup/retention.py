@@ -12,11 +12,11 @@ from orchestrator.git.changes import changes
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import HALF_MADE
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.workspace.artifacts import ARTIFACTS, HANDED
+from orchestrator.workspace.artifacts import ARTIFACTS, HANDED, HANDED_HALF
 from orchestrator.workspace.layout import CHECKED, PROBE
 from orchestrator.workspace.shared_files import INPUTS_PLACE
 
-_ASIDE = ("upper", "copy", "overlay", "caches", HANDED)
+_ASIDE = ("upper", "copy", "overlay", "caches", HANDED, HANDED_HALF)
 _MOST_FILES = 100_000
 """Maximum number of files of a worker that are counted before they are removed."""
 _REFUSED = ("git", "harvest", "out", CHECKED)

@@ -22,6 +22,8 @@ from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import lines
 
 HANDED = "handed"
+HANDED_HALF = f"{HANDED}.half"
+"""Name of the directory `handed` while it is being created."""
 ARTIFACTS = "artifacts"
 FINDINGS = "findings.md"
 MOST_FINDINGS = 64 * 1024
@@ -56,7 +58,7 @@ def make_place(root: Path, user: tuple[int, int]) -> Path:
     """
     place = root / HANDED
     if not place.exists():
-        half = root / f"{HANDED}.half"
+        half = root / HANDED_HALF
         remove_tree(half)
         (half / ARTIFACTS).mkdir(parents=True)
         for path in (half / ARTIFACTS, half):

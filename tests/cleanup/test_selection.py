@@ -229,12 +229,34 @@ class TestEngine:
         (run.worker(1) / "copy").mkdir(exist_ok=True)
         engine.stuck = container(repo, engine, run, 1)
         first, second = clean(repo, engine).workers
-        assert "once its container is removed" in (first.problem or "")
+        assert "once the worker's container is removed" in (first.problem or "")
         assert second.problem is None
         assert (repo / ".architect-parallel-1").exists()
         engine.stuck = ""
         assert clean(repo, engine, dry_run=True).leftovers == 1
         clean(repo, engine, purge=True)
+
+    def test_container_that_the_engine_creates_late_is_removed_with_its_network(
+        self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shell_run(repo, engine, "true")
+        run = run_of(repo)
+        engine.create_network("net", {**labels(repo, run), WORKER: "1"})
+        remove = engine.remove
+        late: list[str] = []
+
+        def create_late(leftover: Leftover) -> None:
+            if not late:
+                late.append(container(repo, engine, run, 1))
+            if leftover.id == "net" and late[0] in {left.id for left in engine.leftovers({})}:
+                raise EngineError("net is in use")
+            remove(leftover)
+
+        monkeypatch.setattr("orchestrator.cleanup.orphans._PAUSE", 0)
+        monkeypatch.setattr(engine, "remove", create_late)
+        report = clean(repo, engine)
+        assert (report.leftovers, report.problems) == (1, ())
+        assert engine.leftovers({}) == []
 
     def test_numbers_select_only_their_own_objects(self, repo: Path, engine: StuckEngine) -> None:
         shell_run(repo, engine, "true", "true")
@@ -342,11 +364,11 @@ def test_cleaned_worker_of_a_dead_run_is_not_resumed(
 def test_purge_of_a_dead_run_keeps_nothing(repo: Path, engine: LocalEngine) -> None:
     shell_run(repo, engine, COMMIT)
     run = die(repo, 1)
-    for name in ("git", "copy"):
+    for name in ("git", "copy", "handed.half"):
         (run.worker(1) / name).mkdir(exist_ok=True)
     assert numbers(clean(repo, engine, purge=True)) == [1]
     left = {path.name for path in run.worker(1).iterdir()}
-    assert left.isdisjoint({"git", "copy", "upper", "overlay", "harvest", "out"})
+    assert left.isdisjoint({"git", "copy", "upper", "overlay", "handed.half", "harvest", "out"})
 
 
 def test_purge_removes_the_selected_backups(repo: Path, engine: LocalEngine) -> None:

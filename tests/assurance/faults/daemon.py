@@ -65,9 +65,16 @@ class Daemon:
             # After a crash, dockerd may give up waiting for containerd: start it again.
             if self._process is None or self._process.poll() is not None:
                 (self._root / "pid").unlink(missing_ok=True)
+                self._repair_networks()
                 with (self._root / "log").open("ab") as log:
                     self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
             time.sleep(0.1)
+
+    def _repair_networks(self) -> None:
+        """Remove a network database with which Docker 20.10 ends in a panic at each start."""
+        log = self._root / "log"
+        if log.exists() and "libnetwork.New(" in log.read_text()[-8000:]:
+            shutil.rmtree(self._root / "data" / "network", ignore_errors=True)
 
     def _answers(self) -> bool:
         with suppress(docker.errors.DockerException, OSError):

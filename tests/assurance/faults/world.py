@@ -262,7 +262,10 @@ class World:
         assert result["reason"] not in (None, "internal_error"), result
         if self.wrote(number) and not (lossy and "kept in" in result["message"]):
             ended = bool(self.said("end", number))
-            self.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+            try:
+                self.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+            except AssertionError as error:
+                raise AssertionError(result) from error
 
     def wrote(self, number: int) -> bool:
         """Return whether a worker's task reported that it wrote its files."""

@@ -34,6 +34,12 @@ def cleanup() -> Iterator[Protection]:
          "    if False:\n"),
     )  # fmt: skip
     yield from patches(
+        "cleanup/orphans.py",
+        (CHOICE,),
+        ("containers that the engine creates late are removed", "        known += late\n",
+         "        late = []\n"),
+    )  # fmt: skip
+    yield from patches(
         "cleanup/backups.py",
         (CLEANUP, RESTORE),
         ("filters disabled in a snapshot", "        config=repository.without_filters(),\n", ""),
