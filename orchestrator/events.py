@@ -122,7 +122,7 @@ class WorkerConnected(_Event):
     connections: int
     """Number of connections that were allowed so far."""
     refusals: int
-    """Number of connections and names that were refused so far."""
+    """Number of connections and of host name lookups that were refused so far."""
 
 
 class WorkerProgress(_Event):

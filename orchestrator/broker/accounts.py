@@ -69,7 +69,7 @@ class Account:
             raise RefusedError(
                 429,
                 "gateway_rate_limit",
-                f"the worker may make at most {most_calls} calls per minute",
+                f"too many calls to the model: at most {most_calls} per minute are allowed",
                 retry_after=wait,
             )
         if self.at_once >= _MOST_AT_ONCE:

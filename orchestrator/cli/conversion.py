@@ -1,4 +1,4 @@
-"""Convert option values without pydantic where they stay plain text, to start faster."""
+"""Convert option values; plain text is passed on without pydantic, so commands start faster."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -75,7 +75,7 @@ class Isolation(Model):
     setup_network: Annotated[Network | None, Option(Group.ISOLATION, _CHOICES)] = None
     """Network of the setup commands, with the same values as `--network`. Default: same network."""
     check_network: Annotated[Network, Option(Group.ISOLATION, _CHOICES)] = "none"
-    """Network of the checks, with the values of `--network`."""
+    """Network of the checks; the values are the same as for `--network`."""
     allow: Annotated[
         tuple[str, ...],
         Option(

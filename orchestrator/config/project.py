@@ -179,7 +179,7 @@ class Project(Model):
             Group.ENVIRONMENT,
             "NAME=IMAGE",
             "--service",
-            help="Service beside each worker, such as a database, with host name NAME; repeatable.",
+            help="Image of a service beside each worker, reached at host name NAME; repeatable.",
             repeatable=True,
         ),
     ] = Field(default={})

@@ -374,7 +374,7 @@ class ParallelConfig(Model):
 def _no_option(name: str) -> str:
     """Return a name; raise ValueError if an agent program could parse the name as an option."""
     if name.lstrip().startswith("-"):
-        raise ValueError("a name must not begin with `-`")
+        raise ValueError(f"the name `{name}` must not begin with `-`")
     return name
 
 

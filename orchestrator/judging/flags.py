@@ -194,7 +194,7 @@ def _forged(commit: str, check: str, canaries: CanaryRuns) -> Flag:
         Proof(tree="canary", commit=on, check=check, answer=answer),
     )
     said = "passes with" if answer == "pass" else "does not report"
-    message = f"the check {said} a test that must fail"
+    message = f"the check cannot be trusted: it {said} a test that must fail"
     return Flag(flag="forged", out=True, message=message, proof=proof)
 
 

@@ -189,7 +189,7 @@ class CandidateJudge:
                 self.started += [runner.run_id] if runner.run_id else []
         if self._cancelled:
             raise EngineError(
-                "the candidates were interrupted",
+                "the workers were interrupted before all candidates were ready",
                 hint=f"to judge the workers as they are: `orchestrator judge {result.run_id}`",
             )
         return result

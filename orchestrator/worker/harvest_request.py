@@ -50,7 +50,7 @@ class HarvestRequest:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """Return the recorded progress of the worker."""
+        """Return the files that record which steps of the worker's run are done."""
         return Checkpoints(self.workspace.store.root)
 
     @property

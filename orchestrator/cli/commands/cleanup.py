@@ -113,7 +113,7 @@ def gc(
     config: Config = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove worktrees and branches of old workers whose work is all committed and merged."""
+    """Remove worktrees and branches of ended workers whose work is all committed and merged."""
     top = find_top(Path.cwd())
     asked = older_than or _retention(top, config) or RETENTION
     wanted = Wanted(merged=True, older_than=age("--older-than", asked))

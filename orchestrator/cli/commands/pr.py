@@ -104,7 +104,8 @@ def _check(options: PullRequestOptions, numbers: tuple[int, ...]) -> None:
         )
     if bool(numbers) is options.best:
         raise ConfigError(
-            "name the workers to publish, or give `--best`", hint="example: `orchestrator pr 2`"
+            "name the workers to publish, or give `--best`",
+            hint="to publish the branch of worker 2: `orchestrator pr 2`",
         )
 
 

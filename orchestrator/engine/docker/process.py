@@ -105,7 +105,9 @@ class DockerProcess:
             if not state["Running"] and state["ExitCode"] is not None:
                 return int(state["ExitCode"])
             if time.monotonic() >= deadline:
-                raise EngineError("the engine did not report how the command ended")
+                raise EngineError(
+                    "the container engine did not report the exit code of a command in a container"
+                )
             time.sleep(_TICK)
 
     def close(self) -> None:

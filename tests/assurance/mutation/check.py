@@ -121,7 +121,8 @@ class Copy:
         """
         # Without a protection, tests may leave trees that pytest cannot remove.
         scratch = self.root.with_name(f"{self.root.name}-tmp")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist"]
+        # `make test` must notice, and it does not run tests with the mark `extra`.
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-m", "not extra"]
         command += ["-p", "no:cacheprovider", "--basetemp", str(scratch)]
         command += ["-o", f"timeout={_TEST_TIMEOUT}"]
         env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
