@@ -117,7 +117,7 @@ def test_tests_show_which_runner_another_program_starts(command: str) -> None:
     assert canary is not None
     texts = {path: content.decode() for path, content in canary.files}
     assert {*texts} == {"a/test_a.py", "ui/a.spec.ts", "ui/b.test.js"}
-    assert "unittest.TestCase" in texts["a/test_a.py"]
+    assert "import unittest as " in texts["a/test_a.py"]
     assert ";test('" in texts["ui/a.spec.ts"]
     assert "_test } from 'vitest'" in texts["ui/b.test.js"]
 
