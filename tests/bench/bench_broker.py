@@ -151,6 +151,7 @@ def measured(
         client,
     )  # fmt: skip
     env = {**os.environ, "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": url}
+    env["ORCHESTRATOR_MAX_WORKTREES"] = "1000"
     done = subprocess.run(
         command, cwd=repo, env=env, capture_output=True, text=True, check=False, timeout=LONGEST
     )
