@@ -1,6 +1,7 @@
 """Tests of container flags whose effect cannot be observed quickly, and of hostile images."""
 
 import secrets
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker import DockerEngine, firewall
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
 from orchestrator.engine.spec import Egress, TmpfsMount
@@ -111,6 +112,14 @@ def test_guard_has_only_the_network_capability(
     assert client.inspect_container(guard["Id"])["Mounts"] == []
     assert not host.get("Tmpfs")
     assert "TOKEN" not in str(client.inspect_container(guard["Id"])["Config"]["Env"])
+
+
+def test_guard_without_the_program_of_its_rules_is_not_ready(tmp_path: Path) -> None:
+    env = {"PATH": str(tmp_path), "RULES": ""}
+    shell = ("/bin/sh", "-c", firewall._SCRIPT)
+    done = subprocess.run(shell, env=env, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 127
+    assert done.stdout == b""
 
 
 def test_container_does_not_start_without_active_rules(
