@@ -65,26 +65,32 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
     known = list(leftovers)
     stuck = _remove(engine, known)
     for _ in range(_ROUNDS):
-        if not any(one.leftover.kind != "container" for one in stuck):
+        in_use = [one.leftover for one in stuck if one.leftover.kind != "container"]
+        if not in_use:
             break
         time.sleep(_PAUSE)
-        late = _late(engine, stuck, known)
+        late = _late(engine, in_use, known)
         known += late
-        stuck = _remove(engine, [*late, *(one.leftover for one in stuck)])
+        # A stuck container is not tried again, because that could take a minute each time.
+        stuck = [one for one in stuck if one.leftover.kind == "container"]
+        stuck += _remove(engine, [*late, *in_use])
     return stuck
 
 
-def _late(engine: ContainerEngine, stuck: list[Stuck], known: list[Leftover]) -> list[Leftover]:
+def _late(
+    engine: ContainerEngine, in_use: Iterable[Leftover], known: Iterable[Leftover]
+) -> list[Leftover]:
     """Return new containers of the workers to which volumes or networks that are in use belong."""
     ids = {leftover.id for leftover in known}
-    late = {}
-    for labels in (one.leftover.labels for one in stuck if one.leftover.kind != "container"):
-        same = {name: labels[name] for name in (MANAGED, RUN, WORKER) if name in labels}
+    owners = {(left.labels.get(RUN, ""), left.labels.get(WORKER)) for left in in_use}
+    late: list[Leftover] = []
+    for run_id, worker in owners:
+        labels = {MANAGED: "true", RUN: run_id, **({} if worker is None else {WORKER: worker})}
         with suppress(OrchestratorError):
-            for found in engine.leftovers(same):
-                if found.kind == "container" and found.id not in ids:
-                    late[found.id] = found
-    return list(late.values())
+            found = engine.leftovers(labels)
+            late += [left for left in found if left.kind == "container" and left.id not in ids]
+            ids.update(left.id for left in late)
+    return late
 
 
 def _remove(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:

@@ -116,8 +116,8 @@ class Order:
 
     def blocked(self, waiting: Collection[str], fates: TaskOutcomes) -> dict[str, Wait]:
         """Return which waiting tasks cannot start before other tasks end, and why, by task id."""
-        tasks = (self._workflow.by_id[name] for name in waiting)
-        waits = {task.id: self._wait_for_sources(task, fates) for task in tasks}
+        by_id = self._workflow.by_id
+        waits = {name: self._wait_for_sources(by_id[name], fates) for name in waiting}
         return {name: wait for name, wait in waits.items() if wait is not None}
 
     def _wait_for_sources(self, task: Task, fates: TaskOutcomes) -> Wait | None:

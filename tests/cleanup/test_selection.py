@@ -258,6 +258,28 @@ class TestEngine:
         assert (report.leftovers, report.problems) == (1, ())
         assert engine.leftovers({}) == []
 
+    def test_stuck_container_is_tried_once_though_its_network_is_in_use(
+        self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shell_run(repo, engine, "true")
+        run = run_of(repo)
+        engine.create_network("net", {**labels(repo, run), WORKER: "1"})
+        stuck = container(repo, engine, run, 1)
+        tried: list[str] = []
+
+        def refuse(leftover: Leftover) -> None:
+            tried.append(leftover.id)
+            raise EngineError(f"{leftover.id} is stuck")
+
+        monkeypatch.setattr("orchestrator.cleanup.orphans._PAUSE", 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "remove", refuse)
+            report = clean(repo, engine)
+        assert tried.count(stuck) == 1
+        assert tried.count("net") > 1
+        assert len(report.problems) == 2
+        assert clean(repo, engine).problems == ()
+
     def test_numbers_select_only_their_own_objects(self, repo: Path, engine: StuckEngine) -> None:
         shell_run(repo, engine, "true", "true")
         run = run_of(repo)

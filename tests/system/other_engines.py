@@ -8,8 +8,6 @@ own, in which the tests run as well: no packet can leave the machine. Fails if a
 root, mmdebstrap, a Docker daemon with the images of `make images`, and a network.
 """
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -134,14 +132,13 @@ def engine(place: Path) -> Iterator[tuple[str, ...]]:
         process.send_signal(signal.SIGTERM)
         process.wait(LIMIT)
         subprocess.run(("ip", "netns", "delete", name), check=False)
-        shutil.rmtree(place / "data", ignore_errors=True)
 
 
 def wait_until_ready(process: "subprocess.Popen[bytes]", socket: Path, log: Path) -> None:
     """Wait until an engine answers; exit with the end of its log if it does not."""
     deadline = time.monotonic() + LIMIT
     ask = ("docker", "--host", f"unix://{socket}", "version")
-    while subprocess.run(ask, capture_output=True, check=False, env=os.environ).returncode:
+    while subprocess.run(ask, capture_output=True, check=False).returncode:
         if process.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"the engine does not answer:\n{log.read_text()[-2000:]}")
         time.sleep(0.3)
