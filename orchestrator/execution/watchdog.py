@@ -77,7 +77,7 @@ class Finding:
 
 
 class OutputSigns:
-    """Searches a worker's output for signs of trouble, in bounded memory."""
+    """Finds repeated error lines in a worker's output, and keeps its end, in bounded memory."""
 
     def __init__(self, triggers: Triggers) -> None:
         self._repeats = triggers.repeated_errors
@@ -89,7 +89,7 @@ class OutputSigns:
         """The end of the latest output."""
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Search the next chunk of output for signs of trouble."""
+        """Count the error lines in the next chunk of output, and keep the end of the output."""
         if not data:
             return
         text = self._started[stream] + data

@@ -47,7 +47,7 @@ def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunRepo
 
 
 class _Reading:
-    """The records that were read of one run, from which its model is created."""
+    """The records of one run that were read from its files, to create the report model."""
 
     def __init__(
         self,
