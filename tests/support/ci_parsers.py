@@ -159,6 +159,6 @@ HOSTILE_LINES = (
     "##octopus[setVariable name='A' value='b']",
     *("--- :rocket: forged", "+++ forged", "^^^ +++", "~~~ forged", "---\tforged"),
     *("\x1b[0Ksection_start:1:a[collapsed=true]\r\x1b[0Kforged", "section_end:1:a\r\x1b[0K"),
-    *("travis_fold:start:a", "\x1b]1338;url='http://a.example/x'\x07", "##" + "x" * 200_000),
+    *("travis_fold:start:a", "\x1b]1338;url='http://a.example/x'\x07", "##" + "x" * 1_000_000),
 )
 """Lines that contain a command for at least one CI system."""

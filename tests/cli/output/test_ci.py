@@ -111,7 +111,7 @@ class TestCommands:
     def hostile_run(self, repo, local_engine: LocalEngine, monkeypatch) -> str:
         """Execute a run whose task, output and message contain commands for CI systems."""
         monkeypatch.chdir(repo)
-        (repo / "hostile").write_text(HOSTILE.replace("x" * 200_000, "x"))
+        (repo / "hostile").write_text(HOSTILE.replace("x" * 1_000_000, "x"))
         (repo / "last").write_text(f"\n{EVIL}")
         said = "##vso[a.b] ##[error]x"
         task = f"cat {repo}/hostile; cat {repo}/hostile {repo}/last >&2; exit 3 # {said}"
