@@ -3,8 +3,6 @@
 import random
 from pathlib import Path
 
-import pytest
-
 from orchestrator.execution.output import findings_file
 from orchestrator.reports import github
 from orchestrator.results import Reason, Status
