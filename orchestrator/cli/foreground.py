@@ -58,11 +58,11 @@ def run_in_foreground(
         run: The run.
         config: The run's configuration.
         view: Shows the progress.
-        output: How the result is printed, and the step that follows.
+        output: How the result is printed, and the action after the run, such as a merge.
         workflow: The workflow, if the run executes one.
 
     Raises:
-        OrchestratorError: The run could not start, or the next step failed.
+        OrchestratorError: The run could not start, or the action after the run failed.
     """
     reports = _requested_reports(output)
     next_step, merged = output.next_step, None

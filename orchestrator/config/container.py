@@ -16,9 +16,9 @@ _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
 class Limits(Model):
     """Resource limits of one worker."""
 
-    cpus: Annotated[float | None, Option(Group.LIMITS, "N", default="2, or all")] = Field(
-        default=None, gt=0
-    )
+    cpus: Annotated[
+        float | None, Option(Group.LIMITS, "N", default="2, or fewer on a smaller machine")
+    ] = Field(default=None, gt=0)
     """Number of CPUs of each worker. Default: 2, or all CPUs of a smaller machine."""
     memory: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(
         default=4 * 1024**3, ge=16 * 1024**2

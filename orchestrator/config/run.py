@@ -239,7 +239,7 @@ class ParallelConfig(Model):
     retry_delay: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(default=5.0, ge=0)
     """Seconds between a failure and the retry."""
     retry_on: Annotated[tuple[Reason, ...], Option(Group.RETRIES, "CSV")] = ()
-    """Reasons to retry a failed worker in addition to temporary failures, such as `timeout,oom`."""
+    """More reasons to retry a failed worker, such as `timeout,oom`, besides temporary failures."""
     retry_from: Annotated[Literal["base", "keep"], Option(Group.RETRIES, "base|keep")] = "base"
     """Commit that a retry starts from: `base`, or `keep` for the failed attempt's commit."""
     rate_limit_wait: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(

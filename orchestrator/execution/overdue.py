@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     """Kill the containers that the arguments name; return 0 for success, else 1.
 
     Args:
-        arguments: Engine name, run id, a time in seconds since the epoch, numbers of the workers.
+        arguments: Engine name, run id, latest start to kill (seconds since the epoch), workers.
     """
     name, run_id, before, *workers = arguments
     try:

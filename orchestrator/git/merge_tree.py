@@ -136,7 +136,7 @@ def merge_base(git: Git, ours: str, theirs: str) -> str | None:
 def merge_pairs(
     git: Git, pairs: Sequence[tuple[str, str]], *, timeout: float
 ) -> list[Merged | None]:
-    """Merge pairs of commits in a quarantine, within `timeout` seconds for all pairs together.
+    """Merge pairs of commits in the temporary repository `git`, within `timeout` seconds in all.
 
     Returns:
         A result for each pair; None where git failed or took too long.

@@ -121,7 +121,7 @@ class CandidateJudge:
             receivers: Returns a receiver of the events of each run.
 
         Raises:
-            OrchestratorError: As for `judge`. Unless `cancel` was called, no candidate has started.
+            OrchestratorError: A check is wrong on the base, or the run failed or was cancelled.
         """
         with self._tester() as tester:
             base = self._repository.resolve(config.base)

@@ -109,5 +109,5 @@ def _check_characters(template: str, forbidden: re.Pattern[str]) -> None:
         char = "a space" if match[0] == " " else f"`{match[0]}`"
         shown = char if match[0].isprintable() else "a control character"
         raise ValueError(
-            f"the template must not contain {shown}; only `{{n}}` and `{{id}}` are replaced"
+            f"the name template must not contain {shown}; only `{{n}}` and `{{id}}` are replaced"
         )

@@ -46,7 +46,7 @@ def _settings(config: ParallelConfig) -> Settings:
         ("Time limit", _seconds(config.timeout_per_worker)),
         ("Time limit without output", _seconds(limits.idle_timeout)),
         ("Budget", _budget(config.budget_per_worker)),
-        ("CPUs", f"{limits.cpus:g}" if limits.cpus else "2, or all"),
+        ("CPUs", f"{limits.cpus:g}" if limits.cpus else "2, or fewer on a smaller machine"),
         ("Memory", octets(limits.memory) if limits.memory else "not limited"),
         ("Disk", octets(limits.disk)),
         ("Processes", f"{limits.pids:,}"),

@@ -95,7 +95,7 @@ def table() -> str:
 
 def shown(key: str, value: object) -> str:
     if value is None:
-        return "2, or all"
+        return "2, or fewer on a smaller machine"
     if key == "idle_timeout" and value == 0:
         return "no limit"
     if is_size(FIELDS[key]):

@@ -77,7 +77,7 @@ class BuildOptions:
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Install the agent in the image of a Dockerfile, a devcontainer.json or a folder.",
+            help="Dockerfile, devcontainer.json or folder with either, to add the agent to.",
         ),
     ] = None
     tag: Annotated[

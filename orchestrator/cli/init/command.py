@@ -43,7 +43,7 @@ def init(
         bool | None,
         typer.Option(
             "--services/--no-services",
-            help="Add the services of the compose file; runs start them only with `--config FILE`.",
+            help="Copy the compose file's services, which run only with `--config FILE`.",
             show_default=False,
         ),
     ] = None,

@@ -237,4 +237,4 @@ def _route(left: Column, right: Column) -> Tracks:
         below = max(ports) + 1 - routed if attempt >= _PATIENCE else 1
         for item in right:
             item.row += below if item.row >= routed else 0
-    raise AssertionError("nets that are moved below all other lines must be routable")
+    raise AssertionError("a connection drawn below all others must not cross a task of the graph")
