@@ -105,6 +105,8 @@ def blobs(
                 if mode.startswith(_REGULAR):
                     yield os.fsdecode(path), found
         return
+    if base == tip:
+        return
     form = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", *_FORM)
     with _git(repository).reading(*form, base, tip) as output:
         words = records(output, b"\0")

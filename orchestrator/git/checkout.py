@@ -30,11 +30,17 @@ _ACCEPTING = {
 }
 
 
+_NOBODY = (65534, 65534)
+
+
 @cache
-def can_own(owner: tuple[int, int]) -> bool:
-    """Return whether this process may let git create files that belong to another user."""
+def can_own() -> bool:
+    """Return whether this process may let git create files that belong to another user.
+
+    The answer is the same for every user, so git is started once and not for each worker.
+    """
     try:
-        Git(None, owner=owner).run("version")
+        Git(None, owner=_NOBODY).run("version")
     except RepositoryError:
         # The caller is not root, `setpriv` (of util-linux) is missing, or a container lacks the
         # capabilities.
@@ -88,7 +94,7 @@ class Worktree:
         Raises:
             RepositoryError: Git failed.
         """
-        owned = owner is not None and can_own(owner)
+        owned = owner is not None and can_own()
         config = {**repository.without_filters(), **repository.settings(_SPARSE)}
         git = Git(self.git_dir, work_tree=self.path, config=config, owner=owner if owned else None)
         git.run("read-tree", "--reset", "-u", commit)
@@ -119,11 +125,11 @@ class Worktree:
         try:
             config = {**repository.without_filters(), **_ACCEPTING}
             git = Git(self.git_dir, work_tree=self.path, index=lock, config=config)
-            # With `core.ignoreStat`, git records the stat data of files that it finds unchanged,
-            # and marks them `assume-unchanged`, which the second command undoes.
-            git.succeeds("update-index", "--really-refresh")
             paths = git.run("ls-files", "-z")
-            git.run("update-index", "--no-assume-unchanged", "-z", "--stdin", stdin=paths)
+            # With `core.ignoreStat`, the first option records the stat data of files that git finds
+            # unchanged, and marks them `assume-unchanged`, which the second option undoes.
+            refresh = ("update-index", "--really-refresh")
+            git.succeeds(*refresh, "--no-assume-unchanged", "-z", "--stdin", stdin=paths)
             lock.replace(self.git_dir / "index")
         except BaseException:
             lock.unlink(missing_ok=True)

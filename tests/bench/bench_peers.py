@@ -6,7 +6,7 @@ temporary environment. Every program starts the same number of containers of the
 container prints the uptime of the machine and waits, and meanwhile the memory of all processes
 that did not exist before is counted (proportional set size). Only the orchestrator also creates a
 worktree for each worker, applies its limits and harvests its files; the others start bare
-containers.
+containers. Each program has imported its modules before the time to its first command begins.
 
 A program that cannot be installed, fails or does not end is left out of the medians; the table
 shows how many rounds it completed. No round starts after `--minutes`.
@@ -67,6 +67,7 @@ each(lambda n: first(subprocess.run(
 """,
     "orchestrator": """
 from pathlib import Path
+import orchestrator.engine.docker
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner

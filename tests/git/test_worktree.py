@@ -181,7 +181,7 @@ def test_files_belong_to_the_worker_and_git_reads_none_again(
 ) -> None:
     """Whether git creates the files with their owner, or cannot and the owner is changed."""
     if created == "changed":
-        monkeypatch.setattr("orchestrator.git.checkout.can_own", lambda _: False)
+        monkeypatch.setattr("orchestrator.git.checkout.can_own", lambda: False)
     check_out(Repository(repo), empty, base, owner=THEIRS)
     assert owned_by(empty) == {THEIRS[0]}
     ours = (empty.path, empty.path / ".git", empty.git_dir / "index")
