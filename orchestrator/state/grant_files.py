@@ -25,7 +25,7 @@ def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
         found.mkdir(mode=0o700, exist_ok=True)
         os.chown(found, *owner)
     except OSError as error:
-        raise EngineError(f"cannot write the credential broker's keys: {error}") from error
+        raise EngineError(f"cannot write the credential broker's keys: {error.strerror}") from error
     return found
 
 
@@ -38,7 +38,7 @@ def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, in
     try:
         write_private(directory / name, content, mode=0o400, owner=owner)
     except OSError as error:
-        raise EngineError(f"cannot write the credential broker's keys: {error}") from error
+        raise EngineError(f"cannot write the credential broker's keys: {error.strerror}") from error
 
 
 def remove_grant(directory: Path, name: str) -> None:

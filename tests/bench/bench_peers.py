@@ -9,7 +9,8 @@ worktree for each worker, applies its limits and harvests its files; the others 
 containers. Each program has imported its modules before the time to its first command begins.
 
 A program that cannot be installed, fails or does not end is left out of the medians; the table
-shows how many rounds it completed. No round starts after `--minutes`.
+shows how many rounds it completed. A program that fails in the round that fills the caches is not
+tried again. No round starts after `--minutes`.
 
 inspect_ai needs a newer Docker than some machines have. It gets a stand-in for `docker compose`
 that does no more than `docker run` and `docker exec`, so its figures are lower bounds.
@@ -311,17 +312,19 @@ def main() -> None:
     found: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory() as place, measure.repository() as root:
         peers = Peers(Path(place))
-        names = (*OWN, *peers.installed)
+        wanted = [(count, name) for count in counts for name in (*OWN, *peers.installed)]
         end = time.monotonic() + options.minutes * 60
         for number in range(options.rounds + 1):
-            for workers, name in ((count, name) for count in counts for name in names):
+            for workers, name in tuple(wanted):
                 if time.monotonic() > end:
                     measure.note(f"no further measurement after {options.minutes:g} minutes")
                     break
                 python = sys.executable if name in OWN else str(peers.python)
                 parts = attempt(name, python, workers, peers.environ(name), root)
                 measure.note(f"round {number}: {workers} {name} {parts}")
-                # The first round only fills caches.
+                # The first round only fills caches; what fails in it is not tried again.
+                if not number and math.isnan(parts["first"]):
+                    wanted.remove((workers, name))
                 for part, value in parts.items() if number else ():
                     found[workers, name][part].append(value)
     report(found, [(count, name) for count in counts for name in (*OWN, *PEERS)])
