@@ -28,9 +28,8 @@ _ACCEPTING = {
     # Preloading marks unchanged files as done, and their stat data would not be recorded.
     "core.preloadIndex": "false",
 }
-
-
 _NOBODY = (65534, 65534)
+"""uid and gid of the user without any rights, which every Linux system has."""
 
 
 @cache

@@ -121,7 +121,8 @@ class CandidateJudge:
             receivers: Returns a receiver of the events of each run.
 
         Raises:
-            OrchestratorError: A check is wrong on the base, or the run failed or was cancelled.
+            OrchestratorError: The checks prove nothing or fail to run on the base, and no candidate
+                has started; or `cancel` was called.
         """
         with self._tester() as tester:
             base = self._repository.resolve(config.base)

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import measure
+from page import PAGE, with_tables
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "performance.md"
 PARTS: dict[str, tuple[str, ...]] = {
     "trivial": ("bench_trivial.py", "--no-reference"),
     "start": ("bench_start.py",),
@@ -52,10 +52,7 @@ def main() -> None:
     for name in options.parts or PARTS:
         text = measured(name, options.rounds)
         page = PAGE.read_text(encoding="utf-8")
-        part = re.compile(rf"(?<=<!-- measured: {name} -->\n).*?(?=<!-- end -->)", re.DOTALL)
-        if not part.search(page):
-            sys.exit(f"{PAGE.name} has no part `{name}`")
-        PAGE.write_text(part.sub(lambda _, text=text: f"{text}\n", page), encoding="utf-8")
+        PAGE.write_text(with_tables(page, name, text), encoding="utf-8")
         measure.note(text)
 
 

@@ -1,6 +1,7 @@
 """Tests of the scripts that measure and draw the package, with small packages."""
 
 import importlib
+import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.bench.page import PAGE, with_tables
 from tests.docs.markdown import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -120,3 +122,19 @@ def test_arrow_implied_by_a_longer_path_is_not_drawn(tmp_path: Path) -> None:
 
     # Drawn: cli > runs and runs > git; cli > git is implied, and errors has no arrows.
     assert len([path for path in drawing.iter(f"{SVG}path") if path.get("class") == "arrow"]) == 2
+
+
+def test_new_tables_leave_the_other_parts_of_the_page() -> None:
+    page = "<!-- measured: a -->\n<!-- end -->\n\n<!-- measured: b -->\nold\n<!-- end -->\n"
+    first = with_tables(page, "a", "new")
+    assert first == page.replace("a -->\n", "a -->\nnew\n")
+    assert with_tables(first, "b", "newer") == first.replace("old", "newer")
+    with pytest.raises(ValueError, match="no part `c`"):
+        with_tables(page, "c", "new")
+
+
+def test_page_has_a_part_for_each_benchmark() -> None:
+    program = (ROOT / "tests" / "bench" / "all.py").read_text()
+    names = re.findall(r'^    "(\w+)": \("bench_', program, re.MULTILINE)
+    assert names
+    assert sorted(names) == sorted(re.findall(r"<!-- measured: (\w+) -->", PAGE.read_text()))

@@ -77,7 +77,7 @@ class BuildOptions:
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Dockerfile, devcontainer.json or folder with either, to add the agent to.",
+            help="Dockerfile, devcontainer.json or folder with either; it defines the base image.",
         ),
     ] = None
     tag: Annotated[

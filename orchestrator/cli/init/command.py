@@ -43,7 +43,7 @@ def init(
         bool | None,
         typer.Option(
             "--services/--no-services",
-            help="Copy the compose file's services, which run only with `--config FILE`.",
+            help="Configure the compose file's services; runs start them with `--config FILE`.",
             show_default=False,
         ),
     ] = None,
