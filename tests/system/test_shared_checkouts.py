@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import docker
 import pytest
 
 from orchestrator.engine import load_engine
@@ -12,6 +13,7 @@ from orchestrator.state.history import WorkerState
 from orchestrator.state.monitor import UsageMonitor
 from orchestrator.workspace.shared_checkout import is_intact
 from tests.support.cli import orchestrator, printed, run_one
+from tests.support.daemon import touch_in_workers
 from tests.support.live import eventually, newest, states
 from tests.support.repository import fingerprint, git, make_repository
 from tests.support.screen import Screen
@@ -122,7 +124,9 @@ def test_worktree_that_appears_after_a_teardown_has_the_work(repo: Path) -> None
 
 
 @pytest.mark.variants("bind")
-def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(repo: Path) -> None:
+def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(
+    client: docker.APIClient, repo: Path
+) -> None:
     task = "echo new > new; until test -e /tmp/go; do sleep 0.1; done"
     command = ("parallel", "--agent-cli", "shell", task, "--workers", "1", "--network", "none")
     begun = orchestrator(*command, "--worktrees", "none", "--detach", cwd=repo)
@@ -136,7 +140,7 @@ def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(repo: 
     )
     (checkout,) = checkouts(repo)
     shutil.rmtree(checkout)
-    assert orchestrator("exec", "1", "--", "touch", "/tmp/go", cwd=repo).returncode == 0
+    touch_in_workers(client, repo, "/tmp/go")
     done = orchestrator("wait", "--json", cwd=repo)
     assert done.results[1]["status"] == "success", done.stdout
     assert done.results[1]["files_modified"] == ["new"]
@@ -144,7 +148,9 @@ def test_a_running_worker_is_entered_and_a_deleted_checkout_is_made_again(repo: 
 
 @pytest.mark.parametrize("worktrees", ["end", "none"])
 @pytest.mark.variants("bind-end")
-def test_commands_show_the_files_of_a_running_worker(repo: Path, worktrees: str) -> None:
+def test_commands_show_the_files_of_a_running_worker(
+    client: docker.APIClient, repo: Path, worktrees: str
+) -> None:
     task = "echo new > new; echo said; until test -e /tmp/go; do sleep 0.1; done"
     command = ("parallel", "--agent-cli", "shell", task, "--workers", "1", "--network", "none")
     begun = orchestrator(*command, "--worktrees", worktrees, "--detach", cwd=repo)
@@ -175,7 +181,7 @@ def test_commands_show_the_files_of_a_running_worker(repo: Path, worktrees: str)
     assert isinstance(measured, WorkerMeasured)
     assert measured.files == 1
     assert measured.memory
-    assert orchestrator("exec", "1", "--", "touch", "/tmp/go", cwd=repo).returncode == 0
+    touch_in_workers(client, repo, "/tmp/go")
     watched = orchestrator("watch", cwd=repo)
     assert (watched.returncode, "said" in watched.stderr) == (0, True), watched.stderr
     assert (repo / ".architect-parallel-1" / "new").exists() == (worktrees == "end")
