@@ -2,9 +2,13 @@
 
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+
+_FEW = 300
+"""Number of files from which the program `chown` is faster than this process."""
 
 
 def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
@@ -24,11 +28,13 @@ def change_owners(
 ) -> None:
     """Change the owner of several directory trees, as `change_owner` does for one."""
     paths = [path for root in roots for path in _trees(root, keep)]
-    if not paths or _changed(paths, owner):
+    changes = (change for path in paths for change in _each(path, owner))
+    # A few files are changed sooner than a process starts.
+    if sum(1 for _ in islice(changes, _FEW)) < _FEW or _changed(paths, owner):
         return
     # The user may have deleted files meanwhile, or `chown` is missing or too simple.
-    for path in paths:
-        _change(path, owner)
+    for _ in changes:
+        pass
 
 
 def _trees(root: Path, keep: Path | None) -> list[Path]:
@@ -48,12 +54,15 @@ def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
     return done.returncode == 0
 
 
-def _change(path: Path, owner: tuple[int, int]) -> None:
+def _each(path: Path, owner: tuple[int, int]) -> Iterator[None]:
+    """Change the owner of a directory tree in Python, and yield after each file."""
     with suppress(FileNotFoundError):
         os.chown(path, *owner, follow_symlinks=False)
+    yield
     if path.is_symlink() or not path.is_dir():
         return
     for _, directories, files, descriptor in os.fwalk(path):
         for name in (*directories, *files):
             with suppress(FileNotFoundError):
                 os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
+            yield

@@ -1,11 +1,12 @@
-"""Run a program that reads a worker's objects, in a separate process with limits."""
+"""Read a worker's objects through git, also with a program in a separate process with limits."""
 
 import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
 
 from orchestrator.errors import GitCommandError
 from orchestrator.git.command import Git, excerpt, too_long
@@ -13,6 +14,47 @@ from orchestrator.git.defaults import LIBRARIES
 from orchestrator.git.limits import UNTRUSTED
 
 _BATCH = ("cat-file", "--batch")
+
+
+@contextmanager
+def open_objects(git: Git) -> Iterator[tuple[int, int]]:
+    """Start `git cat-file --batch`, and yield file descriptors of its output and of its input.
+
+    Raises:
+        GitCommandError: Git ended before it had read every question.
+    """
+    with tempfile.TemporaryFile() as said, _batch(git, said) as (batch, *places):
+        clock = threading.Timer((git.limits or UNTRUSTED).time, _end, args=(batch,))
+        clock.start()
+        try:
+            yield places[0], places[1]
+        except BrokenPipeError as error:
+            raise GitCommandError(_BATCH, batch.wait(), excerpt(said)) from error
+        finally:
+            clock.cancel()
+
+
+@contextmanager
+def _batch(git: Git, said: IO[bytes]) -> Iterator[tuple["subprocess.Popen[bytes]", int, int]]:
+    """Start git, yield the process with both descriptors, and kill the process at the end."""
+    answers, to_program = os.pipe()
+    questions, to_git = os.pipe()
+    try:
+        try:
+            batch = git.within(git.limits or UNTRUSTED).start(
+                *_BATCH, stdin=questions, stdout=to_program, stderr=said, keeps_leases=False
+            )
+        finally:
+            os.close(to_program)
+            os.close(questions)
+        try:
+            yield batch, answers, to_git
+        finally:
+            _end(batch)
+            batch.wait()
+    finally:
+        os.close(answers)
+        os.close(to_git)
 
 
 def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 1024) -> bytes:
@@ -33,34 +75,24 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
         OutputTooLongError: The program printed more than `most`.
     """
     limits = git.limits or UNTRUSTED
-    answers, to_program = os.pipe()
-    questions, to_git = os.pipe()
-    ours = [answers, to_program, questions, to_git]
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
         asked.write(order)
         asked.seek(0)
-        try:
-            batch = git.within(limits).start(
-                *_BATCH, stdin=questions, stdout=to_program, stderr=said, keeps_leases=False
-            )
+        with _batch(git, said) as (batch, *places):
             reader = subprocess.Popen(
-                limits.around([*program, str(answers), str(to_git)]), stdin=asked,
+                limits.around([*program, *map(str, places)]), stdin=asked,
                 stdout=subprocess.PIPE, stderr=said, env=_libraries(), cwd="/",
-                pass_fds=(answers, to_git), start_new_session=True,
+                pass_fds=places, start_new_session=True,
             )  # fmt: skip
-        finally:
-            for descriptor in ours:
-                os.close(descriptor)
-        clock = threading.Timer(limits.time, _end, args=(batch, reader))
-        clock.start()
-        try:
-            with reader, reader.stdout or said as stdout:
-                verdict = stdout.read(most + 1)
-                reader.kill() if len(verdict) > most else reader.wait()
-        finally:
-            clock.cancel()
-            _end(batch, reader)
-            batch.wait()
+            clock = threading.Timer(limits.time, _end, args=(batch, reader))
+            clock.start()
+            try:
+                with reader, reader.stdout or said as stdout:
+                    verdict = stdout.read(most + 1)
+                    reader.kill() if len(verdict) > most else reader.wait()
+            finally:
+                clock.cancel()
+                _end(reader)
         if len(verdict) > most:
             raise too_long(_BATCH, most)
         if reader.returncode != 0:

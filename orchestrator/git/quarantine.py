@@ -4,7 +4,6 @@ The host's git reads nothing else that a worker wrote. `docs/architecture.md` li
 pack that breaks a rule is refused as a whole, and the branch stays at its base.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from orchestrator.errors import (
     OutputTooLongError,
     RepositoryError,
 )
+from orchestrator.git import tree_checks
 from orchestrator.git.command import Git, records
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.git_directory import make_bare
@@ -32,7 +32,8 @@ from orchestrator.git.handed_over import (
     read_tip,
 )
 from orchestrator.git.limits import UNTRUSTED
-from orchestrator.git.object_reader import consult
+from orchestrator.git.new_history import NewHistory, read_history
+from orchestrator.git.object_reader import consult, open_objects
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
@@ -66,6 +67,10 @@ _FEW = 100
 fetch`.
 """
 _PATH_MAX = 4095
+_READ_HERE = 256 * 1024
+"""Number of bytes of trees (about 7,000 files) that are checked without a separate process, which
+would take longer to start than git to make the commit.
+"""
 _TRAILER = {"sha1": 20, "sha256": 32}
 """Number of bytes of the checksum at the end of a pack."""
 # Imported, not run as a script: Python would compile a script again each time.
@@ -155,17 +160,17 @@ def import_checked(
 
     Raises:
         HarvestRefusedError: A rule is broken.
-        GitCommandError: Git refused an object.
+        GitCommandError: Git refused an object, or an object is missing.
         OutputTooLongError: There is too much to check.
     """
     git = unpack(repository, pack, quarantine, origin, "--strict")
-    objects = repository.object_format
-    has_empty_tree = _check_history(git, origin, tip=tip, empty_tree=_empty_tree(objects))
     room = min(origin.room, MAX_CHECKOUT)
-    check_trees(git, base=origin.base, tip=tip, repository=repository, room=room)
+    history = check_trees(git, base=origin.base, tip=tip, repository=repository, room=room)
+    if origin.on_top and not history.follows_base:
+        raise HarvestRefusedError("the worker's commits are not on top of its base")
     with repository.lock():
         accept_pack(repository, quarantine)
-        if has_empty_tree:
+        if history.contains_empty_tree:
             repository.git.run("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"")
     return git
 
@@ -258,31 +263,9 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
             _check_total(total, MAX_CHECKOUT)
 
 
-def _empty_tree(object_format: str) -> str:
-    return hashlib.new(object_format, b"tree 0\0").hexdigest()
-
-
-def _check_history(git: Git, origin: Origin, *, tip: str, empty_tree: str) -> bool:
-    """Check that all objects exist, and return whether the new commits contain the empty tree.
-
-    Git knows the empty tree without its object, but `git fsck` reports that the object is missing.
-    """
-    base = origin.base
-    if git.text("cat-file", "-t", tip) != "commit":
-        raise HarvestRefusedError("the object handed over as the worker's last commit is no commit")
-    if origin.on_top and not git.succeeds("merge-base", "--is-ancestor", base, tip):
-        raise HarvestRefusedError("the worker's commits are not on top of its base")
-    # This also checks connectivity: every object that the new commits need is in the pack or was
-    # given to the worker.
-    listing = ("rev-list", "--objects", "--no-object-names", tip, f"^{base}")
-    with git.reading(*listing) as names:
-        # All names are read: git would be killed at the end of the block, without an error.
-        return sum(name.rstrip() == empty_tree.encode() for name in names) > 0
-
-
 def check_trees(
     git: Git, *, base: str, tip: str, repository: Repository, room: int = MAX_CHECKOUT
-) -> None:
+) -> NewHistory:
     """Refuse new commits if the tree of any of them has harmful names, paths or sizes.
 
     Args:
@@ -297,12 +280,11 @@ def check_trees(
         GitCommandError: An object is missing or damaged.
         OutputTooLongError: The commits are too large to check.
     """
-    limit = MAX_COMMITS * (len(base) + 1)
-    log = git.listing("log", "--format=%T", f"{base}..{tip}", limit=limit)
+    history = read_history(git, base, tip, most=MAX_COMMITS)
     order = {
         "kind": "harvest",
-        "base": git.text("rev-parse", f"{base}^{{tree}}"),
-        "roots": sorted(set(log.decode().split())),
+        "base": history.base_tree,
+        "roots": sorted(history.roots),
         "reserved": repository.reserved(),
         "room": _PATH_MAX - repository.longest_worktree() - 1,
         "bounds": {
@@ -311,6 +293,7 @@ def check_trees(
     }  # fmt: skip
     _consult(git, order)
     check_size(git, base=base, tip=tip, room=room)
+    return history
 
 
 def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> None:
@@ -324,9 +307,13 @@ def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> N
 
 
 def _consult(git: Git, order: Mapping[str, Any]) -> None:
-    """Check trees in a separate process whose resource limits hostile trees cannot exceed."""
-    program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
-    verdict = json.loads(consult(git, program, json.dumps(order).encode()))
+    """Check trees: a few here, more in a separate process whose limits they cannot exceed."""
+    try:
+        with open_objects(git) as places:
+            verdict = tree_checks.verdict(order, tree_checks.Objects(*places, most=_READ_HERE))
+    except tree_checks.TooManyObjectsError:
+        program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
+        verdict = json.loads(consult(git, program, json.dumps(order).encode()))
     if "refused" in verdict:
         raise HarvestRefusedError(one_line(str(verdict["refused"]), limit=500))
 

@@ -1,9 +1,10 @@
-"""Check the directories (trees) of new commits. Runs in a separate process with limits.
+"""Check the directories (trees) of new commits. Many are checked in a separate process with limits.
 
 A dozen tree objects can stand for more files than there are atoms, and a pack of a few kilobytes
 for gigabytes of trees. So every object is read once, however often it occurs, bounds are checked
-before data is stored, and all of this runs in a process that may be killed (see `object_reader`).
-To start quickly, this module imports few modules, and none of this package.
+before data is stored, and the orchestrator's own process reads few bytes: it leaves larger trees to
+a process that may be killed (see `object_reader`). To start quickly, this module imports few
+modules, and none of this package.
 
 Reads a JSON object from stdin: `kind` (`harvest` or `merge`), `base` (a tree), `roots` (trees),
 `before` (trees; of a merge), `reserved` (names not allowed at the top; `*` at the end of a name
@@ -16,7 +17,8 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 MAX_DEPTH = 1000
 """Maximum depth of nested directories; the operating system's limit for paths allows few more."""
@@ -45,13 +47,24 @@ class RefusedError(Exception):
     """A rule is broken; the message names the rule."""
 
 
+class TooManyObjectsError(Exception):
+    """The objects have more bytes than a reader may read."""
+
+
 class Objects:
     """Reads git objects through a process `git cat-file --batch`."""
 
-    def __init__(self, answers: int, questions: int) -> None:
-        """Store the file descriptors of git's output and of git's input."""
-        self._answers = os.fdopen(answers, "rb")
+    def __init__(self, answers: int, questions: int, *, most: int = sys.maxsize) -> None:
+        """Store the file descriptors of git's output and of git's input, which stay open.
+
+        Args:
+            answers: File descriptor of git's output.
+            questions: File descriptor of git's input.
+            most: Largest size of all objects together, in bytes.
+        """
+        self._answers = os.fdopen(answers, "rb", closefd=False)
         self._questions = questions
+        self._room = most
 
     def read(
         self, names: Iterable[bytes], kind: bytes, *, most: int, total: int | None
@@ -67,6 +80,7 @@ class Objects:
 
         Raises:
             RefusedError: An object is missing, has another type, or is too large.
+            TooManyObjectsError: This reader may not read so many bytes.
         """
         wanted = sorted(names)
         for start in range(0, len(wanted), _ASKED):
@@ -77,6 +91,9 @@ class Objects:
                 total = None if total is None else total - size
                 if size > most or (total is not None and total < 0):
                     raise RefusedError(_TOO_MUCH)
+                self._room -= size
+                if self._room < 0:
+                    raise TooManyObjectsError
                 yield name, self._answers.read(size)
                 self._answers.read(1)
 
@@ -337,11 +354,12 @@ def _ids(names: Iterable[str]) -> list[bytes]:
     return [bytes.fromhex(name) for name in names]
 
 
-def main(answers: str, questions: str) -> None:
-    """Read a request from stdin, check the trees, print the result."""
-    order = json.load(sys.stdin)
-    objects = Objects(int(answers), int(questions))
-    verdict = {}
+def verdict(order: Mapping[str, Any], objects: Objects) -> dict[str, str]:
+    """Check the trees of a request, and return `{}`, or `refused` with the broken rule.
+
+    Raises:
+        TooManyObjectsError: The reader of the objects may not read so many bytes.
+    """
     try:
         if order["kind"] == "merge":
             check_merge(objects, _ids(order["before"]), _ids(order["roots"]))
@@ -351,8 +369,14 @@ def main(answers: str, questions: str) -> None:
                 reserved=order["reserved"], room=order["room"], bounds=Bounds(**order["bounds"]),
             )  # fmt: skip
     except RefusedError as error:
-        verdict = {"refused": str(error)[:2000]}
-    sys.stdout.write(json.dumps(verdict))
+        return {"refused": str(error)[:2000]}
+    return {}
+
+
+def main(answers: str, questions: str) -> None:
+    """Read a request from stdin, check the trees, print the result."""
+    order = json.load(sys.stdin)
+    sys.stdout.write(json.dumps(verdict(order, Objects(int(answers), int(questions)))))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.files import change_owner as change_owner_module
 from orchestrator.files.change_owner import change_owner
 
 pytestmark = pytest.mark.process
 THEIRS = (20_001, 20_001) if os.getuid() == 0 else (os.getuid(), os.getgid())
 
 
-@pytest.fixture(params=["chown", "python"])
+@pytest.fixture(params=["chown", "python", "few"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Use `chown`, or Python without `chown`."""
+    """Use `chown`, Python without `chown`, or Python because there are few files."""
+    if request.param != "few":
+        monkeypatch.setattr(change_owner_module, "_FEW", 1)
     if request.param == "python":
         monkeypatch.setenv("PATH", "")
     return str(request.param)
@@ -49,9 +52,12 @@ def test_top_of_a_worktree_keeps_its_owner(tmp_path: Path) -> None:
 
 
 def test_missing_file_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(change_owner_module, "_FEW", 1)
     monkeypatch.setattr(
-        "orchestrator.files.change_owner._changed", lambda *_: (tmp_path / "file").unlink()
+        change_owner_module, "_changed", lambda paths, _: [path.unlink() for path in paths[1:]][1:]
     )
     change_owner(tmp_path, THEIRS, keep=tmp_path)
-    assert not list(tmp_path.iterdir())
+    (left,) = tmp_path.iterdir()
+    assert left.stat().st_uid == THEIRS[0]

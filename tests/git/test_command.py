@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import select
 import sys
 import threading
 import tracemalloc
@@ -13,9 +14,10 @@ import pytest
 
 from orchestrator.errors import GitCommandError, OutputTooLongError, RepositoryError
 from orchestrator.git import command as gate
+from orchestrator.git import object_reader
 from orchestrator.git.command import Git
 from orchestrator.git.limits import Limits
-from orchestrator.git.object_reader import consult
+from orchestrator.git.object_reader import consult, open_objects
 from orchestrator.git.repository import Repository
 from tests.support.repository import git
 
@@ -97,6 +99,24 @@ def test_limited_command_is_killed_at_its_timeout(ours: Git, endless: str) -> No
     reader = (sys.executable, "-c", "import time; time.sleep(60)")
     with pytest.raises(GitCommandError, match="exit code -9"):
         consult(limited, reader, b"")
+
+
+@pytest.mark.timeout(90)
+def test_git_that_answers_no_question_is_killed_at_its_timeout(
+    ours: Git, endless: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_reader, "_BATCH", ("hash-object", endless))
+    with open_objects(ours.within(replace(AMPLE, time=0.3))) as (_, questions):
+        wait_until_unread(questions)
+        with pytest.raises(BrokenPipeError):
+            os.write(questions, b"HEAD\n")
+
+
+def wait_until_unread(pipe: int) -> None:
+    """Wait until no process can read from a pipe."""
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLERR)
+    assert waiting.poll(60_000), "the process still runs"
 
 
 def test_output_of_a_limited_command_is_bounded(

@@ -29,7 +29,7 @@ TIPS: dict[str, tuple[Callable[[Handover], bytes], str]] = {
     "two of them": (lambda handover: b"\n".join([commit_id(handover)] * 2), NO_ID),
     "binary": (lambda _: bytes(range(256)), NO_ID),
     "endless": (lambda _: b"0" * 10_000_000, NO_ID),
-    "of nothing": (lambda _: b"1" * 40, "`git cat-file` failed"),
+    "of nothing": (lambda _: b"1" * 40, "is no commit"),
     "of a tree": (
         lambda handover: object_id(handover, "HEAD^{tree}"),
         "the object handed over as the worker's last commit is no commit",

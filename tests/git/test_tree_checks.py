@@ -6,11 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.git import object_reader as reader
 from orchestrator.git import quarantine as harvest
 from tests.support.quarantine import Handover
 from tests.support.repository import git
 
 BARE = ("HEAD", "objects/x", "refs/x", "config")
+
+
+@pytest.fixture(autouse=True, params=["here", "in a separate process"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Check the trees in this process, which is the way for few, or in a separate process."""
+    if request.param != "here":
+        monkeypatch.setattr(harvest, "_READ_HERE", 0)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -154,7 +163,7 @@ def test_each_tree_is_read_once(
         ("MAX_TREES", 12 * 36 - 1, "directories of the new commits are too large"),
         ("MAX_TREE", 35, "directories of the new commits are too large"),
         ("MAX_PATHS", 767, "the paths of a commit have more than 767 bytes"),
-        ("MAX_COMMITS", 13, "printed more than 533 bytes"),
+        ("MAX_COMMITS", 12, "more than 12 new commits"),
         ("MAX_OBJECTS", 26, "more than 26 new git objects"),
         ("MAX_MESSAGE", 150, "a commit has [0-9]+ bytes"),
     ],
@@ -185,7 +194,18 @@ def test_content_of_the_base_is_not_bounded(
     assert handover.bring_in().tip == tip
 
 
-def test_killed_reader_is_a_refusal(handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_reader_is_a_refusal(
+    handover: Handover, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     monkeypatch.setattr(harvest, "_TREE_RULES", "import os; os.kill(os.getpid(), 9)")
+    tip = handover.hand_over(handover.commit_files(new="text\n"))
+    if place == "here":
+        assert handover.bring_in().tip == tip
+    else:
+        handover.refused("exit code -9")
+
+
+def test_end_of_git_is_a_refusal(handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_BATCH", ("cat-file", "--no-such-option"))
     handover.hand_over(handover.commit_files(new="text\n"))
-    handover.refused("exit code -9")
+    handover.refused("is missing|`git cat-file` failed")

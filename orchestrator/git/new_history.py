@@ -1,0 +1,74 @@
+"""Read the new commits of a worker in a quarantine, and check that all of their objects exist."""
+
+import hashlib
+from dataclasses import dataclass
+
+from orchestrator.git.command import Git
+from orchestrator.git.handed_over import HarvestRefusedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewHistory:
+    """The new commits of a worker."""
+
+    base_tree: str
+    """The top directory of the base."""
+    roots: frozenset[str]
+    """The top directory of each new commit."""
+    follows_base: bool
+    """Whether the base is an ancestor of the last new commit, or that commit itself."""
+    contains_empty_tree: bool
+    """Whether a directory of the new commits is empty. Git knows the empty tree without its object,
+    but `git fsck` reports that the object is missing.
+    """
+
+
+def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
+    """Read all commits that the commit `tip` adds to the commit `base`.
+
+    Args:
+        git: Git in the quarantine.
+        base: The commit that the worker started from.
+        tip: The object that the worker handed over as its last commit.
+        most: Largest number of new commits.
+
+    Raises:
+        HarvestRefusedError: The tip is no commit, or there are more than `most` new commits.
+        GitCommandError: An object that the new commits need is missing.
+    """
+    base_tree = _tree_of(git, base, tip=tip)
+    empty_tree = hashlib.new("sha256" if len(tip) == 64 else "sha1", b"tree 0\0").hexdigest()
+    roots: set[str] = set()
+    commits, has_empty, follows = 0, False, tip == base
+    # This also checks connectivity: every object that the new commits need is in the pack or was
+    # given to the worker.
+    listing = ("rev-list", "--objects", "--no-object-names", "--format=%T %P", tip, f"^{base}")
+    with git.reading(*listing) as lines:
+        # All lines are read: git would be killed at the end of the block, without an error.
+        for line in lines:
+            if not line.startswith(b"commit "):
+                has_empty = has_empty or line.rstrip() == empty_tree.encode()
+                continue
+            commits += 1
+            if commits > most:
+                raise HarvestRefusedError(f"the worker's work has more than {most} new commits")
+            root, *parents = next(lines, b"none").decode("ascii").split()
+            roots.add(root)
+            # If the base is an ancestor of the tip, it is the parent of a new commit.
+            follows = follows or base in parents
+    return NewHistory(
+        base_tree=base_tree,
+        roots=frozenset(roots),
+        follows_base=follows,
+        contains_empty_tree=has_empty,
+    )
+
+
+def _tree_of(git: Git, base: str, *, tip: str) -> str:
+    """Return the top directory of the base, and check that the tip is a commit."""
+    asked = f"{tip}\n{base}^{{tree}}\n".encode()
+    form = "--batch-check=%(objecttype) %(objectname)"
+    kind, tree = (line.split(" ") for line in git.text("cat-file", form, stdin=asked).split("\n"))
+    if kind != ["commit", tip]:
+        raise HarvestRefusedError("the object handed over as the worker's last commit is no commit")
+    return tree[1]
