@@ -39,27 +39,27 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
     base_tree = _tree_of(git, base, tip=tip)
     empty_tree = hashlib.new("sha256" if len(tip) == 64 else "sha1", b"tree 0\0").hexdigest()
     roots: set[str] = set()
-    commits, has_empty, follows = 0, False, tip == base
+    parents: set[str] = set()
+    count, has_empty = 0, False
     # This also checks connectivity: every object that the new commits need is in the pack or was
     # given to the worker.
     listing = ("rev-list", "--objects", "--no-object-names", "--format=%T %P", tip, f"^{base}")
     with git.reading(*listing) as lines:
         # All lines are read: git would be killed at the end of the block, without an error.
         for line in lines:
-            if not line.startswith(b"commit "):
-                has_empty = has_empty or line.rstrip() == empty_tree.encode()
-                continue
-            commits += 1
-            if commits > most:
+            if line.startswith(b"commit "):
+                count += 1
+                root, *named = next(lines, b"none").decode("ascii").split()
+                roots.add(root)
+                parents.update({base}.intersection(named))
+            has_empty = has_empty or line.rstrip() == empty_tree.encode()
+            if count > most:
                 raise HarvestRefusedError(f"the worker's work has more than {most} new commits")
-            root, *parents = next(lines, b"none").decode("ascii").split()
-            roots.add(root)
-            # If the base is an ancestor of the tip, it is the parent of a new commit.
-            follows = follows or base in parents
     return NewHistory(
         base_tree=base_tree,
         roots=frozenset(roots),
-        follows_base=follows,
+        # If the base is an ancestor of the tip, it is the parent of a new commit.
+        follows_base=tip == base or base in parents,
         contains_empty_tree=has_empty,
     )
 

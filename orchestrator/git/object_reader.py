@@ -24,14 +24,11 @@ def open_objects(git: Git) -> Iterator[tuple[int, int]]:
         GitCommandError: Git ended before it had read every question.
     """
     with tempfile.TemporaryFile() as said, _batch(git, said) as (batch, *places):
-        clock = threading.Timer((git.limits or UNTRUSTED).time, _end, args=(batch,))
-        clock.start()
         try:
-            yield places[0], places[1]
+            with _killed_after((git.limits or UNTRUSTED).time, batch):
+                yield places[0], places[1]
         except BrokenPipeError as error:
             raise GitCommandError(_BATCH, batch.wait(), excerpt(said)) from error
-        finally:
-            clock.cancel()
 
 
 @contextmanager
@@ -74,30 +71,41 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
         GitCommandError: The program failed, or exceeded its limits.
         OutputTooLongError: The program printed more than `most`.
     """
-    limits = git.limits or UNTRUSTED
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
         asked.write(order)
         asked.seek(0)
         with _batch(git, said) as (batch, *places):
-            reader = subprocess.Popen(
-                limits.around([*program, *map(str, places)]), stdin=asked,
-                stdout=subprocess.PIPE, stderr=said, env=_libraries(), cwd="/",
-                pass_fds=places, start_new_session=True,
-            )  # fmt: skip
-            clock = threading.Timer(limits.time, _end, args=(batch, reader))
-            clock.start()
-            try:
-                with reader, reader.stdout or said as stdout:
-                    verdict = stdout.read(most + 1)
-                    reader.kill() if len(verdict) > most else reader.wait()
-            finally:
-                clock.cancel()
-                _end(reader)
+            limits = git.limits or UNTRUSTED
+            reader = _start(limits.around([*program, *map(str, places)]), places, asked, said)
+            killed = _killed_after(limits.time, batch, reader)
+            with killed, reader, reader.stdout or said as stdout:
+                verdict = stdout.read(most + 1)
+                reader.kill() if len(verdict) > most else reader.wait()
         if len(verdict) > most:
             raise too_long(_BATCH, most)
         if reader.returncode != 0:
             raise GitCommandError(_BATCH, reader.returncode, excerpt(said))
     return verdict
+
+
+def _start(
+    command: Sequence[str], places: Sequence[int], stdin: IO[bytes], stderr: IO[bytes]
+) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=_libraries(), cwd="/",
+        pass_fds=places, start_new_session=True,
+    )  # fmt: skip
+
+
+@contextmanager
+def _killed_after(seconds: float, *processes: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Kill processes that are not done in time."""
+    clock = threading.Timer(seconds, _end, args=processes)
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
 
 
 def _libraries() -> dict[str, str]:

@@ -47,7 +47,7 @@ def harvest() -> Iterator[Protection]:
         ("tip must descend from the base",
          "if origin.on_top and not history.follows_base:", "if False:"),
         ("number of new objects limited", "if number >= MAX_OBJECTS:", "if False:"),
-        ("number of new commits limited", "if commits > most:", "if False:"),
+        ("number of new commits limited", "if count > most:", "if False:"),
         ("size of commit objects limited", "and size > MAX_MESSAGE:", "and False:"),
         ("total size of new objects limited",
          "            _check_total(total, MAX_CHECKOUT)\n", ""),
