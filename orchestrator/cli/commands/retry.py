@@ -29,9 +29,8 @@ def retry(
                 f"run {history.run_id} is still running",
                 hint=f"stop the run first: `orchestrator stop {worker} --run {history.run_id}`",
             )
-        spec = history.workers[worker].spec
         record = require_record(history.directory)
-        base = RecordedWorker(history.directory, record, spec).base
+        base = RecordedWorker(history.directory, record, history.workers[worker].spec).base
         config = settings_to_repeat(record, worker, os.environ, base=base)
     view = make_view(quiet=output.quiet, events=output.events)
     runner = ParallelRunner(config, emit=view)
