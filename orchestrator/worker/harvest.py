@@ -95,8 +95,7 @@ def discard_scratch(request: HarvestRequest, harvested: Harvested) -> None:
         remove_tree(scratch)
     if scratch.exists():
         with suppress(OrchestratorError, TimeoutError):
-            again = replace(harvest_container(request), command=("true",))
-            container = request.engine.start(again)
+            container = request.engine.start(replace(harvest_container(request), command=("true",)))
             try:
                 container.wait(DEATH)
             finally:
