@@ -1,5 +1,6 @@
 """Commit and pack a worker's files in a container without network: the first step of a harvest."""
 
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -27,8 +28,12 @@ DEATH = 30.0
 MEASURE = 0.5
 """Seconds between two measurements of the files that are being packed."""
 _MOST_FILES = 1_000_000
-_KILLED = 137
-"""Exit code of a killed container. If the orchestrator killed it, `refusals` says why."""
+_ENDED = frozenset(
+    128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+)
+"""Exit codes of a container that somebody ended; a daemon that stops sends SIGTERM to its
+containers. If the orchestrator killed it, `refusals` says why.
+"""
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
 _HARVEST_TMP = 64 * 1024**2
@@ -138,7 +143,7 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
         status = container.wait(DEATH)
     except TimeoutError:
         return EngineError(f"the container that packs the worker's work did not end in {DEATH:g} s")
-    if status.exit_code == _KILLED and not status.oom_killed:
+    if status.exit_code in _ENDED and not status.oom_killed:
         return EngineError("the container that packs the worker's work was killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
     refused = HarvestRefusedError(

@@ -1,10 +1,12 @@
 """Tests that a worker's files are harvested, whatever its tree and store contain."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.worker import pack as packing
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show
@@ -255,3 +257,17 @@ def test_deletion_of_all_files_is_harvested(home_from, repo: Path) -> None:
     worker = home_from("rm -rf ./* .git")
     assert worker.files_modified == ["a.txt", "src/app.py"]
     assert git(repo, "ls-tree", "-r", worker.branch) == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_packing_that_someone_ended_is_repeated(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A Docker daemon that is restarted sends SIGTERM to all containers."""
+    programs = iter([f"import os, time; os.kill(os.getpid(), {number}); time.sleep(60)"])
+    real = packing.bundle
+    monkeypatch.setattr(packing, "bundle", lambda name: next(programs, None) or real(name))
+    (worker,) = shell_run(repo, local_engine, "echo work > new").results
+    assert (worker.status, worker.message) == (Status.SUCCESS, None)
+    assert show(repo, f"{worker.branch}:new") == "work"
+    assert next(programs, None) is None

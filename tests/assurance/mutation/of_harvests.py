@@ -272,6 +272,11 @@ def helper() -> Iterator[Protection]:
         ("written data of a harvest is measured", "if size <= room:", "if True:"),
     )  # fmt: skip
     yield from patches(
+        "worker/pack.py", ("tests/worker/test_harvest.py -k someone_ended",),
+        ("packing that somebody ended is repeated",
+         "if status.exit_code in _ENDED and", "if False and"),
+    )  # fmt: skip
+    yield from patches(
         " ".join(f"{INSIDE}/{module}.py" for module in _MODULES), (STORE, HELPER, FUZZ_HELPER,
          "tests/git/test_kept_refs_attacked.py -k read_in_bounded_time"),
         ("links in the store are not followed", "os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.",
