@@ -30,6 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     `--faults` is the number of faults that are injected at random times. With any number,
     every step of a run is tested too; without the option only a few steps are.
     """
+    parser.addoption(
+        "--worktrees", choices=("start", "end", "none"),
+        help="when the worktrees of attacked and crashed runs are created",
+    )  # fmt: skip
     parser.addoption("--faults", type=int, default=0, metavar="N", help="faults to inject")
     parser.addoption(variants.OPTION, action="store_true", help="run every variant of a test")
 

@@ -32,10 +32,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--measure-plain", action="store_true", help="attack plain `docker run` too")
     group.addoption("--every-caller", action="store_true", help="every attack as root and as user")
     group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
-    group.addoption(
-        "--worktrees", choices=("start", "end", "none"), default="start",
-        help="when the worktrees of attacked runs are created",
-    )  # fmt: skip
 
 
 def each_caller(config: pytest.Config) -> bool:
@@ -60,7 +56,7 @@ def each_attack(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("write_table") and config.getoption("worktrees") != "start":
+    if config.getoption("write_table") and config.getoption("worktrees") not in (None, "start"):
         raise pytest.UsageError("the table shows runs whose worktrees exist from the start")
     left_out: list[tuple[str, str]] = []
     if not each_caller(config):
@@ -106,7 +102,7 @@ def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.Fixture
     With `--every-caller`, the callers run the same campaign at the same time.
     """
     known: dict[tuple[str, str, tuple[str, ...]], Future[Campaign]] = {}
-    worktrees: str = request.config.getoption("worktrees")
+    worktrees: str = request.config.getoption("worktrees") or "start"
 
     def run(name: str, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
         names = tuple(attack.name for attack in attacks)

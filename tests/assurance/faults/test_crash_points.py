@@ -1,5 +1,6 @@
 """Tests of `resume` and `parallel-cleanup` after a kill at every step of a run."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,8 +31,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("point", every if metafunc.config.getoption("--faults") else few)
 
 
-def test_resume_after_a_kill_completes_the_run(point: str, tmp_path: Path, counts: Tally) -> None:
-    world = crash_run(point, tmp_path, counts)
+@pytest.fixture
+def world(point: str, tmp_path: Path, counts: Tally, pytestconfig: pytest.Config) -> World:
+    """Return a repository with a run that was killed at a point."""
+    return crash_run(point, tmp_path, counts, pytestconfig.getoption("--worktrees"))
+
+
+def test_resume_after_a_kill_completes_the_run(point: str, world: World) -> None:
     wanted = POINTS[point].outcome if point in POINTS else "whole"
     world.check_readable()
     done = world.orchestrator("resume", "--json", "--quiet")
@@ -53,8 +59,7 @@ def test_resume_after_a_kill_completes_the_run(point: str, tmp_path: Path, count
     assert not list(world.repo.glob(".git/orchestrator/runs/*/*/artifacts"))
 
 
-def test_cleanup_after_a_kill_keeps_the_work(point: str, tmp_path: Path, counts: Tally) -> None:
-    world = crash_run(point, tmp_path, counts)
+def test_cleanup_after_a_kill_keeps_the_work(world: World) -> None:
     begun = [number for number in (1, 2) if world.said("begin", number)]
     wrote = [number for number in begun if world.said("wrote", number)]
     done = world.orchestrator("parallel-cleanup")
@@ -72,8 +77,16 @@ def test_cleanup_after_a_kill_keeps_the_work(point: str, tmp_path: Path, counts:
         world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
 
 
-def crash_run(point: str, root: Path, counts: Tally) -> World:
-    """Run a command that is killed at a point."""
+def crash_run(point: str, root: Path, counts: Tally, worktrees: str | None) -> World:
+    """Run a command that is killed at a point.
+
+    Args:
+        point: The point.
+        root: Directory of the repository.
+        counts: Counts the reports of the tasks.
+        worktrees: When worktrees are created; None for the arrangement that reaches the point. In
+            others, a run that does not reach the point must end well.
+    """
     cut = GIT_POINTS.get(point)
     in_base = cut is not None and cut.many_in_base
     in_work = cut is not None and not cut.many_in_base
@@ -82,10 +95,15 @@ def crash_run(point: str, root: Path, counts: Tally) -> World:
     private = point not in POINTS or POINTS[point].private
     nap = _LONG_NAP if "output" in point else 0.3
     stages = point in POINTS and POINTS[point].stages
-    worktrees = (GIT_POINTS.get(point) or POINTS[point]).worktrees
+    usual = (GIT_POINTS.get(point) or POINTS[point]).worktrees
     # The broker holds a key that no task uses.
     keys = ("--keys", "broker", "--env", "OPENAI_API_KEY")
     with_broker = point in POINTS and POINTS[point].broker
-    rest = ("--worktrees", worktrees, *(keys if with_broker else ()))
-    world.crash(point, world.parallel(nap=nap, private=private, stages=stages, rest=rest))
+    rest = ("--worktrees", worktrees or usual, *(keys if with_broker else ()))
+    command = world.parallel(nap=nap, private=private, stages=stages, rest=rest)
+    if worktrees in (None, usual):
+        world.crash(point, command)
+    else:
+        done = world.crashing(point, *command)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return world
