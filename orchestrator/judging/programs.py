@@ -60,7 +60,7 @@ def _is_before(word: str) -> bool:
 
 
 def _executed(words: Sequence[str], depth: int) -> Iterator[str]:
-    """Yield patterns of the files that a simple command executes."""
+    """Yield glob patterns of the files that a shell command without operators executes."""
     name = words[0].strip("`")
     short = name.rpartition("/")[2]
     if "/" in name:

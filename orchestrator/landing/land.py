@@ -95,7 +95,7 @@ def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
     landed = _latest(repository, target, run_id)
     if not landed.is_undone_from(target.commit):
         raise NotFitError(
-            f"`{target.branch}` has moved since {_workers(landed)} was merged: nothing was changed",
+            f"the merge of {_workers(landed)} is not undone: `{target.branch}` has moved since",
             hint=f"revert the commits with `git revert`; the merge ended at {landed.after[:12]}",
         )
     with repository.lock():

@@ -145,7 +145,7 @@ def _unknown(branch: Branch) -> LeftWorker:
 
 
 class _Plan:
-    """Decides which branches are merged, by merging all of them in a quarantine."""
+    """Decides which branches are merged, after a trial of all of them in a separate repository."""
 
     def __init__(
         self, repository: Repository, git: Git, run: RunBranches, wish: Wish, target: Target

@@ -144,7 +144,7 @@ class RunDirectory:
     def lease_descriptor(self) -> int:
         """Return the lease's file descriptor, for a child process that continues the run."""
         if self._lease is None:
-            raise ValueError("this process does not hold the run's lease")
+            raise ValueError("another process owns the run: this one does not hold its lease")
         return self._lease.fileno()
 
     def _sign(self) -> None:

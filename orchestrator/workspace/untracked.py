@@ -278,7 +278,7 @@ def _notices(
 
 
 def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:
-    """Return whether a pattern certainly matched nothing, judged without git."""
+    """Return whether it is certain, without asking git, that a pattern matches no file."""
     if pattern.startswith("!"):
         return False
     if _WILD.search(pattern):

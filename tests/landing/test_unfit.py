@@ -254,6 +254,8 @@ def test_undo_after_a_commit_on_top_is_refused(world: World) -> None:
     merge(world, branch(world, 1, {"a.txt": "x\n"}))
     git(world.repo, "commit", "-q", "--allow-empty", "-m", "on top")
     before = untouched(world)
-    with pytest.raises(OrchestratorError, match="`main` has moved since worker 1 was merged"):
+    with pytest.raises(
+        OrchestratorError, match="the merge of worker 1 is not undone: `main` has moved since"
+    ):
         undo(Repository(world.repo), into=None, run_id=None)
     assert untouched(world) == before

@@ -19,10 +19,11 @@ class Tracks:
 
 
 def tracks(left: Ports, right: Ports) -> Tracks | int:
-    """Return positions of the nets' vertical lines; or the row on the right that rules them out.
+    """Return the position of each net's vertical line; or a row on the right, if no order fits.
 
-    A row may belong to different nets on the left and right. The left net must then leave the row
-    on an earlier track than the right net enters it.
+    A net is a set of connected ends of lines. If a row is an end of one net on the left and of
+    another net on the right, the vertical line of the left net must be further to the left. The
+    returned row is part of such a conflict.
     """
     spans = _spans(left, right)
     earlier = _earlier(left, right)
