@@ -321,7 +321,7 @@ class _Watch:
             self._note(asked)
 
     def _note(self, found: Finding) -> None:
-        """Record an alert for the worker's result, unless the alert was recorded before."""
+        """Record an alert, to be shown in the worker's result, unless it was recorded before."""
         with self._noting:
             if any((one.trigger, one.detail) == (found.trigger, found.detail)
                    for one in self.interventions):  # fmt: skip
