@@ -65,7 +65,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="Workers reach nothing, hosts of `--allow`, web hosts (`learn` lists them), or all.",
+            help="Workers reach nothing, `--allow` hosts, web hosts (`learn` lists them), or all.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for

@@ -200,7 +200,7 @@ class ParallelConfig(Model):
     worktrees: Annotated[Literal["start", "end", "none"], Option(Group.TASK, "start|end|none")] = (
         "start"
     )
-    """Create worktrees at the `start` of each worker, of its result (`end`), or never (`none`).
+    """Create worktrees at the `start` of each worker, from its result (`end`), or never.
     With `end` and `none`, workers share one checkout, which none of them can change and later runs
     use again. The work is on the branches in any case."""
     stagger: Annotated[float, Option(Group.TASK, "SECONDS")] = Field(default=0.0, ge=0)
