@@ -45,6 +45,11 @@ class GitPoint:
     """Whether many files that slow git down are in the base, or are written by the tasks."""
     worktrees: str = "start"
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the files are those of a checkout that workers share."""
+        return self.worktrees != "start"
+
 
 def _around(
     target: str,

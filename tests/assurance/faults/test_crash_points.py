@@ -27,8 +27,13 @@ def counts() -> Iterator[Tally]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     few = _CLEANED if metafunc.function is test_cleanup_after_a_kill_keeps_the_work else _RESUMED
-    every = (*POINTS, *GIT_POINTS)
-    metafunc.parametrize("point", every if metafunc.config.getoption("--faults") else few)
+    chosen = metafunc.config.getoption("--worktrees")
+    # Git is stopped while it writes certain files, which other arrangements do not have.
+    shared = chosen in ("end", "none")
+    cuts = (name for name, cut in GIT_POINTS.items() if not chosen or cut.is_shared == shared)
+    metafunc.parametrize(
+        "point", (*POINTS, *cuts) if metafunc.config.getoption("--faults") else few
+    )
 
 
 @pytest.fixture
