@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 _FEW = 300
-"""Number of files from which the program `chown` is faster than this process."""
+"""Number of files up to which this process is faster than the program `chown`."""
 
 
 def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
@@ -28,13 +28,12 @@ def change_owners(
 ) -> None:
     """Change the owner of several directory trees, as `change_owner` does for one."""
     paths = [path for root in roots for path in _trees(root, keep)]
-    changes = (change for path in paths for change in _each(path, owner))
     # A few files are changed sooner than a process starts.
-    if sum(1 for _ in islice(changes, _FEW)) < _FEW or _changed(paths, owner):
+    if _changed_few(paths, owner) or _changed(paths, owner):
         return
     # The user may have deleted files meanwhile, or `chown` is missing or too simple.
-    for _ in changes:
-        pass
+    for path in paths:
+        _change(path, owner)
 
 
 def _trees(root: Path, keep: Path | None) -> list[Path]:
@@ -54,15 +53,37 @@ def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
     return done.returncode == 0
 
 
-def _each(path: Path, owner: tuple[int, int]) -> Iterator[None]:
-    """Change the owner of a directory tree in Python, and yield after each file."""
+def _changed_few(paths: list[Path], owner: tuple[int, int]) -> bool:
+    """Change the owner if there are few files; return whether that succeeded."""
+    try:
+        found = list(islice(_all_below(paths), _FEW + 1))
+        if len(found) > _FEW:
+            return False
+        for path in found:
+            os.chown(path, *owner, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _all_below(paths: list[Path]) -> Iterator[str]:
+    """Yield the paths and everything below them; open no link, and one directory at a time."""
+    yield from map(str, paths)
+    folders = [str(path) for path in paths if not path.is_symlink() and path.is_dir()]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                yield entry.path
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+
+
+def _change(path: Path, owner: tuple[int, int]) -> None:
     with suppress(FileNotFoundError):
         os.chown(path, *owner, follow_symlinks=False)
-    yield
     if path.is_symlink() or not path.is_dir():
         return
     for _, directories, files, descriptor in os.fwalk(path):
         for name in (*directories, *files):
             with suppress(FileNotFoundError):
                 os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
-            yield

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
+from orchestrator.errors import RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.git.handed_over import HarvestRefusedError
 
@@ -34,13 +35,12 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
 
     Raises:
         HarvestRefusedError: The tip is no commit, or there are more than `most` new commits.
-        GitCommandError: An object that the new commits need is missing.
+        RepositoryError: An object of the base, or one that the new commits need, is missing.
     """
     base_tree = _tree_of(git, base, tip=tip)
     empty_tree = hashlib.new("sha256" if len(tip) == 64 else "sha1", b"tree 0\0").hexdigest()
     roots: set[str] = set()
-    parents: set[str] = set()
-    count, has_empty = 0, False
+    count, has_empty, follows = 0, False, tip == base
     # This also checks connectivity: every object that the new commits need is in the pack or was
     # given to the worker.
     listing = ("rev-list", "--objects", "--no-object-names", "--format=%T %P", tip, f"^{base}")
@@ -49,17 +49,17 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
         for line in lines:
             if line.startswith(b"commit "):
                 count += 1
-                root, *named = next(lines, b"none").decode("ascii").split()
-                roots.add(root)
-                parents.update({base}.intersection(named))
+                root, _, parents = next(lines, b"").rstrip().partition(b" ")
+                roots.add(root.decode("ascii"))
+                # If the base is an ancestor of the tip, it is the parent of a new commit.
+                follows = follows or base.encode() in parents
             has_empty = has_empty or line.rstrip() == empty_tree.encode()
             if count > most:
                 raise HarvestRefusedError(f"the worker's work has more than {most} new commits")
     return NewHistory(
         base_tree=base_tree,
         roots=frozenset(roots),
-        # If the base is an ancestor of the tip, it is the parent of a new commit.
-        follows_base=tip == base or base in parents,
+        follows_base=follows,
         contains_empty_tree=has_empty,
     )
 
@@ -71,4 +71,6 @@ def _tree_of(git: Git, base: str, *, tip: str) -> str:
     kind, tree = (line.split(" ") for line in git.text("cat-file", form, stdin=asked).split("\n"))
     if kind != ["commit", tip]:
         raise HarvestRefusedError("the object handed over as the worker's last commit is no commit")
+    if tree[0] != "tree":
+        raise RepositoryError(f"the files of commit {base} are missing in the repository")
     return tree[1]

@@ -1,6 +1,7 @@
 """Tests of changing the owner of directory trees, with `chown` and with Python."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ THEIRS = (20_001, 20_001) if os.getuid() == 0 else (os.getuid(), os.getgid())
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Use `chown`, Python without `chown`, or Python because there are few files."""
     if request.param != "few":
-        monkeypatch.setattr(change_owner_module, "_FEW", 1)
+        monkeypatch.setattr(change_owner_module, "_FEW", 0)
     if request.param == "python":
         monkeypatch.setenv("PATH", "")
     return str(request.param)
@@ -52,12 +53,21 @@ def test_top_of_a_worktree_keeps_its_owner(tmp_path: Path) -> None:
 
 
 def test_missing_file_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).touch()
-    monkeypatch.setattr(change_owner_module, "_FEW", 1)
-    monkeypatch.setattr(
-        change_owner_module, "_changed", lambda paths, _: [path.unlink() for path in paths[1:]][1:]
-    )
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(change_owner_module, "_FEW", 0)
+    monkeypatch.setattr(change_owner_module, "_changed", lambda *_: (tmp_path / "file").unlink())
     change_owner(tmp_path, THEIRS, keep=tmp_path)
-    (left,) = tmp_path.iterdir()
-    assert left.stat().st_uid == THEIRS[0]
+    assert not list(tmp_path.iterdir())
+
+
+def test_deep_tree_needs_few_descriptors(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath("tree", *["d"] * 200)
+    deep.mkdir(parents=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    try:
+        change_owner(tmp_path / "tree", THEIRS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert deep.stat().st_uid == THEIRS[0]

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import RepositoryError
 from orchestrator.git import object_reader as reader
 from orchestrator.git import quarantine as harvest
+from orchestrator.git.repository import Repository
 from tests.support.quarantine import Handover
 from tests.support.repository import git
 
@@ -209,3 +211,25 @@ def test_end_of_git_is_a_refusal(handover: Handover, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reader, "_BATCH", ("cat-file", "--no-such-option"))
     handover.hand_over(handover.commit_files(new="text\n"))
     handover.refused("is missing|`git cat-file` failed")
+
+
+def test_directory_that_git_did_not_deliver_is_a_refusal(
+    handover: Handover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git may be killed for its CPU time when it has printed the size of an object."""
+    half = '!while read -r name; do echo "$name tree 31"; exit; done'
+    monkeypatch.setattr(reader, "_BATCH", ("-c", f"alias.half={half}", "half"))
+    handover.hand_over(handover.commit_files(new="text\n"))
+    handover.refused("git ended before it had read all directories")
+
+
+def test_missing_files_of_the_base_are_an_error(repo: Path) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    tree = git(repo, "rev-parse", "HEAD^{tree}")
+    blob = git(repo, "hash-object", "-w", "a.txt")
+    git(repo, "update-index", "--add", "--cacheinfo", f"100644,{blob},new")
+    tip = git(repo, "commit-tree", "-p", base, "-m", "new", git(repo, "write-tree"))
+    (repo / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    repository = Repository(repo)
+    with pytest.raises(RepositoryError, match=f"the files of commit {base} are missing"):
+        harvest.check_trees(repository.git, base=base, tip=tip, repository=repository)

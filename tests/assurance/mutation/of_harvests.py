@@ -59,7 +59,7 @@ def harvest() -> Iterator[Protection]:
         ("size limit follows the worker's disk limit", "room = min(origin.room, MAX_CHECKOUT)",
          "room = MAX_CHECKOUT"),
         ("trees of every commit are checked",
-         "roots.add(root)", "roots = roots or {root}"),
+         "roots.add(root.decode", "roots or roots.add(root.decode"),
         ("quarantine contains only given objects",
          'f"{origin.objects}\\n"', 'f"{repository.objects_dir}\\n"'),
         ("quarantine is removed", "finally:\n        shutil.rmtree(quarantine, ignore_errors=True)",
@@ -154,6 +154,9 @@ def harvest() -> Iterator[Protection]:
         ("total size of trees limited", "(total is not None and total < 0)", "False"),
         ("disguised git directories are found in any case",
          "name.lower() in _TELLING:", "name in _TELLING:"),
+        ("incomplete answers of git are refused",
+         'if len(content) != size or self._answers.read(1) != b"\n":',
+         "if self._answers.read(1) is None:"),
         ("each tree is read once", "wanted -= self._trees.keys()", "wanted = set(wanted)"),
     )  # fmt: skip
 
