@@ -155,7 +155,7 @@ def harvest() -> Iterator[Protection]:
         ("disguised git directories are found in any case",
          "name.lower() in _TELLING:", "name in _TELLING:"),
         ("incomplete answers of git are refused",
-         'if len(content) != size or self._answers.read(1) != b"\n":',
+         'if len(content) != size or self._answers.read(1) != b"\\n":',
          "if self._answers.read(1) is None:"),
         ("each tree is read once", "wanted -= self._trees.keys()", "wanted = set(wanted)"),
     )  # fmt: skip
