@@ -2,10 +2,11 @@
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
+
+from orchestrator.files.walk import Walk
 
 _FEW = 300
 """Number of files up to which this process is faster than the program `chown`."""
@@ -56,26 +57,26 @@ def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
 def _changed_few(paths: list[Path], owner: tuple[int, int]) -> bool:
     """Change the owner if there are few files; return whether that succeeded."""
     try:
-        found = list(islice(_all_below(paths), _FEW + 1))
-        if len(found) > _FEW:
-            return False
+        found = _few_below(paths)
         for path in found:
             os.chown(path, *owner, follow_symlinks=False)
     except OSError:
         return False
-    return True
+    return bool(found) or not paths
 
 
-def _all_below(paths: list[Path]) -> Iterator[str]:
-    """Yield the paths and everything below them; open no link, and one directory at a time."""
-    yield from map(str, paths)
-    folders = [str(path) for path in paths if not path.is_symlink() and path.is_dir()]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                yield entry.path
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+def _few_below(paths: list[Path]) -> list[Path]:
+    """Return the paths and everything below them; nothing if these are more than `_FEW` files."""
+    found = list(paths)
+    for path in paths:
+        if len(found) > _FEW:
+            return []
+        if path.is_dir() and not path.is_symlink():
+            walk = Walk(path, most=_FEW + 1)
+            found += [path / name for name, _ in walk]
+            if walk.hidden:
+                return []
+    return found if len(found) <= _FEW else []
 
 
 def _change(path: Path, owner: tuple[int, int]) -> None:

@@ -13,9 +13,9 @@ class NewHistory:
     """The new commits of a worker."""
 
     base_tree: str
-    """The top directory of the base."""
+    """Object id of the top directory of the base commit."""
     roots: frozenset[str]
-    """The top directory of each new commit."""
+    """Object id of the top directory of each new commit."""
     follows_base: bool
     """Whether the base is an ancestor of the last new commit, or that commit itself."""
     contains_empty_tree: bool
@@ -38,8 +38,10 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
         RepositoryError: An object of the base, or one that the new commits need, is missing.
     """
     base_tree = _tree_of(git, base, tip=tip)
-    empty_tree = hashlib.new("sha256" if len(tip) == 64 else "sha1", b"tree 0\0").hexdigest()
-    roots: set[str] = set()
+    empty_tree = (
+        hashlib.new("sha256" if len(tip) == 64 else "sha1", b"tree 0\0").hexdigest().encode()
+    )
+    parent, roots = base.encode(), set[str]()
     count, has_empty, follows = 0, False, tip == base
     # This also checks connectivity: every object that the new commits need is in the pack or was
     # given to the worker.
@@ -52,8 +54,8 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
                 root, _, parents = next(lines, b"").rstrip().partition(b" ")
                 roots.add(root.decode("ascii"))
                 # If the base is an ancestor of the tip, it is the parent of a new commit.
-                follows = follows or base.encode() in parents
-            has_empty = has_empty or line.rstrip() == empty_tree.encode()
+                follows = follows or parent in parents
+            has_empty = has_empty or line.rstrip() == empty_tree
             if count > most:
                 raise HarvestRefusedError(f"the worker's work has more than {most} new commits")
     return NewHistory(

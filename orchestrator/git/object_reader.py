@@ -58,7 +58,7 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
     """Run a program that reads objects by asking git for them, and return the program's output.
 
     The program queries a `git cat-file --batch` process, so that a worker's data is parsed in a
-    process with its own limits, never in this one. Its last two arguments are file descriptors: of
+    process with its own limits. Its last two arguments are file descriptors: of
     git's output, and of git's input.
 
     Args:

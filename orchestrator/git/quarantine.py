@@ -308,7 +308,7 @@ def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> N
 
 
 def _consult(git: Git, order: Mapping[str, Any]) -> None:
-    """Check trees: a few here, more in a separate process whose limits they cannot exceed."""
+    """Check trees in this process if they are small, else in a process with resource limits."""
     try:
         with open_objects(git) as places:
             verdict = tree_checks.verdict(order, tree_checks.Objects(*places, most=_READ_HERE))

@@ -141,6 +141,9 @@ def workspace() -> Iterator[Protection]:
     yield from patches(
         "files/change_owner.py", ("tests/files/test_change_owner.py",),
         ("change of owner with `chown` does not follow links", '"-h", "-R", "-P"', '"-R", "-L"'),
+        ("change of owner of few files does not follow links",
+         "in found:\n            os.chown(path, *owner, follow_symlinks=False)",
+         "in found:\n            os.chown(path, *owner)"),
         ("change of owner in Python does not follow links",
          "dir_fd=descriptor, follow_symlinks=False)", "dir_fd=descriptor)"),
         ("worktree's top stays the caller's", ' if path.name != ".git"', ""),
