@@ -154,7 +154,7 @@ class WorkerResult(BaseModel):
     """Cost in USD; 0.0 when unknown: see `cost_known`."""
     duration: float = Field(default=0.0, ge=0)
     """Seconds from the start to the end of the worker's container."""
-    files_modified: list[str] = Field(default_factory=list)
+    files_modified: list[str] = []
     """Paths that git reports as different between base and branch: at most the first 10,000, and at
     most 512 KiB. `files_total` counts all.
     """
@@ -185,7 +185,7 @@ class WorkerResult(BaseModel):
     """The commit that the worker started from."""
     commit: str | None = None
     """The commit that the branch points at."""
-    kept_refs: list[str] = Field(default_factory=list)
+    kept_refs: list[str] = []
     """Refs of the worker's commits that its branch does not contain: other branches, tags, stashes,
     a detached HEAD, staged content.
     """
@@ -195,9 +195,9 @@ class WorkerResult(BaseModel):
     """Lines added, as counted by git; files over 4 MiB count as binary."""
     deletions: int = 0
     """Lines removed, as counted by git; files over 4 MiB count as binary."""
-    checks: list[CheckResult] = Field(default_factory=list)
+    checks: list[CheckResult] = []
     """Results of the checks of the worker's commit; empty without checks."""
-    artifacts: list[str] = Field(default_factory=list)
+    artifacts: list[str] = []
     """Files that the worker handed over in addition to its commits, relative to `artifacts` in
     `log`; at most 1000.
     """
@@ -209,11 +209,11 @@ class WorkerResult(BaseModel):
     """For `rate_limited`: seconds after the worker's end until the model's API accepts requests
     again, as the API reported; null when unknown.
     """
-    ports: dict[int, int] = Field(default_factory=dict)
+    ports: dict[int, int] = {}
     """Published ports: container port to port on 127.0.0.1."""
-    limits_hit: list[str] = Field(default_factory=list)
+    limits_hit: list[str] = []
     """Limits that the worker reached, even if it continued afterwards."""
-    interventions: list[Noticed] = Field(default_factory=list)
+    interventions: list[Noticed] = []
     """The latest 20 findings for which a person should have looked at the worker: enabled alerts,
     and a question whose answer the agent was waiting for when its time limit ended.
     """
