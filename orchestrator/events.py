@@ -50,9 +50,9 @@ class RunStarted(_Event):
 
 
 class WorkerWaiting(_Event):
-    """A worker does not start yet, and why; also when the reason changes.
+    """A worker must wait before it can start, or the reason for its wait has changed.
 
-    It is not recorded for a worker that has only waited for a free slot since the run started.
+    There is no event for a worker that has only waited for a free slot since the run started.
     """
 
     type: Literal["worker_waiting"] = "worker_waiting"
@@ -110,7 +110,7 @@ class WorkerOutput(_Event):
 
 
 class WorkerConnected(_Event):
-    """The latest connection of a worker through its gateway, or its latest refusal; not each."""
+    """A worker's latest connection through its gateway, allowed or refused, at a limited rate."""
 
     type: Literal["worker_connected"] = "worker_connected"
     worker_id: int

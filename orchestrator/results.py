@@ -132,11 +132,14 @@ class Timings(BaseModel):
     update: float = Field(default=0.0, ge=0)
     """Seconds to update the worktree, and to search commits for secrets."""
     checks: float = Field(default=0.0, ge=0)
-    """Seconds of the project's checks, and to list the changes."""
+    """Seconds to run the project's checks, and to list the changes."""
 
 
 class WorkerResult(BaseModel):
-    """The result of one worker. The first nine fields are those of `architect parallel`."""
+    """The result of one worker.
+
+    The first nine fields are the same as in results of another program, `architect parallel`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -198,8 +201,8 @@ class WorkerResult(BaseModel):
     checks: list[CheckResult] = []
     """Results of the checks of the worker's commit; empty without checks."""
     artifacts: list[str] = []
-    """Files that the worker handed over in addition to its commits, relative to `artifacts` in
-    `log`; at most 1000.
+    """Files that the worker handed over in addition to its commits, relative to the directory
+    `artifacts` in the directory `log`; at most 1000.
     """
     tokens: int | None = None
     """Number of tokens that the agent reported; null when unknown."""
@@ -230,7 +233,7 @@ class WorkerResult(BaseModel):
 
     @property
     def file_count(self) -> int:
-        """Return the number of changed files, including those that are not listed."""
+        """Return the number of changed files, including files that `files_modified` leaves out."""
         return len(self.files_modified) if self.files_total is None else self.files_total
 
     @property
@@ -259,7 +262,7 @@ class RunResult(BaseModel):
 
 
 def overall_status(results: Sequence[WorkerResult]) -> Status:
-    """Return a run's status: the worst status of its workers: `failed`, `timeout`, `partial`.
+    """Return the worst worker status, in the order `failed`, `timeout`, `partial`, `success`.
 
     Workers that are not required count only if a required task was skipped.
     """

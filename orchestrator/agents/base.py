@@ -35,7 +35,7 @@ class AgentSettings:
 
     @property
     def chosen_profile(self) -> str | None:
-        """Return the profile that the user chose; None for the default profile of `architect`."""
+        """Return the profile; None if it is the setting's default, a profile of `architect`."""
         default = ParallelConfig.model_fields["agent"].default
         return None if self.profile == default else self.profile
 

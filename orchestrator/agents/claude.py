@@ -87,7 +87,7 @@ _PHRASES: Final = {
 _ACCOUNT_LIMIT: Final = re.compile(
     r"You've hit your (?:[\w-]+ ){0,3}limit\b|(?:Claude AI usage|[\w-]+) limit reached\b"
 )
-"""Message about an exhausted subscription, which has no HTTP status."""
+"""Pattern of the message about an exhausted subscription; no HTTP status comes with it."""
 _REMEMBERED: Final = 256
 """Maximum number of recent messages that are remembered, since lines of several messages may be
 interleaved.

@@ -1,4 +1,4 @@
-"""Start `mini` and `aider` INSIDE a worker's container: report for `mini`, stop aider's retries.
+"""Start `mini` or `aider` INSIDE a container: print `mini`'s report, or limit aider's retries.
 
 Its source text is passed to the container's Python, so it imports only the standard library. Its
 arguments are the command line of the program; the name of the program selects the behaviour.

@@ -1,4 +1,7 @@
-"""Pass a task that is too long for one argument in several pieces through the program's stdin."""
+"""Pass a task that is too long for one argument to an agent program's stdin.
+
+The task is split into several arguments of a shell, which writes the whole task to the stdin.
+"""
 
 from typing import Final
 

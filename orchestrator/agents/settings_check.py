@@ -102,7 +102,7 @@ def _size(text: str) -> int:
 
 
 def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
-    """Name the run's limit in a message, such as `--budget-total`, if no worker's limit is set."""
+    """Return the text, naming the run's limit (`--budget-total`) if no limit per worker is set."""
     if config.budget_per_worker is None:
         unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
     if config.tokens_per_worker is None:

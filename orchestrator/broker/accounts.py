@@ -90,8 +90,8 @@ class Account:
         the same money.
 
         Raises:
-            RefusedError: The grant does not allow the model, it has no price, or the budget is
-                spent.
+            RefusedError: The grant does not allow the model, a budget is set but the model has no
+                price, or the rest of the budget or of the token limit is too small.
         """
         grant, flavor, model = self.grant, request.call.flavor, request.model
         if flavor is None:

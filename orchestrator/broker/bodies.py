@@ -65,10 +65,11 @@ class Request:
         """Lower the limit of tokens of the answer until the call fits into the budget.
 
         Args:
-            fits: Whether the budget is enough for an answer with this number of tokens.
+            fits: Function that returns whether the budget is enough for a number of answer tokens.
 
         Returns:
-            The limit; None if not even the shortest answer fits.
+            Maximum number of tokens of all alternative answers together; None if not even the
+            shortest answers fit.
         """
         place, name = self._limit()
         given = place.get(name)

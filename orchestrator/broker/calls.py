@@ -73,7 +73,7 @@ def find_call(method: str, raw_path: str) -> Call | None:
 
 
 def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
-    """Return the worker's token, which a request has in place of an API key; empty without it."""
+    """Return the worker's token, sent in place of an API key; an empty string if none was sent."""
     bearer = headers.get("authorization", "")
     if bearer.lower().startswith(_BEARER):
         return bearer[len(_BEARER) :].strip()

@@ -111,7 +111,7 @@ class Ledger:
         return self._number
 
     def end(self, number: int, cost: float | None, tokens: int) -> None:
-        """Record the real cost of a call; None if the price is unknown."""
+        """Record a call's real tokens and `cost`, which is None if the price is unknown."""
         self._add({"call": number, "ended": True, "cost": cost, "tokens": tokens})
 
     def end_unknown(self, number: int) -> None:

@@ -11,7 +11,7 @@ from orchestrator.broker.grant import Repository
 PLACE = "git"
 """First part of the URL path in git's requests to the broker."""
 GIT_FILE = "git-settings"
-"""File in a worker's state directory with the settings of its git, mounted in its container."""
+"""Name of the git configuration file in a worker's state directory, mounted in the container."""
 READS = "git-upload-pack"
 _WRITES = "git-receive-pack"
 _LARGE_FILES = "info/lfs/objects/batch"
@@ -46,7 +46,7 @@ def git_settings(
 
 
 def git_configuration(settings: Iterable[tuple[str, str]]) -> str:
-    """Return the text of a git configuration: the image's settings, and then some others."""
+    """Return the text of a git configuration: the image's system settings, then `settings`."""
     lines = ["[include]", "\tpath = /etc/gitconfig"]
     for name, value in settings:
         section, _, rest = name.partition(".")

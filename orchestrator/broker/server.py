@@ -202,7 +202,9 @@ class _Way:
     call: Call | None = None
     """The call to a model's API; None for a request to a git host."""
     renamed: str | None = None
-    """URL of the same repository with `.git`, to which some git hosts redirect; else None."""
+    """URL with `.git` after the repository's name, to which some git hosts redirect; None if `url`
+    has `.git` already, or for a call to a model's API.
+    """
 
     def follows(self, answer: ClientResponse) -> bool:
         """Return whether an answer redirects to the URL of the same repository with `.git`."""
@@ -261,7 +263,7 @@ class _Passing:
         self.incoming = incoming
         self.way = way
         self.reader: Reader | None = None
-        """Reads the usage of a billed answer; None before the answer."""
+        """Reader of the usage in a billed answer; None before the answer or if it is not billed."""
         self.out: web.StreamResponse | None = None
         """The answer to the worker; None before its beginning."""
         self._settle = settle

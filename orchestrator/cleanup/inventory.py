@@ -74,7 +74,10 @@ class RecordedWorker:
             return None
 
     def is_half_shown(self, worktree: Worktree) -> bool:
-        """Return whether a process died while it created a worktree with `--worktrees end`."""
+        """Return whether a process died while it created the worktree.
+
+        Always False without `--worktrees end`, which creates worktrees after the workers' end.
+        """
         late = self.plan.config.worktrees == "end" and not Checkpoints(self.state).is_shown
         # Git writes the index after the files.
         return late and not (worktree.git_dir / "index").exists()
@@ -296,7 +299,7 @@ def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
 
 
 def is_refused(worker: RecordedWorker) -> bool:
-    """Return whether work that the host refused exists only in the worker's state directory."""
+    """Return whether work that the harvest refused to commit is only in the state directory."""
     if worker.never_ran():
         return False
     store = Store(root=worker.directory.worker(worker.number))

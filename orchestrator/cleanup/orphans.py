@@ -58,9 +58,9 @@ def worker_of(leftover: Leftover) -> int | None:
 def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
     """Remove engine objects, and return those that could not be removed.
 
-    An engine may complete a request for a container although the process that sent the request was
-    killed. The new container uses a volume or network, which cannot be removed before the container
-    is: both are removed as soon as the engine lists the container.
+    If a process was killed while it requested a container, the engine may still create the
+    container later. Volumes and networks that this container uses can only be removed after it: all
+    are removed in a further attempt, once the engine lists the container.
     """
     known = list(leftovers)
     stuck = _remove(engine, known)

@@ -241,7 +241,7 @@ def _remove_stray(job: _Cleanup) -> None:
 
 
 def _remove_checkouts(job: _Cleanup) -> None:
-    """Remove the shared checkouts of files that no run uses any more."""
+    """Remove checkouts that workers share as lower layers of overlays, and that no run uses now."""
     try:
         job.freed += prune_checkouts(job.repository, keep=0)
     except (OrchestratorError, OSError) as error:

@@ -18,7 +18,7 @@ from orchestrator.workspace.shared_files import INPUTS_PLACE
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED, HANDED_HALF)
 _MOST_FILES = 100_000
-"""Maximum number of files of a worker that are counted before they are removed."""
+"""Maximum number of a worker's files whose size is measured before the files are removed."""
 _REFUSED = ("git", "harvest", "out", CHECKED)
 
 
@@ -67,7 +67,7 @@ def drop_scratch(
     Args:
         workers: All workers of the run, whose lease is held.
         present: Numbers of the workers that have a worktree or a branch.
-        refused_too: Numbers of the workers whose refused work is removed too.
+        refused_too: Numbers of the workers whose work is removed even if the harvest refused it.
 
     Returns:
         Total size in bytes of the removed files of workers.

@@ -32,7 +32,7 @@ class MergeRequest:
     options: dict[str, Any]
     """Options of the merge, by the names of `MergeOptions`."""
     queue: bool
-    """Whether the merged commits are tested, if necessary with the checks of the configuration."""
+    """Whether checks test the merged commits; without `--check`, those of the configuration."""
     settings: GivenSettings
     """Settings of an agent that were given as options."""
     task: str | None = None
@@ -42,7 +42,7 @@ class MergeRequest:
 
 
 def merge_with_containers(repository: Repository, request: MergeRequest) -> Merged:
-    """Merge branches; checks of the merged commits and agents run in containers.
+    """Merge branches; agents, and checks of the merged commits, run in containers.
 
     Raises:
         OrchestratorError: There are no checks, the engine cannot be reached, or the checks fail

@@ -133,7 +133,7 @@ def start(
     *,
     workflow: Workflow | None = None,
 ) -> None:
-    """Start or execute a run, or print only its plan, as the options ask for.
+    """Start a run in the background, execute it, or print its plan, as the options in `run` ask.
 
     Raises:
         ConfigError: Two options exclude each other.

@@ -103,7 +103,7 @@ class OutputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedOutput(OutputOptions):
-    """Options for the output of a command whose run is kept, so that there can be a report."""
+    """Options for the output of a command that keeps the run's record, which reports need."""
 
     events: Events = False
     report: Report = None

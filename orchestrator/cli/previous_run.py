@@ -43,8 +43,8 @@ def earlier_run(named: str) -> RunRecord:
 def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> Reading:
     """Return a workflow without the tasks that an earlier run completed.
 
-    A task is complete if it succeeded in the earlier run, its work is still the same, and all its
-    dependencies are complete.
+    A task is complete if it succeeded in the earlier run, its text and the settings that affect
+    its work have not changed, and all its dependencies are complete.
 
     Args:
         reading: The whole workflow.
@@ -93,7 +93,7 @@ class _Earlier:
         """Tasks of the run by id, with the completed tasks of the runs that it continued."""
 
     def succeeded(self, name: str) -> bool:
-        """Return whether a task succeeded, even if its record was removed since."""
+        """Return whether a task succeeded, even if its record has been removed in the meantime."""
         result = self._result(name)
         if result is None:
             # The task was completed by a still earlier run, whose record was removed.

@@ -49,7 +49,7 @@ class Reports:
         Args:
             given: Values of the option.
             quiet: Whether the log of a CI job gets only the output of failures.
-            automatic: Whether a CI system gets a report without being asked.
+            automatic: Whether a GitHub or GitLab job gets a report even without `--report`.
 
         Raises:
             ConfigError: There is no such format, or a file cannot be written.
@@ -89,7 +89,7 @@ class Reports:
 
 
 def report_of(run_id: str) -> RunReport | None:
-    """Return the model of a run of this repository; None, with a warning, if there is none."""
+    """Return the report on a run of this repository; None without a readable record."""
     directory = RunDirectory(Repository(Path.cwd()).state_dir / "runs" / run_id)
     if not directory.path.exists():
         return None  # a successful `cache warm` leaves no run

@@ -76,13 +76,11 @@ def run_workflow(
 def _check_networks(settings: Settings, workflow: Workflow) -> None:
     """Check that the settings of a run do not contradict the networks of a workflow.
 
-    A run without a network can still have tasks that set their own, because `none` in a file is
-    only a default.
+    In a configuration file, `network` is only a default, which a task of the workflow can override.
 
     Raises:
-        ConfigError: A setting opens a network although the workflow is private, or a task opens the
-            network that an option or variable closes. A file's `none` is a default, which tasks
-            override.
+        ConfigError: A setting opens a network although the workflow has `privacy: private`, or a
+            task's `network` allows more than the one given by an option or variable.
     """
     if workflow.network == "none":
         for name in ("network", "setup_network", "check_network"):
@@ -109,7 +107,7 @@ def _check_networks(settings: Settings, workflow: Workflow) -> None:
 def _waves(
     settings: ParallelConfig, workflow: Workflow, programs: dict[str, ParallelConfig]
 ) -> list[str]:
-    """Return a workflow's waves as lines, each with how many of its tasks fit on this machine."""
+    """Return a line per wave (tasks independent of each other), with how many run at a time."""
     machine = this_machine()
     set_aside = {
         task.id: demand_of(settings, task, programs, cpus=machine.cpus) for task in workflow.tasks

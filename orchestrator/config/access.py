@@ -59,7 +59,8 @@ def reads_in_setup(config: ParallelConfig) -> bool:
     """Return whether the setup commands read private repositories through the broker.
 
     Setup commands cannot do so if the worker has services and the network access of the setup
-    differs from the worker's: only one network of a worker may have its address at the broker.
+    differs from that of the task. Only one of the worker's networks can then have the IP address by
+    which the broker recognises the worker.
     """
     found = stage_access(config)
     is_given = bool(config.isolation.git_read) and config.isolation.keys == "broker"

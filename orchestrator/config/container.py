@@ -160,7 +160,7 @@ class Isolation(Model):
     ] = ()
     """Private repositories that workers may read with git: `https://HOST/PATH=VARIABLE`, or
     `https://HOST/PATH/*=VARIABLE` for all below a path. The token in your variable stays in the
-    credential broker, which refuses every push. It needs `keys: broker`."""
+    credential broker, which refuses every push. This setting needs `keys: broker`."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False
     """Mount worktrees read-only, so that workers can neither change nor commit files. A worker can
     then write only to `/tmp`, its home directory and its caches. The `setup` commands can still

@@ -271,8 +271,7 @@ def _members_in_words(schema: Mapping[str, Any]) -> str:
 
 
 _MOST_NAMES = 15
-"""Maximum number of keys that a message lists; for objects with more keys, the reference has a
-table.
+"""Maximum number of keys that a message lists; the documentation lists the keys of larger objects.
 """
 _WORDS: Mapping[str, str] = {
     "integer": "a whole number",

@@ -246,7 +246,8 @@ class ParallelConfig(Model):
         default=3600.0, ge=0, le=86_400
     )
     """Longest total wait of a worker for a rate-limited API, in seconds; 0 fails at once. Meanwhile
-    no other worker of the same provider starts. The restart does not count as one of its `retries`.
+    no other worker of the same provider starts. The restart after the wait does not
+    count as one of its `retries`.
     With 0 the worker fails, and is started again only by `retries`."""
     fail_fast: Annotated[bool, Option(Group.RETRIES)] = False
     """Cancel all other workers when a worker has failed and has no retries left."""

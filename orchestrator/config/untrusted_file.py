@@ -82,7 +82,7 @@ BOUNDED: tuple[FieldPath, ...] = (
 )
 _PRESET = RUN_FIELDS["preset"]
 _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_limit_wait"))
-"""Settings that are bounded even if the user chose a preset, because presets set them."""
+"""Settings that are bounded only if the user chose a preset, because presets set them."""
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:

@@ -156,7 +156,11 @@ class RunBroker:
         remove_grant(self._place.memory, self._name(worker))
 
     def spent(self, ledger: str) -> Spent:
-        """Return what a worker has spent according to the broker."""
+        """Return what a worker has spent according to the broker.
+
+        Args:
+            ledger: Name, without `.ndjson`, of the file in which the broker records the spending.
+        """
         with suppress(OSError):
             return read_ledger(self._place.state / f"{ledger}.ndjson")
         return Spent(priced=False)

@@ -11,10 +11,11 @@ standard input, one per line:
 
 A moment is in seconds since the machine's boot, including time asleep. The end of the input means
 that the orchestrator is gone. Containers of idle workers, such as services, are then killed after a
-delay in which the run can be resumed. The process that resumes the run starts its own switch. The
-new switch signs a file in the run's directory with its first command, which ends this one. If the
-run's directory is removed, the run cannot be resumed: everything is killed at once. The killing is
-done by another command, so that this process stays small: see `overdue`.
+delay in which the run can be resumed. The process that resumes the run starts its own switch. At
+its first command, the new switch writes its id to a file in the run's directory; this process
+then finds that the id is not its own, and ends. If the run's directory is removed, the run cannot
+be resumed: all containers with a deadline are killed at once. The killing is done by another
+command, so that this process stays small: see `overdue`.
 """
 
 import os
@@ -92,7 +93,7 @@ class Switch:
         self._not_before = 0.0
 
     def _sign(self) -> str:
-        """Write the id of this switch to the run's file, replacing an earlier id; return it."""
+        """Write a new id of this switch to the file `MARK`; return the content of the file."""
         mark = f"{os.getpid()} {os.urandom(8).hex()}\n"
         try:
             self._marked.write_text(mark)
@@ -246,7 +247,8 @@ def main(arguments: Sequence[str]) -> None:
     """Run the process until nothing is left to watch.
 
     Args:
-        arguments: The run's lease, the log, and the words of the killing command.
+        arguments: Path of a file that exists as long as the run can be resumed, path of the log,
+            and the words of the command that kills containers.
     """
     woken = _catch_signals()
     _detach_from_parent()

@@ -82,7 +82,7 @@ class DeadMan:
 
         Args:
             engine: Name of the engine, for the separate process to connect to.
-            run: The run's directory, with the lease of this process.
+            run: The run's directory.
         """
         self._engine = engine
         self._run = run
@@ -177,7 +177,7 @@ def _launch(source: int, run: Path, engine: str) -> "subprocess.Popen[bytes]":
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the engine may need, without secrets and marks of CI systems."""
+    """Return the variables that the engine may need, without secrets and CI systems' variables."""
     package = str(Path(deadman_process.__file__).parents[2])
     paths = [package, *filter(None, [environ.get("PYTHONPATH")])]
     found = {

@@ -23,9 +23,9 @@ _REST = 10.0
 _LONGEST = 20.0
 """Maximum duration of a scan of the files that a worker wrote, in seconds."""
 _PATIENCE = 3
-"""Number of successive measurements with all processes in use, or with unreadable directories,
-after which the container is stopped. A build may reach the limit for a moment; a fork bomb stays at
-it.
+"""Number of successive measurements at the limit on processes, or of successive scans that take too
+long, after which the container is stopped; also the number of seconds for which directories may be
+unreadable. A build may reach the limit on processes for a moment; a fork bomb stays at the limit.
 """
 
 

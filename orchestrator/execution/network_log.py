@@ -92,7 +92,7 @@ class NetworkFollower:
         self._refused: dict[str, None] = {}
         self._learned: dict[str, None] = {}
         self._recorded = self._latest = ""
-        """Times of the last line that was recorded before this reader, and of the latest line."""
+        """Time up to which lines are already recorded and are skipped; time of the latest line."""
         self._problem: str | None = None
         lines = container.network_lines()
         self._thread = threading.Thread(
@@ -181,7 +181,7 @@ class NetworkFollower:
         self._emit(self._tally.add(record))
 
     def _write(self, record: NetworkRecord, *, most: float) -> bool:
-        """Append a record to the log; return False if the log has more than `most` bytes."""
+        """Append a record to the log; if it has more than `most` bytes, return False instead."""
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 if file.tell() > most:

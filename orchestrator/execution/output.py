@@ -50,7 +50,7 @@ def findings_file(log: Path) -> Path:
 
 
 def stage_logs(directory: Path, stage: str) -> list[Path]:
-    """Return the existing log files of a stage; the stage `check-*` means all checks, in order."""
+    """Return the log file of a stage; for `check-*`, the existing log files of all checks."""
     if "*" not in stage:
         return [stage_log(directory, stage)]
     found = directory.glob(f"{stage}.log")

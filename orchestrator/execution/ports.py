@@ -19,8 +19,8 @@ from orchestrator.state.run_directory import RunDirectory
 LOWEST = 20_000
 SIZE = 10
 _BLOCKS = 1_276
-"""Port number below which the blocks end: from there on, the kernel assigns ports to programs that
-ask for any port.
+"""Number of blocks. They end below port 32768, as the kernel assigns the ports from 32768 on to
+programs that ask for any port.
 """
 
 
@@ -43,7 +43,7 @@ class PortBlocks:
 
         Args:
             worker_id: The worker.
-            wanted: Port in the container for each name of a variable.
+            wanted: Ports in the container, each with the environment variable for it as the key.
         """
         return WorkerPorts(self, wanted, worker_id)
 
@@ -106,7 +106,7 @@ class WorkerPorts:
 
     _blocks: PortBlocks
     wanted: Mapping[str, int]
-    """Ports in the container that the worker wants to publish, by name of a variable."""
+    """Ports in the container to publish, each with the environment variable for it as the key."""
     _worker_id: int
 
     def published(self) -> dict[int, int]:
@@ -121,7 +121,7 @@ class WorkerPorts:
         return {inside: first + place for place, inside in enumerate(self.wanted.values())}
 
     def variables(self) -> dict[str, str]:
-        """Return variables with the worker's ports in the container and URLs on the host.
+        """Return environment variables: each port in the container, its port on the host, its URL.
 
         Raises:
             EngineError: All blocks are taken.

@@ -65,12 +65,12 @@ class StartThrottle:
         *,
         tell: Callable[[WaitCause, str], None] = _tell_nobody,
     ) -> Iterator[None]:
-        """Wait until the worker may start; no other worker starts before the `with` block ends.
+        """Wait until the worker may start; with a gap, no other starts before the block ends.
 
         Args:
             is_cancelled: Returns whether the worker was cancelled.
             provider: The provider that the worker uses.
-            tell: Gets the reason, once, if the worker has to wait.
+            tell: Gets each cause for which the worker has to wait, once, with an explanation.
 
         Raises:
             StartCancelledError: The worker was cancelled.

@@ -236,7 +236,7 @@ class _Watch:
 
     @property
     def overdue(self) -> Stop | None:
-        """Return a timeout as the reason, if the container passed its deadline unsupervised."""
+        """Return a timeout if the container ran past its deadline while no process watched it."""
         timeout = self.terms.timeout
         if timeout is None or self.duration <= timeout:
             return None
@@ -271,7 +271,7 @@ class _Watch:
                 return
 
     def _join(self) -> None:
-        """Wait for the other threads, except for a thread that hangs in foreign code."""
+        """Wait at most `_LAST` seconds for the other threads, which may hang in a callback."""
         if not self._ended.is_set():
             return  # The caller removes the container, which ends the threads.
         until = time.monotonic() + _LAST

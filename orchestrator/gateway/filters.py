@@ -9,8 +9,8 @@ from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 PROGRAM = 13
 """User id under which the name server and the proxy of a gateway run."""
 _QUESTIONS, _QUESTIONS_AT_ONCE = 32, 512
-"""Maximum number of KiB per second that the name server of a gateway receives, in the long run and
-at once.
+"""Limits on the queries that a gateway's name server receives: average number of KiB per second,
+and number of KiB in a burst.
 """
 _REFUSE = "reject with icmpx type admin-prohibited"
 
@@ -104,7 +104,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
 
 
 def _published(plan: GatewayPlan) -> Iterator[str]:
-    """Yield the rule that accepts clients of published ports: the engine alone connects to them."""
+    """Yield the rule that lets only the engine connect to published ports."""
     if plan.published:
         ports = _set(plan.published.values())
         yield f"ip saddr {plan.publisher} tcp dport {ports} accept"

@@ -41,8 +41,8 @@ _HINT = (
 
 _PUBLIC_HTTP = AllowedHost(name="all public hosts", port=80, plain=True)
 _PUBLIC_TLS = AllowedHost(name="all public hosts")
-"""The entries for all public hosts that the network `learn` opens. No other entry may use another
-protocol at their ports.
+"""Entry for TLS to all public hosts, which the network setting `learn` adds together with
+`_PUBLIC_HTTP`. No other entry may use another protocol at the ports of these two entries.
 """
 
 

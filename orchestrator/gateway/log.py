@@ -72,9 +72,10 @@ class LogReader:
     def read(self, line: bytes) -> NetworkRecord | None:
         """Return the record in a line; None if there is no record, or if the record is summed up.
 
+        A host name that does not exist is returned only the first time.
+
         Args:
-            line: Line with a timestamp in front. It may contain any text of a worker. A name
-                that does not exist is returned once.
+            line: Line with a timestamp in front. It may contain any text of a worker.
         """
         time, _, text = line.decode("utf-8", "replace").partition(" ")
         is_connection = text.startswith("{")

@@ -67,7 +67,7 @@ class GatewayPlan:
 
     @cached_property
     def not_public(self) -> tuple[str, ...]:
-        """Networks and addresses that only entries of the allow-list can open."""
+        """Networks and addresses that are blocked even if all public hosts are allowed."""
         return _collapsed((*self.closed, *self.unreachable))
 
     @cached_property

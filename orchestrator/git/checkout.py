@@ -49,7 +49,7 @@ def can_own() -> bool:
 
 @dataclass(frozen=True)
 class Worktree:
-    """The directory `.architect-parallel-N` with its git directory. No worker can write to it."""
+    """A worker's worktree on the host, and its git directory; no worker can write to either."""
 
     path: Path
     branch: str

@@ -38,7 +38,7 @@ MOST_OUTPUT = 64 * 1024**2
 _MOST_SAID = 8 * 1024
 """Number of bytes that are kept of both the beginning and the end of an error output."""
 LONGEST_RECORD = 16 * 1024
-"""Maximum bytes of a record in git's output; a path that can be checked out has 4096."""
+"""Maximum bytes of a record in git's output; a path that can be checked out has at most 4096."""
 _PIECE = 64 * 1024
 
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")

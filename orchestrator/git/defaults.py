@@ -35,7 +35,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "LC_ALL": "C",
 }
 SIZE_AND_TIME: Mapping[str, str] = {"core.checkStat": "minimal", "core.trustctime": "false"}
-"""Settings that make git compare only size and time of files whose owner or place has changed."""
+"""Settings that make git detect changed files only by size and modification time, because the
+owner, inode and device of unchanged files may differ from those in the index.
+"""
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Variables of the caller's environment that git gets; any GIT_* variable could redirect git.
 KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")

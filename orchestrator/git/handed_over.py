@@ -1,4 +1,4 @@
-"""Read the files in which a worker's container handed over its commits, and describe the result."""
+"""Read the files in which a container hands over a worker's commits; define an import's result."""
 
 import json
 import re

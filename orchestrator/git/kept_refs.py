@@ -118,7 +118,10 @@ def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
 
 
 def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
-    """Return a commit that has all listed commits as parents, and the list; None without a list."""
+    """Read a worker's list of commits to keep; return None if there is no such file.
+
+    Returns a commit that has all listed commits as parents, and (ref name, commit) of each.
+    """
     if not os.path.lexists(path):
         return None
     with open_handed_over(path) as file:
@@ -138,7 +141,7 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
 
 
 def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str], tuple[str, ...]]:
-    """Replace names with a secret by numbers; return all names, and a note on replaced names."""
+    """Replace each name that contains a secret by `renamed/N`; return all names, and a note."""
     held = [redactor.names_in(name.encode("utf-8", "surrogatepass")) for name in names]
     secrets = sorted({secret for found in held for secret in found})
     if not secrets:
@@ -253,7 +256,7 @@ class Parts:
         Args:
             repository: The user's repository.
             pack: The refused pack.
-            quarantine: Temporary directory to create and remove, like two further paths beside it.
+            quarantine: Temporary directory to create and remove; two more begin with its name.
             origin: The commit and the objects that the worker started from.
         """
         self._repository = repository

@@ -31,8 +31,8 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 RECORD = "lfs.json"
-"""File that lists the LFS objects that a worker was given: path, id and size. It exists in every
-repository that uses git-lfs.
+"""File that lists the LFS objects that a worker was given: path, id and size. It is
+written, even with an empty list, if the worker's base commit uses git-lfs.
 """
 FOLDER = "lfs"
 """Directory in which the packing container leaves new LFS objects of a worker for the host, each in

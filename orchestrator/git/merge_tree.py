@@ -191,7 +191,7 @@ def _parsed(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
     """Parse an answer of `git merge-tree` from index `at`; return the result and the next index.
 
     Format: the tree, names of conflicting files, an empty name, messages (number of names, names,
-    kind, text), and an empty word or advice. A clean merge has no messages.
+    kind, text), and an empty word or git's advice about submodules. A clean merge has no messages.
     """
     tree = words[at].decode()
     end = words.index(b"", at + 1)

@@ -21,7 +21,7 @@ def open_objects(git: Git) -> Iterator[tuple[int, int]]:
     """Start `git cat-file --batch`, and yield file descriptors of its output and of its input.
 
     Raises:
-        GitCommandError: Git ended before it had read every question.
+        GitCommandError: Git ended before it had read every request for an object.
     """
     with tempfile.TemporaryFile() as said, _batch(git, said) as (batch, *places):
         try:

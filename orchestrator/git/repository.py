@@ -24,7 +24,7 @@ ATTEMPTS = "refs/orchestrator/attempts/"
 """Prefix of the refs `RUN/N/K`, which keep the files of worker N from its failed attempt K."""
 KEPT = "refs/orchestrator/kept/"
 _OF_WORKER = re.compile(r"([^/]+)/([0-9]{1,9})(?:/|$)")
-"""Pattern for the rest of a ref `RUN/N/...`, which keeps a commit of worker N."""
+"""Pattern of the name, without its prefix, of a ref `RUN/N/...` that keeps a commit of worker N."""
 LANDED = "refs/orchestrator/landed/"
 """Prefix of the refs `RUN` that record merges of a run's branches, for `orchestrator merge --undo`.
 """
@@ -54,7 +54,7 @@ FOR_FETCH = (
     *("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
-"""Variables that git has when the user runs `git fetch`, so that it can log in."""
+"""The user's environment variables that `git fetch` and `git push` also get, to log in."""
 
 
 def find_top(root: Path) -> Path:
@@ -238,8 +238,8 @@ class Repository:
         name.
 
         Args:
-            patterns: Directories of worktrees, from the top or absolute, with `*` for the variable
-                part.
+            patterns: Paths of worktrees, absolute or relative to the repository's top directory,
+                with `*` for the variable part.
             branches: Names of branches.
         """
         known = self._noted()

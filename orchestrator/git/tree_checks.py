@@ -8,8 +8,8 @@ modules, and none of this package.
 
 Reads a JSON object from stdin: `kind` (`harvest` or `merge`), `base` (a tree), `roots` (trees),
 `before` (trees; of a merge), `reserved` (names not allowed at the top; `*` at the end of a name
-stands for all names with that prefix), `room` (bytes of a path) and `bounds`. Prints `{}`, or
-`{"refused": "<why>"}`.
+stands for all names with that prefix), `room` (maximum length of a path in bytes) and `bounds`
+(arguments of `Bounds`). Prints `{}`, or `{"refused": "<why>"}`.
 """
 
 import json
@@ -23,8 +23,8 @@ from typing import Any
 MAX_DEPTH = 1000
 """Maximum depth of nested directories; the operating system's limit for paths allows few more."""
 _ASKED = 48
-"""Number of objects that are requested from git at once: they fit into the smallest pipe, which has
-4096 bytes if a user already has many pipes.
+"""Number of objects that are requested from git at once. The requests fit into the smallest pipe
+buffer: Linux gives a user who already has many pipes only 4096 bytes.
 """
 _PATH_MAX = 4095
 _NAME_MAX = 255
@@ -342,7 +342,8 @@ def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> N
 
     Args:
         objects: The objects of all commits.
-        before: Trees of the commits to merge; names in them may differ only in case.
+        before: Trees of the commits to merge; names that differ only in case are
+            allowed if these trees have them already.
         merged: Trees of the resulting commits.
 
     Raises:

@@ -83,7 +83,7 @@ class CanaryRuns:
         return seen.answer == "pass" or not {*self._expected[command]} <= {*seen.canaries}
 
     def has_no_result(self, commit: str, command: str) -> bool:
-        """Return whether a check that reports tests which must fail gave no result with them."""
+        """Return whether a check gave no result on a commit with added tests that must fail."""
         return command in self._expected and self.result(commit, command).answer == "none"
 
     def answer(self, commit: str) -> Answer:

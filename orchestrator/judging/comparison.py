@@ -64,7 +64,7 @@ class Comparison:
         return self._evidence.of(Job(commit=commit, command=command, attempt=attempt))
 
     def compare(self, cases: Sequence[Case]) -> None:
-        """Run the checks on candidates, repeat results unlike the base's, and set the verdicts."""
+        """Run checks on candidates, repeat them if results differ from the base's, set verdicts."""
         self._evidence.collect(self._jobs(case.protected for case in cases))
         repeated = {one: self._to_repeat(one, cases) for one in self._rules.all_checks}
         self._evidence.collect(

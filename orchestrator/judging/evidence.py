@@ -36,7 +36,7 @@ class Job:
     keeps_output: bool = False
     """Whether the command's output and coverage are stored with its result."""
     is_secret: bool = False
-    """Whether the commit has hidden files, so that only the answer is stored."""
+    """Whether the commit has hidden files, so that no results of single tests are stored."""
 
 
 class Evidence:

@@ -14,7 +14,7 @@ from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 20
-"""Maximum number of findings of one kind that are reported without excluding a candidate."""
+"""Maximum number of changed files or lines that are reported for one kind of finding."""
 _SUPPRESSED = re.compile(
     r"#\s*noqa|#\s*type:\s*ignore|pragma:\s*no cover|eslint-disable|@ts-ignore|@ts-expect-error|"
     r"//\s*nolint|#\s*pylint:\s*disable|rubocop:disable|NOSONAR"

@@ -62,8 +62,8 @@ class HiddenTests:
     def _find_forged(self, cases: Sequence[Case], trees: dict[int, str]) -> None:
         """Run the checks with hidden tests that must fail.
 
-        A candidate that knows the visible tests can report the failure of every other visible test,
-        and end a check with success although no hidden test ran.
+        A candidate that knows the visible tests can report each test that is added to them as
+        failed, and still let a check succeed without running the hidden tests.
         """
         if not cases:
             return

@@ -1,8 +1,9 @@
 """Judge the candidates of a run: run checks on trees, collect flags, rank, decide.
 
 The stages in their order: checks on the base commit; on the candidates, with the base commit's
-tests; repetitions of results that differ; failing checks with the candidates' own tests; checks
-with tests that must fail; hidden tests; and results that only order the candidates that pass.
+tests; repetitions of checks whose result differs from the base commit's; failing checks with the
+candidates' own tests; checks with tests that must fail; hidden tests; and results that only order
+the candidates that pass.
 """
 
 import re
@@ -45,8 +46,8 @@ def judge_run(
 
     Args:
         repository: The user's repository.
-        runs: The run to judge comes last, after earlier runs for the same task. Their branches
-            are the candidates.
+        runs: Earlier runs for the same task, and last the run to judge. The branches of all
+            these runs are the candidates.
         rules: The checks, and how they count.
         tester: Runs checks in fresh containers.
 
@@ -219,7 +220,10 @@ class _Judging:
         return found - literals_of(self._trees.contents(product))
 
     def _try_canaries(self, cases: Sequence[Case]) -> None:
-        """Run checks with added tests that must fail, if they report such tests on the base."""
+        """Run checks with added tests that must fail.
+
+        A check that does not report such tests as failed on the base commit is left out.
+        """
         if not cases:
             return
         self._canaries = canaries = self._made_canaries()
@@ -229,7 +233,7 @@ class _Judging:
             case.verdicts = tuple(_proved(canaries, case.protected, one) for one in case.verdicts)
 
     def _made_canaries(self) -> CanaryRuns:
-        """Return tests that must fail, for the checks that report such tests on the base commit."""
+        """Return tests that must fail, for checks that report them as failed on the base commit."""
         canaries = canaries_of_base(self._trees, self._rules.all_checks)
         made = CanaryRuns(self._trees, self._evidence, canaries)
         made.calibrate(self._base)

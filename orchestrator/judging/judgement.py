@@ -23,7 +23,7 @@ FlagKind = Literal[
     "instrument_changed", "literal_echo", "suppressed", "scope",
 ]  # fmt: skip
 NEED_REVIEW: frozenset[FlagKind] = frozenset({"needs_new_tests", "needs_own_configuration"})
-"""Findings that do not exclude a candidate, but prevent that it is picked automatically."""
+"""Findings that do not exclude a candidate, but keep it from being picked automatically."""
 Decision = Literal["clear", "undecided", "none"]
 
 
@@ -79,7 +79,7 @@ class CheckVerdict(Model):
     differ), or `no_verdict` (the engine failed).
     """
     broken: tuple[str, ...] = ()
-    """Tests that pass on the base commit, but not on the candidate (JUnit file); at most 20."""
+    """Tests that pass on the base commit only, according to the JUnit files; at most 20."""
     broken_count: int = 0
 
     @property
@@ -151,10 +151,10 @@ class Judgement(Model):
     checks: tuple[str, ...]
     must_fix: tuple[str, ...] = ()
     unstable: tuple[str, ...] = ()
-    """Checks whose results on the base commit differ between runs; they are not counted."""
+    """Checks that are not counted, because repeating them on the base commit changes the result."""
     without_canary: tuple[str, ...] = ()
     """Checks that were not tried with a test that must fail: their test runner is not known, or
-    does not report such a test on the base commit.
+    does not report such a test as failed on the base commit.
     """
     decision: Decision
     """`clear` (the first candidate is `picked`), `undecided`, or `none` (no candidate passes)."""

@@ -49,7 +49,7 @@ class Protection:
         return (self._tests, "canaries", tree, *self._instruments.patterns)
 
     def of(self, commit: str) -> str:
-        """Return a commit with the base's tests and files that control tests; `commit` if equal.
+        """Return `commit` with the base's tests and test control files, as a new commit if needed.
 
         No ref points at the new commit.
         """
@@ -57,11 +57,12 @@ class Protection:
             return trees.with_changes(commit, trees.restored(commit, self._tests))
 
     def reports_failures(self, commit: str, commands: Sequence[str], tester: Tester) -> Answer:
-        """Return whether commands that pass on a commit report tests that must fail.
+        """Return whether commands that pass on a commit report the failures of added failing tests.
 
         Args:
             commit: A commit that `of` returned.
-            commands: The commands. Commands that do not report such tests on the base are left out.
+            commands: The commands. A command that does not report these failures on the base is
+                left out.
             tester: Runs the commands.
         """
         if self._tests == "free" or commit == self._base:

@@ -30,7 +30,7 @@ class Score:
     needs_review: bool = False
     """Whether a person has to look at the candidate before it can be the best."""
     columns: tuple[tuple[Column, float], ...]
-    """The columns in the order of their importance, without the worker's number."""
+    """Value in each column, most important column first; the worker's number breaks ties."""
     change: Hashable = field(default=None)
     """Value that is equal for candidates with the same change; None if unknown."""
     cluster: Hashable = field(default=None)

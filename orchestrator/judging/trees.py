@@ -1,8 +1,8 @@
 """Create the commits on which candidates are judged, in a quarantine (a separate repository).
 
 No ref points at these commits. They have the files that a candidate committed, with the base
-commit's tests and files that control tests (`protected`), in addition with the hidden files
-(`hidden`), or with tests that must fail (`canary`).
+commit's tests and files that control tests (`protected`), and additionally the hidden files
+(`hidden`), or tests that must fail (`canary`).
 """
 
 import os
@@ -91,7 +91,9 @@ class Trees:
         }
 
     def with_base_configuration(self, commit: str, candidate: str) -> str:
-        """Return `commit` with the base's versions of files that also control tests, as `Makefile`.
+        """Return `commit` with the base's versions of mixed files, such as `Makefile`.
+
+        Mixed files control tests, among other things.
 
         Args:
             commit: The commit whose files are replaced.

@@ -46,7 +46,7 @@ class CannotAddError(OrchestratorError):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Translate git's errors in the block, which hostile objects may cause, into a refusal."""
+    """Raise `CannotAddError` for git's errors in a `with` block; hostile objects may cause them."""
     try:
         yield
     except HarvestRefusedError as error:

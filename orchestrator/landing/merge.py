@@ -290,7 +290,7 @@ class _Plan:
         return best_order(self._target.commit, wanted, self._try, self._weights(wanted).__getitem__)
 
     def _unasked(self, branch: Branch) -> LeftWorker | None:
-        """Return why a branch is not merged, as the user did not name its worker; None if it is."""
+        """Return why a branch is skipped whose worker the user did not name; None to merge it."""
         how = self._wish.excluded.get(branch.commit)
         if self._wish.named or (branch.status is Status.SUCCESS and how is None):
             return None
@@ -345,7 +345,7 @@ class _Plan:
         )
 
     def _stopped(self) -> Merged:
-        """Return the result if one branch prevents the whole merge."""
+        """Return the result of a merge that one branch prevents: no branch is merged."""
         cause = self._left[-1]
         told = {*self._contained, *(one.worker_id for one in self._left)}
         said = f"nothing was merged because of worker {cause.worker_id}"

@@ -1,9 +1,9 @@
 """Test several branches together, and find the branches that make the checks fail.
 
 All branches are merged one after the other, and the last commit is tested. If it fails, bisection
-finds the first commit that fails: the branch that was added there is left out, with both commits as
-proof, and the rest is tested without it. A failing test is repeated. A test without an answer, as
-when the engine fails, blames no branch.
+finds the first commit that fails. The branch that was added there is left out, with this commit and
+the commit before it as proof, and the other branches are tested without it. A failing test is
+repeated. A test without an answer, as when the engine fails, blames no branch.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _OFTEN = 5
 """Number of failed tests after which a commit counts as failing, if the checks are known to be
 unstable."""
 _ATTEMPTS = 3
-"""Maximum number of searches for a failing commit that repeated tests contradict."""
+"""Number of bisections contradicted by repeated tests, after which no more are tried."""
 
 
 class BaseFailsError(OrchestratorError):
@@ -40,7 +40,7 @@ class Verdicts(Protocol):
     """Results of earlier tests, by the content (tree) of the tested commits."""
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored result for a commit, or for the two commits that prove a failure."""
+        """Return the stored result of a commit, or of a proof (a passing and a failing commit)."""
 
     def put(self, answer: Answer | None, *commits: str) -> None:
         """Store a result; None removes the stored result."""
@@ -208,7 +208,7 @@ class Queue:
         return high
 
     def _is_proved(self, good: str, prefixes: Sequence[tuple[Branch, str]], place: int) -> bool:
-        """Repeat both tests of a proof twice, and return whether they give the same results."""
+        """Test the last passing and first failing commit twice; return whether the results hold."""
         commits = (prefixes[place - 1][1] if place else good, prefixes[place][1])
         if self._verdicts.get(*commits) is None:
             for _ in range(_TWICE):

@@ -30,7 +30,7 @@ class StoredVerdicts:
         self._known = _read(path)
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored result for a commit, or for the two commits that prove a failure."""
+        """Return the stored result of a commit, or of a proof (a passing and a failing commit)."""
         return self._known.get(self._key(commits))
 
     def put(self, answer: Answer | None, *commits: str) -> None:

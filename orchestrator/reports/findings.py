@@ -59,7 +59,7 @@ class Finding:
 
 
 def findings(report: RunReport) -> list[Finding]:
-    """Return the findings of all workers, those of the worst worker first."""
+    """Return the findings of all ended workers, those of unsuccessful workers first."""
     good = (worker for worker in report.workers if worker.status is Status.SUCCESS)
     workers = (*report.bad, *good)
     return [finding for worker in workers for finding in findings_of(report, worker)]

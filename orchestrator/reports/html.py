@@ -1,7 +1,8 @@
-"""Render a run as one self-contained HTML file: without scripts, requests and other files.
+"""Render a run as one self-contained HTML file: without scripts, requests or other files.
 
-Text of workers is escaped everywhere, and the file forbids scripts and requests to the browser. It
-has a light, a dark and a print style, and can be read on screens from 360 pixels wide.
+Text of workers is escaped everywhere, and a Content Security Policy in the file blocks scripts and
+requests. The file has a light, a dark and a print style, and can be read on screens from 360 pixels
+wide.
 """
 
 from collections.abc import Iterable, Iterator

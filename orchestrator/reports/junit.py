@@ -150,7 +150,7 @@ def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
 
 
 def _numbered(worker: WorkerReport, message: str) -> str:
-    """Return a message with the worker's number, if the name of its case has another number."""
+    """Return a message, after the worker's title if the test case's name has another number."""
     is_clear = worker.key in (worker.name, f"worker-{worker.worker_id}")
     return message if is_clear else f"{worker.title}: {message}"
 

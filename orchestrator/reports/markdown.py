@@ -35,7 +35,7 @@ _CHECKS = 5
 _SPECIAL = re.compile(r"([\\`*_\[\]{}<>|~$!()&])")
 _JOINER = "\N{WORD JOINER}"
 _ADDRESS = re.compile(r"(?<=[@#!])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)", re.IGNORECASE)
-"""Pattern of characters that make a text a mention, a reference to an issue or a link."""
+"""Pattern of positions at which an inserted character breaks a mention, reference or link."""
 _DECIDED = 12_000
 """Maximum number of characters of a judgement, and of a merge, in a report."""
 _HEADING = ("Worker", "Task", "Status", "Changes", "Checks", "Cost", "Time")

@@ -26,7 +26,7 @@ class _Frozen(BaseModel):
 
 
 class Pause(_Frozen):
-    """A period in which no worker of a provider started, because the provider refused requests."""
+    """A period in which no worker of a model provider started, because it refused requests."""
 
     provider: str
     start: datetime
@@ -176,7 +176,7 @@ class RunReport(_Frozen):
 
     @property
     def bad(self) -> tuple[WorkerReport, ...]:
-        """Workers that ended without success, worst first."""
+        """Workers that ended without success; those that failed because of another are last."""
         found = [worker for worker in self.workers if worker.status in _SEVERITY]
         return tuple(sorted(found, key=_severity))
 

@@ -26,7 +26,7 @@ class PhaseKind(StrEnum):
     RETRY = "retry"
     """Waiting for the next attempt after a failed attempt."""
     PROVIDER = "provider"
-    """Waiting for a provider that refused requests."""
+    """Waiting for a model provider that refused requests."""
 
 
 WAITS = frozenset({PhaseKind.QUEUE, PhaseKind.RETRY, PhaseKind.PROVIDER})

@@ -17,7 +17,7 @@ from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.workflow.timing import summarise
 
 MOST_NOTICES = 100
-"""Maximum number of notices in a report; of more notices, only the first and last are included."""
+"""Maximum number of notices in a report; of more notices, the first 50 and the last 50."""
 MOST_ALERTS = 20
 """Maximum number of alerts of one live worker in a report; older alerts are left out."""
 

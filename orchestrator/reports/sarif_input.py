@@ -107,7 +107,7 @@ def read_sarif(path: Path) -> Iterator[Place]:
 
 
 def _results(log: object) -> Iterator[tuple[_Result | None, Sequence[_Rule | None]]]:
-    """Yield each result with the rules of its run; None for a result that is not valid."""
+    """Yield each result with the rules of its SARIF run; None for a result that is not valid."""
     for run in _items(log, "runs"):
         driver = _entry(_entry(run, "tool"), "driver")
         rules = [_parsed(_Rule, rule) for rule in _items(driver, "rules")[:_MOST_RULES]]

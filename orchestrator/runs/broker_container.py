@@ -42,7 +42,7 @@ def needs_broker(run: RunContext) -> bool:
 
 
 def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:
-    """Return the destinations of the broker: the internet, and listed URLs in private networks."""
+    """Return the broker's destinations: the internet, and configured URLs in private networks."""
     urls = dict.fromkeys(_urls(run, workers))
     return Egress(image=BASE_IMAGE, allowed=allowed_destinations((), urls))
 

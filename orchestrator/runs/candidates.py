@@ -99,8 +99,8 @@ class CandidateJudge:
             earlier: Earlier runs whose workers are candidates for the same task.
 
         Raises:
-            OrchestratorError: No worker can be judged, the checks prove nothing or fail to run on
-                the base, or `cancel` was called.
+            OrchestratorError: No worker can be judged; or, on the base, a check that must fail
+                passes or a check gives no result; or `cancel` was called.
         """
         repository = self._repository
         runs = [*(read_branches(repository, one) for one in earlier)]
@@ -121,8 +121,8 @@ class CandidateJudge:
             receivers: Returns a receiver of the events of each run.
 
         Raises:
-            OrchestratorError: The checks prove nothing or fail to run on the base, and no candidate
-                has started; or `cancel` was called.
+            OrchestratorError: On the base, a check that must fail passes or a check gives no
+                result, and no candidate has started; or `cancel` was called.
         """
         with self._tester() as tester:
             base = self._repository.resolve(config.base)
@@ -270,7 +270,8 @@ def evaluate(
         emit: Receives the events of the candidates, from several threads.
 
     Raises:
-        OrchestratorError: The candidates could not start, or the checks prove nothing.
+        OrchestratorError: The candidates could not start, or a check that must fail on the base
+            passes there.
     """
     judge = CandidateJudge(rules, root, config=checks_config(config, rules.all_checks))
     return judge.evaluate(config, rounds or Rounds(), lambda: nullcontext(emit or ignore))
@@ -294,6 +295,7 @@ def judge(
         config: Settings of the containers in which checks run. Default: settings of agent `shell`.
 
     Raises:
-        OrchestratorError: No worker can be judged, or the checks prove nothing.
+        OrchestratorError: No worker can be judged, or a check that must fail on the base passes
+            there.
     """
     return CandidateJudge(rules, root, config=config).judge(run, workers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.state.run_directory import RunDirectory
 
 LEASE = "ORCHESTRATOR_LEASE_FD"
-"""Variable with the number of the file descriptor of the lease, for the background process."""
+"""Environment variable with the descriptor of the run's lock file, for the background process."""
 LOG = "background.log"
 
 
@@ -42,6 +42,6 @@ def continue_in_background(directory: RunDirectory, *, top: Path) -> int:
 
 
 def handed_down() -> int | None:
-    """Return the descriptor of the run's lease from the parent process; None at a second call."""
+    """Return the inherited descriptor of the run's lock file; None if absent or called again."""
     lease = os.environ.pop(LEASE, None)
     return int(lease) if lease and lease.isdecimal() else None

@@ -36,7 +36,8 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
 def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
     """Return whether the user set the memory limit; only then a limit above the memory is an error.
 
-    All settings of a detached or resumed run count as set, so values are compared.
+    All settings of a detached or resumed run count as set, so the limit is compared with the
+    defaults instead.
     """
     preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
     return memory not in (preset, Limits().memory)
@@ -72,7 +73,7 @@ def crowding(
 def roominess(
     config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
 ) -> str | None:
-    """Return a notice about the number of workers that `--workers auto` chose; None otherwise.
+    """Return a notice about the number of workers for `--workers auto`; None for a fixed number.
 
     `demands` are the resources of each worker, if they differ.
     """

@@ -199,7 +199,7 @@ class Merger:
     ) -> CommitTest:
         """Return a test of a commit, first with the target's tests, then with the commit's tests.
 
-        A commit that passes must also report the failures of tests that must fail.
+        A commit passes only if its checks also report failures of added tests that must fail.
         """
 
         def tested(commit: str) -> Answer:

@@ -15,8 +15,8 @@ _LONGEST = 500
 """Maximum number of characters of a worker's own message in a notification."""
 _FAILURES = frozenset({Status.FAILED, Status.TIMEOUT})
 _NOT_OF_ITS_OWN = frozenset({Reason.CANCELLED, Reason.DEPENDENCY})
-"""Reasons of workers that failed because of another worker. Such workers are only listed in the
-message at the run's end.
+"""Reasons of failures that a worker did not cause: cancellation, or failure of another task. Such
+workers are only listed in the message at the run's end.
 """
 
 Message = Mapping[str, object]

@@ -37,7 +37,7 @@ class Notifier:
 
         Args:
             target: `http://...` or `https://...`, or a command line.
-            failed: Called with the reason when the first notification could not be sent.
+            failed: Called once, with the reason, when sending fails for the first time.
         """
         self._target = target
         self._failed: Callable[[str], None] | None = failed

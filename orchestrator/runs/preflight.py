@@ -58,7 +58,7 @@ class RunRequest:
     workflow: Workflow | None = None
     """The workflow whose tasks are run; None for the tasks of `config`."""
     programs: Programs = field(default_factory=dict)
-    """Settings of tasks that use another agent program."""
+    """Settings of tasks that use another agent program than the run, by the program's name."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """The caller's environment variables."""
 
@@ -105,7 +105,7 @@ def _with_known_runtime(
 
 
 _Settings = list[tuple[str | None, list[Task], CheckedSettings]]
-"""Settings of workers, each with the first task and with all tasks that have these settings."""
+"""Id of the first task with certain settings, all tasks with these settings, and the settings."""
 
 
 def _check_settings(request: RunRequest, problems: Problems) -> tuple[Repository, _Settings]:
@@ -243,7 +243,7 @@ def _checked(
 
 
 def _run_settings(config: ParallelConfig, tasks: Mapping[str, CheckedSettings]) -> CheckedSettings:
-    """Return the settings of a workflow's run; its tasks inherit variables individually."""
+    """Return the settings of a workflow's run, with the inherited variables of all its tasks."""
     every = list(tasks.values())
     inherited_env = {name: text for one in every for name, text in one.inherited_env.items()}
     return replace(every[0], config=config, inherited_env=inherited_env)

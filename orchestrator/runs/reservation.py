@@ -28,7 +28,7 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
     """Create the run's directory, record and branches, and lock the run for this process.
 
     Raises:
-        OrchestratorError: The numbers could not be reserved; nothing was created.
+        OrchestratorError: The workers' numbers could not be reserved; nothing was created.
     """
     request = checked.request
     repository, config = request.repository, request.settings.config

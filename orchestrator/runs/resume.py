@@ -162,7 +162,7 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
     """Create the branches that the dead process had planned but not created.
 
     Raises:
-        ConfigError: Another run now uses the numbers.
+        ConfigError: Another run now uses numbers of the run's workers.
     """
     workers = [RecordedWorker(directory, record, spec) for spec in record.workers]
     waiting = [one for one in workers if directory.result(one.number) is None]

@@ -50,7 +50,7 @@ _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
 _OF_NETWORKS = frozenset({"guard", "gateway"})
 """Roles of containers that provide the network of another container of the same worker."""
 HOST_ROLE = "host"
-"""Role, in a container's label, of the container that blocks the host for a run's network."""
+"""Role, in its label, of the container that blocks access from a run's network to the host."""
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContex
 
 
 def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -> RunContext:
-    """Block the host for the run's network; if that is impossible, add a notice to the context.
+    """Block access from the run's network to the host; on failure, add a notice to the context.
 
     Raises:
         EngineUnavailableError: The engine does not answer.

@@ -64,7 +64,7 @@ def _decoded(text: str) -> bytes:
 
 
 def post(address: str, body: bytes, *, key: bytes | None = None) -> None:
-    """Post a message, at most four times within 20 seconds.
+    """Post a message, with at most four attempts within 20 seconds.
 
     Args:
         address: An `http` or `https` URL.

@@ -97,7 +97,7 @@ class Budget:
         )
 
     def settle(self, result: WorkerResult) -> None:
-        """Return a worker's unspent share to the run's budget; unknown costs count as the share."""
+        """Return a worker's unspent share to the budget; shares of unknown cost count as spent."""
         given = self._given.pop(result.worker_id, _Given())
         # Shares of workers of an earlier process are unknown, but the amounts they spent are known.
         has_run = result.started_at is not None or result.attempts > 1

@@ -92,7 +92,7 @@ class RateLimiter:
         return 0.0 if state.bucket is None else state.bucket.wait(now)
 
     def why_closed(self, provider: str, now: float) -> str | None:
-        """Return why no worker of a provider may start now; None if only the run is full."""
+        """Return why a provider's limits prevent a worker's start now; None if they do not."""
         state = self._state(provider)
         name = one_line(provider, limit=_LONGEST_NAME)
         if now < state.paused_until:

@@ -158,7 +158,7 @@ class _Slots:
         self._waits.note(dict(self._reasons(held)))
 
     def _reasons(self, held: Mapping[int, Wait]) -> Iterator[tuple[int, Wait]]:
-        """Yield the numbers of waiting workers and why they wait, except for their next attempt."""
+        """Yield number and reason of each waiting worker, except workers whose retry is not due."""
         now, closed = time.monotonic(), cache(self._gate.why_closed)
         waiting = [turn.worker for turn in self._waiting if turn.due <= now]
         waits = {**held, **self._queue.blocked([worker.spec for worker in waiting])}
@@ -194,7 +194,7 @@ class _Slots:
         return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))
 
     def _numbers_to_start_at_once(self) -> frozenset[int]:
-        """Return the numbers of workers that were stopped or had started before a resume."""
+        """Return the numbers of cancelled workers, and of workers started by an earlier process."""
         run = self._run
         if run.cancel.asked or run.resumed:
             waiting = (turn.worker for turn in self._waiting)

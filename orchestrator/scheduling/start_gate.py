@@ -34,7 +34,7 @@ class StartGate:
         return self._limiter.wait(worker.provider, time.monotonic()) <= 0
 
     def why_closed(self, provider: str) -> Wait | None:
-        """Return why a provider accepts no other worker now; None if only the run is full."""
+        """Return why a provider's limits prevent a worker's start now; None if they do not."""
         why = self._limiter.why_closed(provider, time.monotonic())
         return None if why is None else Wait("provider", why)
 

@@ -23,7 +23,7 @@ class WaitReports:
         self._known: dict[int, Wait] = {}
 
     def note(self, waits: Mapping[int, Wait]) -> None:
-        """Report the reasons that have changed, by the numbers of workers."""
+        """Emit an event for each worker whose reason to wait has changed."""
         for number, wait in waits.items():
             known = self._known.get(number, self.slot)
             # The free memory of a machine changes all the time.
@@ -33,5 +33,5 @@ class WaitReports:
                 self._emit(WorkerWaiting(worker_id=number, cause=wait.cause, reason=wait.reason))
 
     def forget(self, number: int) -> None:
-        """Expect that a worker, which now starts, will only wait for a free slot if at all."""
+        """Forget why a worker waited, because the worker starts now."""
         self._known.pop(number, None)

@@ -1,8 +1,9 @@
 """The progress of one worker on disk, from which another process can resume the run.
 
-In the worker's state directory, each file is written atomically, before the step after a `;`:
+The worker's state directory has these files. Each is written atomically; `before` names the step
+that follows the write:
 
-    prepared        worktree and store are complete; contains the commit the worker starts from
+    prepared        worktree and private git directory are complete; contains the start commit
     services        the services are ready; names the container that owns their network
     setup.json      how the setup ended; before its container is removed
     container.json  the container of the task; before its start
@@ -11,7 +12,7 @@ In the worker's state directory, each file is written atomically, before the ste
     teardown.json   how the teardown ended; before its container is removed
     harvest.json    the new commit of the branch; before the branch moves
     checks.json     the finished checks of that commit
-    shown           the worktree that appears at the end is complete
+    shown           the worktree for the user, created after the worker's end, is complete
     attempt.json    the attempt's result, if there will be another attempt
 """
 

@@ -38,8 +38,8 @@ from orchestrator.worker_spec import WorkerSpec
 
 EVENTS = "events.ndjson"
 LONGEST_EVENT = 16 * 1024**2
-"""Maximum size of an event in bytes; a result lists changed files up to a limit. A longer event of
-an older version is skipped, since result files contain the same data.
+"""Maximum size in bytes of an event that is read; lists of files in events are cut off far below. A
+longer event of an older version is skipped, since result files contain the same data.
 """
 _NAMED = 10
 """Maximum number of runs that an error message names."""

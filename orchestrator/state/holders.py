@@ -13,9 +13,9 @@ Entry = tuple[RunDirectory, RunOutline, WorkerSpec]
 def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:
     """Return, for each worker number, the worker that the number refers to.
 
-    A number refers to the worker of the newest run that used it. If the names have templates,
-    workers of several runs may exist with the same number; the number then refers to the newest of
-    these workers whose worktree or branch still exists.
+    A number refers to the worker of the newest run that used it. If runs name their
+    worktrees and branches differently, workers of several runs may exist with the same number; the
+    number then refers to the newest of these workers whose worktree or branch still exists.
 
     Args:
         entries: The workers of all runs, oldest run first.

@@ -9,8 +9,9 @@ orchestrator/runs/<run-id>/           in the repository's git common directory
     status.md                         a table of all workers and their states
     stop-N                            a request to end worker N
     base-N                            commit that worker N starts from, if not the run's base
-    bases/                            objects of those commits, like `objects` for the base
-    worker-N/                         state directory of worker N (see `store`)
+    objects/                          git objects of the run's base commit
+    bases/                            git objects of the commits in the files `base-N`
+    worker-N/                         state directory of worker N (see `worker_directory`)
         result.json stdout.log stderr.log
     worker-N.attempt-K/               the same directory after its failed attempt K
 """

@@ -26,10 +26,10 @@ def fenced(text: str, *, limit: int) -> str:
 
 
 def unlinked(text: str) -> str:
-    """Return text in which mentions of people and issues, and GitLab's commands, have no effect."""
+    """Return text in which mentions of people and issues and GitLab quick actions do nothing."""
     return _COMMAND.sub(_JOINER, _REFERENCE.sub(_JOINER, text))
 
 
 def title(text: str, *, limit: int) -> str:
-    """Return the first line of a text as a title in which mentions and commands have no effect."""
+    """Return the first line as a title in which mentions and GitLab quick actions do nothing."""
     return unlinked(one_line(text.strip().partition("\n")[0], limit=limit))

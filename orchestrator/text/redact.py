@@ -140,7 +140,7 @@ class Redactor:
         return self.data(_encode(text)).decode("utf-8", "surrogatepass")
 
     def model(self, model: _Model) -> _Model:
-        """Return a copy of a model in which all values are redacted in all texts."""
+        """Return a copy of a Pydantic model with all values redacted in its strings."""
         if not self._names:
             return model
         fields = {name: getattr(model, name) for name in type(model).model_fields}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 MOST_SUGGESTIONS = 200
-"""Maximum number of suggestions for one file: each compares a name with all known names."""
+"""Maximum number of suggestions for one file, as each requires a search in the known names."""
 _MOST_KNOWN = 1000
 
 

@@ -1,4 +1,4 @@
-"""The actions `stop` and `retry` of web pages, with the same functions as the commands."""
+"""The actions `stop` and `retry` of web pages, which do the same as the commands of these names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,9 @@ from orchestrator.web.view import View
 
 Action = Literal["stop", "retry"]
 Retry = Callable[[Repository, str, int], str]
-"""Repeats one worker of a run as a new run in the background, and returns the new run's id."""
+"""Function that repeats a worker, given by repository, run id and number, as a new run in the
+background, and returns the new run's id.
+"""
 
 
 @dataclass(frozen=True)

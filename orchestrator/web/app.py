@@ -35,7 +35,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Web:
-    """Answers the requests to the web view. Functions that read files or run git run in threads."""
+    """Answers the requests to the web view; uses threads to read files and to start git."""
 
     def __init__(self, library: Library, sessions: Sessions, actions: Actions | None) -> None:
         """Store the arguments.
@@ -217,7 +217,7 @@ class Web:
         return await self._page(lambda: make(self._view(request), fields, named=named))
 
     async def _fields(self, request: Request) -> Mapping[str, list[str]]:
-        """Return the fields of a sent form, if this server made the form for the same session."""
+        """Return the fields of a sent form; refuse a form not made for the same session."""
         text = (await _body(request)).decode("utf-8", "replace")
         fields = parse_qs(text, max_num_fields=2000)
         token = self._shell_of(request).token

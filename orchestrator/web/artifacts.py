@@ -41,7 +41,7 @@ class Artifact:
 
 
 def artifacts_of(directory: RunDirectory, worker: WorkerRecord) -> list[Artifact]:
-    """Return the artifacts of a worker whose files still exist."""
+    """Return a worker's artifacts whose files still exist."""
     found = []
     for number, path in enumerate(worker.result.artifacts if worker.result else (), start=1):
         try:

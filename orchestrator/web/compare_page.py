@@ -53,7 +53,10 @@ def compare_page(view: View) -> Page | None:
 
 
 def exported_pairs(view: View) -> Sequence[Pair]:
-    """Return the pairs of workers that an export compares: all, or the first worker with each."""
+    """Return the pairs of workers that an export compares.
+
+    These are all pairs; for many workers, only the pairs that contain the first worker.
+    """
     order = _order(view)
     if len(order) > _MOST_EACH:
         return [(order[0], other) for other in order[1:]]
@@ -107,7 +110,7 @@ def _number(text: str, known: list[int]) -> int | None:
 
 
 def _diffs(view: View, pair: tuple[WorkerLook, ...]) -> tuple[tuple[Diff, ...], Diff, str]:
-    """Return each worker's changes, the diff between both, and why that diff is missing."""
+    """Return each worker's changes, the diff of the two commits, and why it is missing, if so."""
     numbers = [one.number for one in pair if one.is_over]
     try:
         found = {

@@ -1,8 +1,8 @@
 """Decide which requests are answered: only requests of the browser that opened the one-time link.
 
 Any program of this machine can reach a port of 127.0.0.1, and any web page can make a browser send
-requests there. Therefore a request must name the host that was printed, come from the browser that
-opened the one-time link, and, if it changes something, from a page of this server.
+requests there. Therefore a request must have this server's address as `Host`, come from the browser
+that opened the one-time link, and, if it changes something, from a page of this server.
 """
 
 import hashlib

@@ -18,7 +18,7 @@ _COLUMNS = {
     "number": "only its number",
     "same change": "the next has the same change",
 }
-"""Words for the columns that decide between two candidates, if their names are no explanation."""
+"""Words for the criteria that decide between two candidates, if the criterion's name is unclear."""
 _DECISIONS = {
     "clear": ("success", "is the best"),
     "undecided": ("warning", "No worker is clearly the best"),

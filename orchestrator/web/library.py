@@ -122,7 +122,7 @@ class Library:
 
 
 def _named(repositories: Sequence[Repository]) -> dict[str, Repository]:
-    """Return the repositories by unique names of plain characters, for the addresses of pages."""
+    """Return the repositories by unique names that are safe in the addresses of pages."""
     found: dict[str, Repository] = {}
     for repository in repositories:
         if any(one.common_dir == repository.common_dir for one in found.values()):

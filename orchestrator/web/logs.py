@@ -116,7 +116,7 @@ def read_before(log: Log, end: int, *, most: int = CHUNK) -> Piece:
 def read_after(log: Log, begin: int) -> Piece:
     """Return the part of a log from an offset on, or only the log's end if the part is too large.
 
-    Only whole lines are returned, so that no character and no `***` in place of a secret is cut.
+    Only whole lines are returned, so that no character and no `[redacted:NAME]` is cut.
 
     Raises:
         OSError: The log cannot be read.

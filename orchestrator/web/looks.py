@@ -98,7 +98,7 @@ class WorkerLook:
     alert: str
     """Why a person should look at the worker now; empty otherwise."""
     waits: bool
-    """Whether the worker waits for the user's answer to a question, which is the alert."""
+    """Whether the worker waits for the user's answer to a question; `alert` shows the question."""
     since: datetime | None
     """Time when the agent started, while the agent runs; None otherwise."""
     elapsed: str

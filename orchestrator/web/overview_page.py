@@ -69,7 +69,7 @@ def _sums(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _in_use(look: RunLook, measured: Mapping[int, WorkerMeasured]) -> tuple[str, str] | None:
-    """Return the CPU time and the memory that running workers use; None before a measurement."""
+    """Return the CPU load and the memory use of the running workers; None before a measurement."""
     running = [measured[one.number] for one in look.workers if one.memory]
     if not running:
         return None

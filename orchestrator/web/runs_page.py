@@ -17,7 +17,7 @@ def runs_page(
 
     Args:
         library: The runs.
-        shell: The frame of the page.
+        shell: The properties that all pages have.
         query: The parameters of the page's address: `q`, words to search for in id, repository,
             tasks and models of runs; `tests=show` also lists runs that test commits.
         page: Number of the page of the list, from 1; None: all runs on one page.

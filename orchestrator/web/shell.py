@@ -67,7 +67,7 @@ def render(
 
     Args:
         template: Name of the template.
-        shell: The frame of the page.
+        shell: The properties that all pages have.
         values: Variables of the template; all text is escaped.
         version: Text that changes whenever the page changes.
         live: Whether the page refreshes itself.

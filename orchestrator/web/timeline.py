@@ -109,7 +109,7 @@ class Axis:
 
     @property
     def numbers(self) -> list[list[float]]:
-        """Start, end, place and width of each stretch, for the page's script."""
+        """Start and end in seconds, place and width in percent, of each stretch, for the script."""
         return [
             [round(number, 3) for number in (one.start, one.end, one.x, one.width)]
             for one in self.stretches

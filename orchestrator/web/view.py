@@ -130,6 +130,6 @@ def search_of(query: Mapping[str, str]) -> str:
 
 
 def contains(search: str, *texts: str) -> bool:
-    """Return whether some texts contain all words of a search, ignoring case."""
+    """Return whether the texts together contain all words of a search, ignoring case."""
     everything = " ".join(texts).casefold()
     return all(word in everything for word in search.casefold().split())

@@ -138,7 +138,7 @@ def _start(
 
 
 def _turn(worker: WorkerContext) -> AbstractContextManager[None]:
-    """Wait until the pace of the run allows the worker to start."""
+    """Return a context manager that waits until the run's rate of starts lets the worker start."""
     run = worker.run
 
     def tell(cause: WaitCause, reason: str) -> None:

@@ -43,7 +43,8 @@ def check(
     """Run the checks that have no result yet; return all results, and the verdict after them.
 
     Raises:
-        EngineUnavailableError: The engine cannot be reached; a resumed run runs the other checks.
+        EngineUnavailableError: The engine cannot be reached; a resumed run runs the checks that
+            have no result.
     """
     wanted = worker.config.project.checks
     if not wanted or verdict.reason in _UNCHECKED:

@@ -49,8 +49,8 @@ def worker_container(
         workspace: Its files.
         secrets: The directory with its secrets; None without secrets.
         access: Network access of the container. Default: that of the agent.
-        token: The container's token for the credential broker; None without a broker. Without a
-            token, only the agent's container is connected to the broker.
+        token: The container's token for the credential broker; None without a broker. With
+            `access` but without a token, the container is not connected to the broker.
     """
     config, limits, settings = worker.config, worker.config.limits, worker.settings
     chosen = access or settings.access.task
@@ -116,8 +116,7 @@ class Given:
         Args:
             worker: The worker.
             link: The connection to the credential broker; None without a broker.
-            token: The worker's token; None without a broker, and for commands before and after the
-                agent.
+            token: The container's token for the broker; None if it does not use the broker.
         """
         config, inherited_env, keys = worker.config, worker.settings.inherited_env, worker.keys
         if keys is None:
@@ -174,8 +173,8 @@ def job_container(
 ) -> ContainerSpec:
     """Return the specification of a container that runs before or after the agent.
 
-    It has the same access as the agent's container, except to API keys of models: these are for the
-    agent program only, unless the user passes them to all containers with `--env`.
+    The container gets no API keys of models: these are for the agent program only, unless the user
+    passes them to all containers with `--env`.
 
     Args:
         worker: The worker.

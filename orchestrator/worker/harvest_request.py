@@ -1,4 +1,4 @@
-"""The input of a worker's harvest: its commits can be collected even if its run has died."""
+"""The input of a worker's harvest, which is possible even if the run's process has died."""
 
 from dataclasses import dataclass
 

@@ -32,7 +32,7 @@ _SHOWN = 5
 
 
 def run_worker(worker: WorkerContext) -> WorkerResult:
-    """Run one worker, or continue it after a crash, and return its result in any case.
+    """Run one worker, or continue it after a crash, and return its result, even if it failed.
 
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.
@@ -119,7 +119,7 @@ def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
 
 
 def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
-    """Compare the worker's commit with its base; an error is only a note, as the work is safe."""
+    """Compare the worker's commit with its base; return the changes, and notes about errors."""
     if harvested.tip == worker.base:
         return NO_CHANGES, ()
     try:

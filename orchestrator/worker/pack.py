@@ -31,8 +31,8 @@ _MOST_FILES = 1_000_000
 _ENDED = frozenset(
     128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 )
-"""Exit codes of a container that somebody ended; a daemon that stops sends SIGTERM to its
-containers. If the orchestrator killed it, `refusals` says why.
+"""Exit codes of a container that was ended by a signal from outside, for example by SIGTERM when
+the Docker daemon stops.
 """
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3

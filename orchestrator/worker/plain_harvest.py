@@ -20,7 +20,8 @@ from orchestrator.workspace.store_state import is_store_as_created
 def pack_plainly(request: HarvestRequest) -> bool:
     """Commit and pack a worker's files if they are few and ordinary; return whether that was done.
 
-    In a resumed run, nothing is done, because a container of the dead process may still be packing.
+    In a resumed run, nothing is done: a container that the interrupted process started may still
+    be packing.
     """
     workspace = request.workspace
     plain = None if request.resumed else _plain_files(workspace)

@@ -98,7 +98,7 @@ class Services:
         return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})
 
     def _found(self) -> bool:
-        """Adopt the services of another process, or remove them if they cannot be used."""
+        """Adopt the services of an earlier process if usable; else remove them and return False."""
         noted = self._checkpoints.services()
         if noted is None:
             return False
@@ -156,7 +156,7 @@ class Services:
                     self._worker.run.emit(Notice(message=said))
 
     def _close(self) -> None:
-        """Remove the services. If this fails, the end of the run finds them by their labels."""
+        """Remove the services. Any that cannot be removed are found by label when the run ends."""
         for sidecar in self._sidecars:
             sidecar.remove()
         self._sidecars.clear()

@@ -18,7 +18,7 @@ from orchestrator.workspace.mounts import Workspace
 
 @dataclass(frozen=True)
 class _KilledAlone:
-    """A request to stop that ignores all but a kill, so that a teardown can complete."""
+    """View of the cancel button for a teardown, which is ended by a kill but not by a stop."""
 
     button: CancelButton
 

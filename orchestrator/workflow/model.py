@@ -155,7 +155,7 @@ class AtOneTime(Model):
     """Maximum number of simultaneous tasks with `complexity: low`."""
 
     def share(self, complexity: COMPLEXITY | None) -> Fraction:
-        """Return the fraction of the machine that a task takes; running tasks take at most 1."""
+        """Return a task's share of the capacity; all running tasks together take at most 1."""
         if complexity is None:
             return Fraction(0)
         return Fraction(1, {"high": self.high, "medium": self.medium, "low": self.low}[complexity])
@@ -167,7 +167,7 @@ class Workflow(Model):
     name: str = Field(min_length=1, max_length=200)
     tasks: tuple[Task, ...] = Field(min_length=1, max_length=MOST_TASKS)
     max_latency: float | None = Field(default=None, gt=0)
-    """Seconds after which a warning about a task is printed."""
+    """Seconds that a task may take; if a task took longer, a notice is printed when it ends."""
     network: Network | None = None
     """Network of all tasks, setup and check commands: `none` if the workflow is private."""
     complexity: AtOneTime = AtOneTime()

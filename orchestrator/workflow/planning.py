@@ -87,7 +87,7 @@ def plan_tasks(
     """Return the workers of a run with their tasks, models and names.
 
     Args:
-        config: The run's configuration; of a workflow, as returned by `run_config`.
+        config: The run's configuration; with a workflow, the result of `run_config`.
         workflow: The workflow, if the run executes one.
         programs: Configurations for tasks with other agent programs.
         first: Number of the first worker.

@@ -214,7 +214,7 @@ def _open_up(tree: Path) -> None:
 
 
 def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
-    """Remove all generations but the `keep` newest, and return them; nothing if a run is live."""
+    """Remove all generations but the `keep` newest, unless a run is live; return those removed."""
     with repository.lock():
         if any(run.is_live() for run in all_runs(repository.state_dir)):
             return []

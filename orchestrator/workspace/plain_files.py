@@ -33,7 +33,7 @@ _HARMLESS = frozenset({"trusted.overlay.origin", "trusted.overlay.impure"})
 file's meaning.
 """
 _NEW = frozenset({"trusted.overlay.opaque"})
-"""Names of file attributes that mean nothing if the overlay's lower layer has no file of that name.
+"""Names of file attributes that have no effect on a path that the overlay's lower layer lacks.
 """
 
 

@@ -39,7 +39,7 @@ _RECORD = "checkouts"
 """Name of the file in a run's directory that lists the checkouts which the run uses."""
 _HALF, _GONE = ".half", ".gone"
 _MOST_FILES = 100_000
-"""Maximum number of files that are counted before a checkout is removed."""
+"""Maximum number of files whose sizes are added up before checkouts are removed."""
 _SEAL = "seal"
 
 

@@ -5,7 +5,7 @@ In every worker's container:
     /run/orchestrator/out       writable, for this worker: `findings.md` and `artifacts/`
     /run/orchestrator/shared    read-only, in a workflow or with a context from the user:
                                 `context.md`, and in a workflow `findings.md`, `status.md`
-    /run/orchestrator/inputs    read-only, if the task reduces others: their results
+    /run/orchestrator/inputs    read-only, results of other tasks, if the task combines them
     /run/orchestrator/check     writable, in the container of a check only: its SARIF file
 
 On the host, in the run's directory: `shared/`, `inputs/N/` and `context.md`, the user's context.
@@ -188,7 +188,7 @@ class Shared:
     def give_inputs(self, spec: WorkerSpec, inputs: Sequence[Input]) -> None:
         """Write the results of other tasks for a worker whose task combines them, unless done.
 
-        The caller does this before it prepares the worker. Every attempt gets the same files.
+        Must be called before the worker is prepared. Every attempt gets the same files.
 
         Raises:
             OSError: The disk is full.

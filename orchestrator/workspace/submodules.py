@@ -144,7 +144,7 @@ def point_to(submodules: Iterable[Submodule], tree: Path, store: str) -> None:
 
 
 def write_submodules(submodules: Iterable[Submodule], *directories: Path) -> None:
-    """Record number and commit of the submodules that a worker was given, by path."""
+    """Write a record of a worker's submodules to each directory: number and commit by path."""
     text = json.dumps({one.path: [one.number, one.commit] for one in submodules})
     for directory in directories:
         (directory / RECORD).write_text(text)

@@ -66,8 +66,8 @@ def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
         patterns: Values of `--copy`: untracked files, ignored or not.
 
     Raises:
-        ConfigError: A pattern with wildcards matches a file that may hold a secret, or the list is
-            unreadable.
+        ConfigError: A pattern with wildcards in `patterns` matches a file that may hold a secret,
+            or `.worktreeinclude` is unreadable.
     """
     listed = _listed(repository.top)
     if not patterns and not listed:
@@ -198,7 +198,7 @@ def _ls_files(repository: Repository, *which: str) -> set[str]:
 
 
 def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
-    """Return the directories that an ignore rule matches, not those whose files alone all match."""
+    """Return the directories that match an ignore rule themselves, not only through their files."""
     folders = sorted(path for path in collapsed if path.endswith("/"))
     if not folders:
         return []

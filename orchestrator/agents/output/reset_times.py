@@ -16,7 +16,7 @@ from orchestrator.results import Reason
 _LONGEST: Final = 366 * 86_400.0
 _MOST_TEXT: Final = 4096
 _JUST_OVER: Final = timedelta(minutes=10)
-"""Maximum time since a named time of day for which it means today, and not tomorrow."""
+"""Period after a time of day in which a text with this time means today, and not tomorrow."""
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART: Final = re.compile(

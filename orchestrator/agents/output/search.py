@@ -49,7 +49,7 @@ def find_report(path: Path, *alternatives: frozenset[str]) -> dict[str, object] 
     """Return the last JSON object that starts a line and has all keys of one of `alternatives`.
 
     Time and memory are bounded for any file: the file is read backward in chunks, objects larger
-    than 1 MiB are ignored, and the search stops after too many false starts.
+    than 1 MiB are ignored, and the search stops after too many lines that might be a report.
     """
     with path.open("rb") as file:
         parsed = 0
@@ -110,7 +110,7 @@ def last_line(path: Path) -> str | None:
 
 
 def _parse_at(file: BinaryIO, start: int) -> tuple[dict[str, object] | None, int]:
-    """Return the JSON object at an offset (None if invalid or too large) and its length."""
+    """Return the JSON object at an offset (None if invalid or too large), and the size parsed."""
     used = 0
     for window in _WINDOWS:
         raw = _read(file, start, window)

@@ -152,7 +152,7 @@ class MergeOptions:
 def merge(settings: GivenSettings, options: MergeOptions, words: RunAndWorkers = None) -> None:
     """Merge the branches of workers into the branch that is checked out.
 
-    By default, all workers of the newest run that succeeded are merged. All merges are computed and
+    By default, all succeeded workers of the newest run are merged. All merges are computed and
     checked first; then the branch is moved once. The exit code is 1 if any branch is left out.
     """
     form, order, on_conflict = _choices(options, settings)

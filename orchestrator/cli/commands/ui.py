@@ -152,7 +152,7 @@ def _listening(server: Any, options: UiOptions) -> Iterator[socket]:  # noqa: AN
 
 
 def _store(port: int | None) -> Path | None:
-    """Return the file with the digests of sessions at the given port; None if no port is given."""
+    """Return the file with hashes of the browser sessions at a given port; None without a port."""
     if port is None:
         return None
     return state_home() / f"ui-{port}"

@@ -134,7 +134,7 @@ def _programs(repository: Repository, findings: Findings, image: str) -> frozens
 
 
 def _needs_naming(text: str) -> bool:
-    """Validate a generated file; return whether it works only if the user names it."""
+    """Validate a generated file; return whether runs accept it only with `--config FILE`."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, FILE_NAME)
         path.write_text(text, encoding="utf-8")

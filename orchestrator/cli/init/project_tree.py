@@ -1,4 +1,4 @@
-"""Read a project's files, those that git tracks or would track, as untrusted input."""
+"""Read a project's files (tracked, or untracked but not ignored) as untrusted input."""
 
 import json
 import tomllib

@@ -68,9 +68,10 @@ class Choice:
 
 
 def needs_naming(findings: Findings, choice: Choice) -> bool:
-    """Return whether the generated file only has an effect if the user names it with `--config`.
+    """Return whether the user must name the generated file with `--config` for it to work fully.
 
-    A discovered file must not define services, and its `setup` has no network.
+    A file that a run finds without `--config` must not define services, and its `setup` has no
+    network.
     """
     return choice.services or any(command.needs in choice.programs for command in findings.setup)
 

@@ -23,7 +23,9 @@ _MOST_BYTES = 1024**2
 _MOST_PLANS = 50
 
 Plans = dict[str, dict[str, float]]
-"""For each Dockerfile, the seconds that its steps took, by the number of the step."""
+"""Seconds that each step took, by step number, for each build. A digest of the first step's line
+identifies the build.
+"""
 
 
 class BuildProgress:

@@ -2,8 +2,8 @@
 
 CI systems interpret some lines of a job's output as commands:
 
-- GitHub's runner (`ActionCommand.cs`): `::name::` at the start of a line, after white space, and
-  `##[name]` anywhere in a line. `::stop-commands::TOKEN` disables both until `::TOKEN::`.
+- GitHub's runner (`ActionCommand.cs`): `::name::` as the first text of a line, even if indented,
+  and `##[name]` anywhere in a line. `::stop-commands::TOKEN` disables both until `::TOKEN::`.
 - Azure's agent (`Command.cs`): `##vso[area.name]` anywhere in a line; `##[name]` formats.
 - TeamCity: `##teamcity[name]`; Octopus: `##octopus[name]`.
 - Buildkite: `--- `, `+++ `, `~~~ ` and `^^^ ` at the start of a line open and close groups.
@@ -71,7 +71,7 @@ def check_switches(environ: Mapping[str, str]) -> None:
 
 
 def automatic_report(environ: Mapping[str, str]) -> str | None:
-    """Return the report that this CI system gets without being asked; None elsewhere."""
+    """Return the format of the report that is written without `--report`; None for no report."""
     if _OFF in (environ.get(SWITCH), environ.get(REPORT_SWITCH)):
         return None
     for name, report in (("GITHUB_ACTIONS", "github"), ("GITLAB_CI", "gitlab")):

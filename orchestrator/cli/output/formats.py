@@ -1,7 +1,7 @@
 """Format numbers and tables for users.
 
-This module imports no results or settings: building their models takes longer than a whole short
-command.
+This module must not import the pydantic models of results or settings: building them takes longer
+than a short command runs.
 """
 
 import os
@@ -37,7 +37,7 @@ def age(option: str, text: str) -> timedelta:
 
 
 def shown_sum(costs: Iterable[float]) -> float:
-    """Return the sum of costs rounded as in a table of workers, so that the sum matches it."""
+    """Return the sum of the costs, each rounded as in a table of workers, to match that table."""
     return sum(round(cost, 2 if cost >= 1 else 4) for cost in costs)
 
 

@@ -1,4 +1,4 @@
-"""Views that show the progress of a run. Each view receives events, and writes only to stderr."""
+"""Views that show the progress of a run. All write to stderr, `EventView` also to stdout."""
 
 import json
 import os
@@ -109,7 +109,7 @@ class QuietView:
 
 
 class EventView:
-    """Prints each event as a line of JSON on stdout, as recorded, and passes it to another view."""
+    """Prints each recorded event as a JSON line on stdout; passes all events to another view."""
 
     def __init__(self, view: View) -> None:
         self._view = view

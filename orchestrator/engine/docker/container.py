@@ -77,7 +77,7 @@ class DockerContainer:
         self.guard: DockerContainer | None = None
         """The container that owns the network namespace; None if this container owns it."""
         self.shares_guard = False
-        """Whether other containers use the guard; else it is removed with this container."""
+        """Whether another container owns the guard. If not, `remove` removes the guard too."""
         self.gateway: Gateway | None = None
         """The gateway of this container's network; removed together with the container."""
         self._stream = None if adopted else self._attach()
@@ -203,7 +203,7 @@ class DockerContainer:
         return f"exit code {state['ExitCode']}"
 
     def network_lines(self) -> Iterator[bytes] | None:
-        """Yield the lines of this container's gateway with timestamps, until the gateway ends."""
+        """Return the lines that the gateway prints, with timestamps; None without a gateway."""
         gateway = None if self.guard is None else self.guard.gateway
         return None if gateway is None else gateway.lines()
 
@@ -271,7 +271,7 @@ def remove_network(client: docker.APIClient, network: str) -> None:
 
 
 def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None:
-    """Return a handle of an existing container and its network's owner; None if it is gone."""
+    """Return a handle of an existing container, including its guard; None if it is gone."""
     with translated("inspect the container"):
         try:
             found = client.inspect_container(container_id)

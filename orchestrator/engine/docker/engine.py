@@ -110,7 +110,7 @@ class DockerEngine(DockerImages):
 
     @staticmethod
     def _may_overlay(info: Mapping[str, Any]) -> bool:
-        """Return whether the daemon runs on this machine itself, and not in a virtual machine."""
+        """Return whether overlays of this machine's files work: not in Docker Desktop's VM."""
         return "Docker Desktop" not in info.get("OperatingSystem", "")
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
@@ -161,7 +161,7 @@ class DockerEngine(DockerImages):
         return container
 
     def adopt(self, container_id: str) -> DockerContainer | None:
-        """Return a handle of an existing container and its network's owner; None if it is gone."""
+        """Return a handle of an existing container, including its guard; None if it is gone."""
         return adopt(self._client, container_id)
 
     def enter(

@@ -4,8 +4,9 @@ A guard container joins the worker's network first, sets packet filter rules in 
 namespace, and keeps running. The worker's container then shares this namespace, so the rules apply
 to the worker's container too, which has no capability to change the rules.
 
-A second helper container, one for each run, blocks the host from the host's own namespace. Its
-rules do not list addresses, so they also cover addresses that the host gets later.
+A second helper container, one for each run, sets rules in the host's own network namespace that
+block access to the host. These rules do not list addresses, so they also cover addresses that the
+host gets later.
 """
 
 import ipaddress

@@ -88,7 +88,7 @@ class DockerImages:
             _follow(lines, action=f"import `{tag}`", progress=lambda _: None)
 
     def build(self, image: ImageBuild, *, progress: Progress) -> None:
-        """Build an image from a folder without the files in `left_out`; remove unnamed images."""
+        """Build an image from a folder; remove intermediate images and the replaced image."""
         steps, tag = Steps(), image.tag
         with (
             _building(f"build `{tag}`"),

@@ -14,10 +14,10 @@ _DEBUG = re.compile(
 
 
 def forget_times(git: HostGit, tree: WorkTree) -> None:
-    """Remove size and time of files that the worker wrote or moved from git's index.
+    """Remove, from git's index, size and time of the files that the worker wrote or moved.
 
-    Git compares them to find changed files, but `cp -p` gives a file the time of another, and sizes
-    may be equal.
+    Git finds changed files by size and time, but `cp -p` gives a file the time of another, and
+    sizes may be equal.
     """
     suspects = {os.fsencode(path) for path in tree.written} | _moved(git, tree)
     if not suspects:
@@ -30,7 +30,7 @@ def forget_times(git: HostGit, tree: WorkTree) -> None:
 
 
 def _moved(git: HostGit, tree: WorkTree) -> set[bytes]:
-    """Return files that were moved to where git's index expects others.
+    """Return the paths in git's index that have another file since a directory was moved.
 
     An overlay's upper layer has a moved directory, but not the files in it.
     """

@@ -27,7 +27,7 @@ class FilesCommitter:
         self._kept = kept
         self._lfs = Lfs(git, notes, tree)
         self._copied = git.given("copied.json")
-        """Untracked files that were copied into the worktree."""
+        """Untracked files of the user that the host copied into the worktree."""
 
     def commit(self, base: str, parent: str, message: str) -> str:
         """Commit uncommitted files on top of `parent`, and return the resulting commit.
@@ -78,7 +78,7 @@ class FilesCommitter:
         return commit_index(self._git, onto, message)
 
     def note_copies(self, base: str, parent: str) -> None:
-        """Add a note for each copied, untracked file that the worker itself committed."""
+        """Add a note for each untracked file, copied from the user, that the worker committed."""
         if not self._copied or parent == base:
             return
         for path in self._git.added_paths("diff-tree", "-r", base, parent):
@@ -145,7 +145,7 @@ class FilesCommitter:
             self._git.text("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
 
     def _leave_copies(self, parent: str) -> None:
-        """Remove copied, untracked files from the index, unless a commit already contains them."""
+        """Remove the user's copied files from the index, unless `parent` contains them."""
         if self._copied:
             added = self._git.added_paths("diff-index", "--cached", parent)
             self._remove_entries({os.fsencode(path) for path in added if path in self._copied})

@@ -28,7 +28,7 @@ class CommitGraph:
         self.parents: dict[str, tuple[str, ...]] = {}
         """Parents of every commit that the worker or this harvest created."""
         self.tags: set[str] = set()
-        """Annotated tags of the store."""
+        """Ids of the annotated tags in the worker's git directory."""
 
     def read(self) -> None:
         """Read the parents of every commit that the worker created."""

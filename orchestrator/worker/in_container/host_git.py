@@ -102,7 +102,7 @@ class HostGit:
         return self.run(*arguments).stdout.split(b"\0")[:-1]
 
     def added_paths(self, *command: str) -> list[str]:
-        """Run a git command that adds files, and return the paths that it reports.
+        """Run a git diff command such as `diff-tree`, and return the paths of the added files.
 
         Raises:
             RuntimeError: Git failed.

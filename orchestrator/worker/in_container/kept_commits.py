@@ -19,7 +19,7 @@ from orchestrator.worker.in_container.whole_histories import WholeHistories
 from orchestrator.worker.in_container.worker_index import LARGEST_BLOB, WorkerIndex
 
 MOST_PARENTS = 1000
-"""Maximum number of parents of the commit that has all further commits as its parents."""
+"""Maximum number of parents of the commit `rest`, which keeps the commits beyond `MOST_REFS`."""
 PART_WAY = ("HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD")
 """Files in which git records the commits of unfinished operations."""
 
@@ -41,7 +41,7 @@ class KeptCommits:
         self._graph.parents[commit] = (parent,)
 
     def keep_index(self, index: WorkerIndex, at: str, made: str) -> None:
-        """Record staged content that neither the commit `at` nor the files' commit `made` has."""
+        """Record staged content that is neither in `at` nor in `made`, the commit of the files."""
         self._keep_staged(index, at, made)
         sides = index.unmerged()
         if sides:

@@ -37,10 +37,10 @@ def commit_entries(
 
 
 def carry_over(git: HostGit, *, at: str, made: str, tip: str, message: str) -> str | None:
-    """Repeat the changes between `at` and `made` on the commit `tip`, like `git checkout` does.
+    """Apply the changes from commit `at` to commit `made` on top of the commit `tip`.
 
     Returns:
-        The new commit; None if `made` and `tip` changed the same file.
+        The last commit; None if `made` and `tip` changed a file in different ways, or git failed.
     """
     changed, meanwhile = _changed(git, at, made), _changed(git, at, tip)
     both = changed.keys() & meanwhile.keys()

@@ -65,7 +65,7 @@ class Harvest:
         return self._committer.commit_accepted(self._base, onto, message)
 
     def commit_all(self, branch: str, message: str) -> str:
-        """Return the last commit for the worker's branch; write all other commits to `kept`."""
+        """Commit the files; return the branch's last commit, and write all others to `kept`."""
         refs = StoreRefs(self._git.places.store)
         history = History(self._git, self._notes, self._submodules, self._base)
         left = history.branch_tip(refs, branch)
@@ -94,7 +94,7 @@ class Harvest:
         return carried or left.tip
 
     def _commit_files(self, at: str, message: str) -> tuple[str, str]:
-        """Commit the files on top of `at`, or else of the base; return parent and new commit."""
+        """Commit the files on `at`, or on the base if git fails; return parent and new commit."""
         try:
             return at, self._committer.commit(self._base, at, message)
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Read, move and unlock a worker's files without following links or waiting for FIFOs."""
+"""Read, move and chmod a worker's files without following links or waiting for FIFOs."""
 
 import os
 import shutil

@@ -66,25 +66,25 @@ class Band:
         return self.places[self.last].port - 1
 
     def track(self, number: int, net: int) -> int | None:
-        """Return the position of a net's vertical line after a column; None without such a line."""
+        """Return the x coordinate where a net (connected lines) turns after a column, or None."""
         track = self._layout.gaps[number].of.get(net)
         return None if track is None else self.places[number].port + 2 + 2 * track
 
     def stem(self, number: int, item: Item, net: int) -> list[Point]:
-        """Return the points from an item to the gap after its column, on the row of a net."""
+        """Return the points of a net (connected lines) from an item to the gap after its column."""
         place = self.places[number]
         row = item.row + item.outlets.index(net)
         return [place.start(item), (place.port, item.row), (place.port, row), (place.port + 1, row)]
 
     def run(self, number: int, net: int, row: int, end: Item) -> list[Point]:
-        """Return the points of a net from the gap after a column to an item of the next column."""
+        """Return the points of a net (connected lines) from the gap after a column to `end`."""
         place = self.places[number]
         turn = self.track(number, net)
         corners = [] if turn is None else [(turn, row), (turn, end.row)]
         return [(place.port + 1, row), *corners, (self.places[number + 1].arrow, end.row)]
 
     def runs(self, number: int) -> Iterator[tuple[int, Item, Item]]:
-        """Yield each connection to the next column: the net, its left item and its right item."""
+        """Yield the connections to the next column: net (connected lines), left and right item."""
         if number == self.last:
             return
         ends: dict[int | None, list[Item]] = {}

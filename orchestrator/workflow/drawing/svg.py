@@ -16,7 +16,7 @@ _MARGIN = 16
 _FONT = 13
 _TITLE = 400
 _ENDS = frozenset({0xFFFE, 0xFFFF})
-"""Last two code points of each Unicode plane, which are not allowed in XML."""
+"""Lower 16 bits of the last two code points of each Unicode plane; XML must not contain them."""
 
 Point = tuple[float, float]
 
@@ -151,7 +151,7 @@ def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
 
 
 def _is_on(item: Item, net: int, end: Item) -> bool:
-    """Return whether a net passes through an item on its way to the item `end`."""
+    """Return whether an item is `end`, or the part of a net (connected lines) in a column."""
     return item is end or (item.node is None and item.inlet == net)
 
 

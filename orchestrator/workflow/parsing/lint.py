@@ -56,7 +56,7 @@ def _plain(pattern: str) -> str:
 
 
 def _overlapping(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of patterns that may match the same file, such as a pattern and itself."""
+    """Yield pairs of patterns that may match the same file; a pattern also pairs with itself."""
     plain = {pattern for pattern in patterns if not is_wild(pattern)}
     for pattern in plain:
         yield from ((above, pattern) for above in _with_parents(pattern) if above in plain)
