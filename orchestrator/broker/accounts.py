@@ -113,7 +113,8 @@ class Account:
             fitting = request.limit_answer(lambda made: self._fits(request, size, made))
             if fitting is None:
                 self.ledger.refuse("budget")
-                raise RefusedError(402, "budget_exceeded", "the worker's budget is spent")
+                said = "too little of the worker's budget or token limit is left for this call"
+                raise RefusedError(402, "budget_exceeded", said)
             made, cost = fitting, most(model, flavor, size, fitting)
         return self.ledger.begin(cost, size + made, model)
 

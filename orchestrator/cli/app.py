@@ -317,7 +317,8 @@ def _report(error: Exception) -> int:
     what = (str(error).splitlines() or [""])[0]
     tell_error(
         f"internal error: {type(error).__name__}: {what}",
-        f"run it again as `orchestrator --debug ...` and report it with: {_versions()}",
+        "run the command again as `orchestrator --debug ...`, and report the output with: "
+        f"{_versions()}",
     )
     return BUG
 

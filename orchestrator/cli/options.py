@@ -70,7 +70,7 @@ Timings = Annotated[
     bool,
     typer.Option(
         "--timings",
-        help="Add a timeline, and a table of the time that each step of a worker took.",
+        help="Also print a timeline, and a table of the time that each step of a worker took.",
         rich_help_panel=Group.OUTPUT,
     ),
 ]
@@ -97,7 +97,7 @@ class OutputOptions:
         if self.timings and (self.json or self.summary):
             raise ConfigError(
                 "`--timings` cannot be used with `--json` or `--summary`",
-                hint="remove `--timings`: the JSON object always has `timings`",
+                hint="remove `--timings`: the output of `--json` always has `timings`",
             )
 
 

@@ -86,7 +86,7 @@ Land = Annotated[
     typer.Option(
         "--land",
         metavar="merge|queue",
-        help="At the end, merge all branches, or with `queue` each branch that passes the checks.",
+        help="Merge workers' branches into yours after the run; `queue`: each only if checks pass.",
         rich_help_panel=Group.MERGING,
     ),
 ]

@@ -168,14 +168,15 @@ def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOpt
     @contextmanager
     def watch(command: str) -> Iterator[Emit]:
         with make_view(quiet=run_options.quiet) as view:
-            view(Notice(message=f"listing items: {one_line(command, limit=100)}"))
+            shown = one_line(command, limit=100)
+            view(Notice(message=f"listing the items of `foreach`: {shown}"))
             yield view
 
     expansion = Expansion(config, Path.cwd(), watch=watch, runs=not run_options.dry_run)
 
     def stop(again: bool) -> None:
         expansion.cancel(kill=again)
-        tell("stopping: ending the command that lists items")
+        tell("stopping: ending the command that lists the items of `foreach`")
 
     with Interruption(stop) as interruption:
         try:

@@ -65,7 +65,8 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="Workers reach nothing, `--allow` hosts, web hosts (`learn` lists them), or all.",
+            help="Workers reach nothing, `--allow` hosts, web hosts (`learn` lists them), "
+            "or the internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for
@@ -202,7 +203,8 @@ class Isolation(Model):
         Option(
             Group.ENVIRONMENT,
             "CSV",
-            help="Ports of each worker to publish on this machine's 127.0.0.1, as `3000,3010`.",
+            help="Ports of each worker, such as `3000,3010`, to publish at free ports of "
+            "127.0.0.1.",
         ),
     ] = Field(default={})
     """Container ports to publish on 127.0.0.1, each at a different host port per worker: a list, or
@@ -242,7 +244,10 @@ class Isolation(Model):
     def _usable_sets(cls, sets: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for name, entries in sets.items():
             if not _SET.fullmatch(name):
-                raise ValueError("the name of a set must have lower-case letters, digits and `-`")
+                raise ValueError(
+                    "a set's name must have at most 50 lower-case letters, digits and `-`, and "
+                    "begin with a letter"
+                )
             if not entries:
                 raise ValueError(f"the set `{name}` has no hosts")
         return sets

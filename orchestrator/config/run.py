@@ -77,7 +77,7 @@ class Triggers(Model):
         Option(
             Group.ALERTS,
             "ro",
-            help="`ro`: mount everything but the paths of `--alert-outside` read-only.",
+            help="`ro`: mount the worktree read-only, except the paths of `--alert-outside`.",
         ),
     ] = None
     """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
@@ -167,7 +167,7 @@ class ParallelConfig(Model):
     """Whether `workers` was `auto`: each worker then waits until the machine has the CPUs and
     memory it needs. Set while the settings are loaded; not a key of a configuration file."""
     agent_cli: Annotated[str, Option(Group.COMMON, "NAME")] = "architect"
-    """Agent program to run, such as `claude`; `shell` runs each task as a command."""
+    """Agent program of the workers, such as `claude`; `shell` runs each task as a command."""
     models: Annotated[tuple[str, ...], Option(Group.COMMON, "CSV")] = ()
     """Models of workers 1, 2, 3 and so on, such as `gpt-4o,claude-sonnet-4-6`. Workers beyond the
     end of the list use `model`.
@@ -207,7 +207,7 @@ class ParallelConfig(Model):
     """Minimum number of seconds between the starts of two workers."""
     model: Annotated[
         str | None,
-        Option(Group.AGENT, "NAME", help="Model of workers not covered by `--models`."),
+        Option(Group.AGENT, "NAME", help="Model of workers that have no model of their own."),
     ] = Field(default=None, min_length=1)
     """Model of workers not covered by `models`. Default: the agent program's default."""
     agent: Annotated[str, Option(Group.AGENT, "NAME")] = Field(default="build", min_length=1)

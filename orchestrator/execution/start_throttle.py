@@ -77,7 +77,7 @@ class StartThrottle:
         """
         if (rest := self._wait(provider)) > 0:
             name = one_line(provider, limit=_LONGEST_NAME)
-            tell("provider", f"provider `{name}` accepts no further start yet")
+            tell("provider", f"no worker of provider `{name}` may start yet")
         while rest > 0:
             _check(is_cancelled)
             time.sleep(min(rest, _GLANCE))

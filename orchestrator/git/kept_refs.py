@@ -202,7 +202,8 @@ def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict
             parents = git.text("rev-list", "--parents", "--no-walk", bundle).split()[1:]
             if not set(parents).issuperset(wanted.values()):
                 raise HarvestRefusedError(
-                    "the worker's list of commits to keep names others than its pack of git objects"
+                    "the worker's list of commits to keep names commits that are not in its pack "
+                    "of git objects"
                 )
             for commit in wanted.values():
                 # Each commit is compared with the base separately, which adds up when they share a

@@ -258,7 +258,7 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
             total += size
             if kind in (b"commit", b"tag") and size > MAX_MESSAGE:
                 raise HarvestRefusedError(
-                    f"a commit without its files has {size} bytes, message included; "
+                    f"a commit or tag object has {size} bytes, message included; "
                     f"the limit is {MAX_MESSAGE}"
                 )
             _check_total(total, MAX_CHECKOUT)

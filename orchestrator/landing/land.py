@@ -222,5 +222,5 @@ def _complete_files(repository: Repository, target: Target, change: UnderWay) ->
             f"an earlier `orchestrator merge` died before all files in {target.checkout.path} "
             f"were written, and the files changed since: {one_line(error.stderr)}",
             hint=f"`git checkout HEAD -- FILE` restores the merged version of a file; "
-            f"`git diff {change.old[:12]}` shows the differences",
+            f"`git diff {change.old[:12]}` compares the files with the commit before that merge",
         ) from error

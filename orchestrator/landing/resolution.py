@@ -47,9 +47,9 @@ class Resolver:
             UnresolvedError: No work of the agent was accepted.
         """
         if conflict.kind not in _RESOLVABLE or len(conflict.paths) > MOST_PATHS:
-            raise UnresolvedError(
-                conflict, [f"no agent is asked to resolve this kind of conflict ({conflict.kind})"]
-            )
+            facts = f"{conflict.kind}, files: {len(conflict.paths)}"
+            why = f"no agent is asked to resolve a conflict of this kind or size ({facts})"
+            raise UnresolvedError(conflict, [why])
         answer = self._answer(git, conflict)
         if isinstance(answer, Proposal):
             return answer

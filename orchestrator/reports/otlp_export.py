@@ -86,7 +86,8 @@ def _in_time(send: Callable[[], None]) -> None:
     for problem in problems:
         if isinstance(problem, OSError):
             raise problem
-        raise OSError(f"{type(problem).__name__} of the collector") from problem
+        said = f"the request to the collector failed: {type(problem).__name__}"
+        raise OSError(said) from problem
 
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
         )
     if "setup" in config.closed_stages:
         raise ConfigError(
-            "`setup` commands of a configuration file in the repository get no open network",
+            "`setup` commands of a configuration file in the repository may not fill caches",
             hint="pass `--config FILE` if you trust the author of that file",
         )
     return ParallelConfig(

@@ -203,7 +203,7 @@ class _Names:
         if set(",:\\") & set(str(path)) or not is_text(str(path)) or not str(path).isprintable():
             raise ConfigError(
                 f"`worktree_dir`: containers cannot mount `{one_line(str(path))}`",
-                hint="use a path without `,`, `:`, `\\\\` and control characters",
+                hint="use a path without `,`, `:`, `\\` and control characters",
             )
         if path.is_relative_to(self._repository.top.resolve()):
             raise ConfigError(

@@ -271,7 +271,7 @@ def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRes
     """Run a worker once; return its stored result, or RetryLater for another attempt."""
     run = worker.run
     if worker.cancel.asked and not worker.has_begun():
-        why = f"{worker.cancel.why} before the worker started"
+        why = f"{worker.cancel.why} before this worker started"
         result: WorkerResult | RetryLater = failed(worker, Reason.CANCELLED, why)
         _give_back(worker)
     else:
@@ -331,7 +331,8 @@ def _record(run: RunContext, result: WorkerResult) -> WorkerResult:
 def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
     if worker.run.outcome.resumable:
         return _left_open(
-            worker, UnfinishedError("the worker did not start: it waits for another worker to end")
+            worker,
+            UnfinishedError("the worker did not start: another worker has no recorded result"),
         )
     result = skipped(worker, skip.reason, skip.message)
     _give_back(worker)

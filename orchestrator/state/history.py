@@ -283,7 +283,10 @@ def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ConfigError(f"more than one run begins with `{wanted}`", hint=_names(found))
+        raise ConfigError(
+            f"more than one run begins with `{wanted}`",
+            hint=f"name one of the runs: {_names(found)}",
+        )
     raise ConfigError(f"no such run: `{wanted}`", hint=f"runs of this repository: {_names(runs)}")
 
 

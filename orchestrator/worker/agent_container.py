@@ -66,7 +66,7 @@ def run_task(
         except EngineUnavailableError:
             raise
         except StartCancelledError:
-            stopped = Stop(Reason.CANCELLED, f"{cancel.why} before the worker started")
+            stopped = Stop(Reason.CANCELLED, f"{cancel.why} before this worker started")
             return Ending(started_at=None, duration=0.0, exit_status=None, stopped=stopped)
         except (OrchestratorError, OSError) as error:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))

@@ -56,7 +56,7 @@ def check(
         done = _Checks(worker, replace(workspace, start=tip)).all(done)
     if len(done) == len(wanted):
         return done, judge_checks(verdict, done)
-    why = f"{worker.cancel.why} before the worker's checks were done"
+    why = f"{worker.cancel.why} before this worker's checks were done"
     if verdict.status is Status.SUCCESS:
         return done, Verdict(Status.FAILED, Reason.CANCELLED, why)
     return done, verdict.with_note(why)

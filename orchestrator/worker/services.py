@@ -85,7 +85,7 @@ class Services:
         except ServiceFailedError as error:
             return Verdict(Status.FAILED, Reason.SETUP_FAILED, error.message)
         except StartCancelledError:
-            why = f"{self._cancel.why} before the worker started"
+            why = f"{self._cancel.why} before this worker started"
             return Verdict(Status.FAILED, Reason.CANCELLED, why)
         except OrchestratorError as error:
             return Verdict(Status.FAILED, Reason.ENGINE_ERROR, error.message)

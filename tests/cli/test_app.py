@@ -125,7 +125,8 @@ def test_internal_error_exits_70_without_traceback(failing, capsys, monkeypatch)
     assert run(["doctor"]) == 70
     assert capsys.readouterr().err == (
         "error: internal error: ZeroDivisionError: division by zero\n\n"
-        "hint: run it again as `orchestrator --debug ...` and report it with: the versions\n"
+        "hint: run the command again as `orchestrator --debug ...`, and report the output with: "
+        "the versions\n"
     )
 
 

@@ -84,7 +84,7 @@ def test_cancel_ends_the_wait_before_the_start(repo: Path, local_engine: LocalEn
     assert [one.reason for one in results] == [Reason.CANCELLED] * 2
     assert sorted(str(one.message) for one in results) == [
         "cancelled",
-        "cancelled before the worker started",
+        "cancelled before this worker started",
     ]
     assert len(marks.read_text().splitlines()) <= 1
 

@@ -133,7 +133,7 @@ REFUSED: dict[Callable[[Giant], str], str] = {
     _one_large_tree: "a commit has more than 200000 files",
     _nested_trees: "a commit has more than 200000 files",
     _long_paths: "the paths of a commit have more than",
-    _long_messages: "a commit without its files has 1048[0-9]+ bytes",
+    _long_messages: "a commit or tag object has 1048[0-9]+ bytes",
 }
 
 

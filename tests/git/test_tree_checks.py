@@ -167,7 +167,7 @@ def test_each_tree_is_read_once(
         ("MAX_PATHS", 767, "the paths of a commit have more than 767 bytes"),
         ("MAX_COMMITS", 12, "more than 12 new commits"),
         ("MAX_OBJECTS", 26, "more than 26 new git objects"),
-        ("MAX_MESSAGE", 150, "a commit without its files has [0-9]+ bytes"),
+        ("MAX_MESSAGE", 150, "a commit or tag object has [0-9]+ bytes"),
     ],
 )
 def test_trees_over_a_bound_are_refused(

@@ -293,7 +293,7 @@ class TestFailFast:
         assert second.files_modified == ["w"]
         assert (third.reason, third.message) == (
             Reason.CANCELLED,
-            f"{why} before the worker started",
+            f"{why} before this worker started",
         )
         assert third.started_at is None
         assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]

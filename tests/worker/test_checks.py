@@ -188,7 +188,7 @@ def test_cancel_during_checks_keeps_the_work(repo: Path, local_engine: LocalEngi
     config = configured("echo new > new.txt", checks=checks("true", "sleep 60", "true"))
     worker = run_until(checks_sleep, config, repo, local_engine)
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
-    assert worker.message == "cancelled before the worker's checks were done"
+    assert worker.message == "cancelled before this worker's checks were done"
     assert [one.name for one in worker.checks] == ["true"]
     assert worker.files_modified == ["new.txt"]
 

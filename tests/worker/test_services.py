@@ -155,7 +155,7 @@ def test_cancel_does_not_wait_for_services(
     pressed.join()
     assert (worker.reason, worker.message) == (
         Reason.CANCELLED,
-        "cancelled before the worker started",
+        "cancelled before this worker started",
     )
 
 

@@ -40,6 +40,14 @@ Run = Annotated[
     str | None,
     typer.Option("--run", metavar="ID", help="Id of the run. [default: all finished runs]"),
 ]
+RunOfBackup = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="ID",
+        help="Id of the run to restore from. [default: newest backup of each worker number]",
+    ),
+]
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
@@ -73,7 +81,11 @@ class CleanupOptions:
         ),
     ] = None
     purge: Annotated[
-        bool, typer.Option("--purge", help="Create no backups, and delete the existing backups.")
+        bool,
+        typer.Option(
+            "--purge",
+            help="Create no backups, and delete existing backups of the chosen workers.",
+        ),
     ] = False
     dry_run: DryRun = False
 
@@ -107,7 +119,7 @@ def gc(
             "--older-than",
             metavar="AGE",
             help="Remove workers that ended at least this long ago. "
-            "[default: `retention`, else 6h]",
+            "[default: the setting `retention`, else 6h]",
         ),
     ] = None,
     config: Config = None,
@@ -153,7 +165,7 @@ def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run:
         raise typer.Exit(SOME_LEFT)
 
 
-def restore(workers: Numbers = None, run: Run = None) -> None:
+def restore(workers: Numbers = None, run: RunOfBackup = None) -> None:
     """Restore worktrees and branches from the backups of a cleanup."""
     # Imported here because a cleanup restores nothing.
     from orchestrator.cleanup.restore import restore as bring_back

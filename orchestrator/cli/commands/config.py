@@ -81,7 +81,9 @@ def validate(
             tell(f"  {line}")
     if check.closed:
         keys = ", ".join(f"`{key}`" for key in check.closed)
-        closed = "run without network, variables and secrets unless you name the file"
+        closed = (
+            "run without network, variables and secrets unless you name the file with `--config`"
+        )
         tell(f"commands of {keys} {closed}")
 
 

@@ -75,7 +75,7 @@ def _found(repository: Repository, run: RunBranches) -> Conflicts:
 def _tell_others(found: Conflicts, branches: Sequence[Branch]) -> None:
     if found.failing:
         alone = ", ".join(map(str, found.failing))
-        tell(f"the checks fail on the work of these workers alone: {alone}")
+        tell(f"workers whose own commits fail the checks: {alone}")
     empty = [str(branch.worker_id) for branch in branches if branch.is_empty]
     if empty:
         tell(f"workers that committed nothing: {', '.join(empty)}")

@@ -238,7 +238,7 @@ def _check_queue(options: MergeOptions) -> None:
         raise ConfigError("`--queue` cannot be used with `--dry-run` or `--undo`")
     if options.on_conflict == "stop":
         raise ConfigError(
-            "`--on-conflict stop` cannot be used with `--queue`, which leaves branches out"
+            "`--on-conflict stop` cannot be used with `--queue`: use `skip` or `agent`"
         )
 
 

@@ -37,7 +37,7 @@ Port = Annotated[
         metavar="PORT",
         min=1,
         max=65535,
-        help="Port of 127.0.0.1; if given, browsers stay signed in. [default: a free port]",
+        help="Port of 127.0.0.1; keeps browsers signed in after a restart. [default: a free port]",
     ),
 ]
 Socket = Annotated[
@@ -161,7 +161,8 @@ def _store(port: int | None) -> Path | None:
 def _tell_link(listener: socket, key: str, *, opens: bool) -> None:
     address = listener.getsockname()
     if isinstance(address, str):
-        tell(f"serving at the socket {address}: map a port to it, as with `ssh -L 8080:{address}`")
+        forward = f"ssh -L 8080:{address} HOST"
+        tell(f"serving at the socket {address}: map a port to the socket, as with `{forward}`")
         tell(f"open once in a browser, at the mapped port: http://localhost:8080/open#{key}")
     else:
         link = f"http://127.0.0.1:{address[1]}/open#{key}"

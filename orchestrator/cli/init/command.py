@@ -43,7 +43,7 @@ def init(
         bool | None,
         typer.Option(
             "--services/--no-services",
-            help="Configure the compose file's services; runs start them with `--config FILE`.",
+            help="Configure the compose file's services, which only runs with `--config` start.",
             show_default=False,
         ),
     ] = None,

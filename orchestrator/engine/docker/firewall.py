@@ -187,7 +187,7 @@ def await_ready(guard: DockerContainer) -> None:
     problem = _problem(guard, _READY)
     if problem is not None:
         raise EngineError(
-            f"cannot block the worker's network: {problem}",
+            f"cannot set up the firewall of the worker's network: {problem}",
             hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
         )
 

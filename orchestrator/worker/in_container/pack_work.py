@@ -100,7 +100,7 @@ class Harvest:
         except RuntimeError as error:
             # Git cannot check out this commit; the files are kept without it.
             said = last_line(str(error))
-            self._notes.warn(f"no commit can be added to the worker's last commit: {said}")
+            self._notes.warn(f"git cannot commit on top of the worker's last commit: {said}")
             return self._base, self._committer.commit(self._base, self._base, message)
 
     def finish(self, tip: str) -> None:

@@ -33,7 +33,8 @@ class RefTargets:
                 named[name] = commit
         if left_out:
             self._notes.warn(
-                f"refs to tags and files beyond the first {MOST_REFS} were left out: {left_out}"
+                f"refs to tags, trees or blobs beyond the first {MOST_REFS} refs were left out: "
+                f"{left_out}"
             )
         return named
 

@@ -27,7 +27,8 @@ class WholeHistories:
             group = pending.pop()
             checks += 1
             if checks > MOST_CHECKS:
-                self._notes.warn(f"commits left out, as too many others are damaged: {len(group)}")
+                said = f"too many commits are damaged; further commits left out: {len(group)}"
+                self._notes.warn(said)
             elif self._is_complete(commit for _, commit in group):
                 whole.update(group)
             elif len(group) > 1:

@@ -127,6 +127,6 @@ def test_container_does_not_start_without_active_rules(
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
     nonsense = Egress(image=BASE_IMAGE, allowed=(("10.0.0.1", 10**9),))
-    with pytest.raises(EngineError, match="cannot block the worker's network"):
+    with pytest.raises(EngineError, match="cannot set up the firewall of the worker's network"):
         docker_start("true", network=network, egress=nonsense)
     assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]

@@ -293,7 +293,7 @@ def test_failed_gateway_leaves_nothing(
 ) -> None:
     # The parser of entries accepts no such name, so it must be created directly.
     broken = AllowedHost(name="a.example\n  nonsense")
-    with pytest.raises(EngineError, match="cannot block the worker's network"):
+    with pytest.raises(EngineError, match="cannot set up the firewall of the worker's network"):
         docker_start("true", network=network, egress=Egress(image=BASE_IMAGE, hosts=(broken,)))
     assert [leftover.id for leftover in docker_engine.leftovers(labels)] == [network]
 
@@ -324,5 +324,5 @@ def test_doctor_tests_a_gateway_and_leaves_nothing(
     )
     problem = gateway_problem(docker_engine, here)
     assert problem is not None
-    assert "cannot block the worker's network" in problem
+    assert "cannot set up the firewall of the worker's network" in problem
     assert docker_engine.leftovers({REPOSITORY: here}) == []
