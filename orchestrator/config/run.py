@@ -213,7 +213,7 @@ class ParallelConfig(Model):
     agent: Annotated[str, Option(Group.AGENT, "NAME")] = Field(default="build", min_length=1)
     """Profile, such as `build`, to select in the agent program."""
     max_steps: Annotated[int, Option(Group.AGENT, "N")] = Field(default=50, ge=1)
-    """Maximum number of steps (model answers or tool calls) of an agent."""
+    """Maximum number of an agent's steps: model answers or tool calls, depending on the agent."""
     api_base: Annotated[str | None, Option(Group.AGENT, "URL")] = None
     """Base URL of the model's API. Default: the agent program's default."""
     image: Annotated[str | None, Option(Group.AGENT, "IMAGE")] = None

@@ -59,13 +59,13 @@ class NoSwitch:
     """A switch that does nothing, for engines to which no other process can connect."""
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
-        """Do nothing, because no other process can connect to the engine."""
+        """Do nothing: only this process can stop the containers, so no other watches them."""
 
     def running(self, worker_id: int, seconds: float | None) -> None:
-        """Do nothing, because no other process can connect to the engine."""
+        """Do nothing: only this process can stop the containers, so no other watches them."""
 
     def idle(self, worker_id: int) -> None:
-        """Do nothing, because no other process can connect to the engine."""
+        """Do nothing: only this process can stop the containers, so no other watches them."""
 
     def close(self, *, forget: bool) -> None:
         """Do nothing, because no separate process was started."""

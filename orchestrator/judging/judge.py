@@ -211,7 +211,7 @@ class _Judging:
         return forged(self._canaries, case.protected, checks)
 
     def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
-        """Return literals of hidden files and tests that no other file of the base commit has."""
+        """Return literals of tests and hidden test files that no other file of the base has."""
         kind = self._trees.instruments.kind
         files = {path: entry.blob for path, entry in before.items() if entry.is_file}
         tests = [blob for path, blob in files.items() if kind(path) == "test"]

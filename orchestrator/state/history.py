@@ -109,7 +109,7 @@ class RunHistory:
         return self.directory.run_id
 
     def read(self) -> list[Event]:
-        """Return the events since the last call (possibly none), and update the recorded state."""
+        """Return the events since the last call (possibly none), and apply them to this object."""
         while lines := self._events.read():
             events = list(_parsed(lines))
             for event in events:

@@ -43,7 +43,7 @@ class WorkerSettings(Model):
     image: str | None = Field(default=None, min_length=1)
     """Container image in which the task runs."""
     max_steps: int | None = Field(default=None, ge=1)
-    """Maximum number of steps (model answers or tool calls) of the agent."""
+    """Maximum number of an agent's steps: model answers or tool calls, depending on the agent."""
     budget: float | None = Field(default=None, gt=0)
     """Maximum cost of the task in USD."""
     timeout: float | None = Field(default=None, ge=0)

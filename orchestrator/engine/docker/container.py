@@ -271,7 +271,7 @@ def remove_network(client: docker.APIClient, network: str) -> None:
 
 
 def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None:
-    """Return a handle of an existing container, including its guard; None if it is gone."""
+    """Return a handle of an existing container and its firewall container; None if gone."""
     with translated("inspect the container"):
         try:
             found = client.inspect_container(container_id)

@@ -161,7 +161,7 @@ class DockerEngine(DockerImages):
         return container
 
     def adopt(self, container_id: str) -> DockerContainer | None:
-        """Return a handle of an existing container, including its guard; None if it is gone."""
+        """Return a handle of an existing container and its firewall container; None if gone."""
         return adopt(self._client, container_id)
 
     def enter(
