@@ -151,7 +151,7 @@ def test_file_and_directory_are_not_given_to_an_agent(world: World) -> None:
     one, two = branch(world, 1, {"x": "1\n"}), branch(world, 2, {"x/y": "1\n"})
     merged = merge(world, one, two, on_conflict="agent", resolver=Resolver(agent=agent))
     assert (merged.landed, agent.asked) == ((1,), [])
-    assert "this kind of conflict (mode)" in merged.left[0].refused[0]
+    assert "a conflict of this kind or size (mode, files: 1)" in merged.left[0].refused[0]
 
 
 def test_agent_that_failed_is_asked_again_but_not_after_a_failure_of_the_machine(
