@@ -23,9 +23,15 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
 
 SAY_WHEN = "cut -d ' ' -f 1 /proc/uptime"
+# One of several simultaneous `git worktree add` fails at times, because it reads unfinished files
+# of another one ("failed to read .git/worktrees/.../commondir"); it is then repeated.
 _ADDS = """
-for i in $(seq "$WORKERS"); do git worktree add -q --no-track -b "raw-$i" ".raw-$i" & done
+for i in $(seq "$WORKERS"); do
+  (add() { git worktree add -q --no-track -B "raw-$i" ".raw-$i" 2> /dev/null; }
+   add || add || add) &
+done
 wait
+test "$(ls -d .raw-* | wc -l)" = "$WORKERS"
 """
 _CONTAINERS = """
 for i in $(seq "$WORKERS"); do

@@ -95,7 +95,7 @@ def test_help_shows_the_real_defaults(capsys):
     run(["parallel", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     for text in ("this machine. [default: 3]", "program. [default: build]", "[default: architect]",
-                 "the limit. [default: 600]", "an agent. [default: 50]", "[default: 4g]",
+                 "the limit. [default: 600]", "the agent. [default: 50]", "[default: 4g]",
                  "[default: 512]", "is stopped. [default: 10]", "[default: HEAD]",
                  "[default: any]", "[default: open]"):  # fmt: skip
         assert text in shown
