@@ -22,17 +22,25 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
     Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
     `git add` would read all files and write all their objects again.
     """
+    over = make_older(repository, tree, index)
+    if over is not None:
+        make_younger(index, over)
+
+
+def make_older(repository: Repository, tree: Path, index: Path) -> float | None:
+    """Set back the times of the files that are not older than the index, unless they are many.
+
+    Returns:
+        None if all files are older than the index now. Otherwise the time, in seconds since the
+        epoch, from which a change of the index makes it younger than all files.
+    """
     # Not the present second: files and index may both be of the second before.
     moment = int(index.stat().st_mtime)
     found = (path for path in _files_since(tree, moment) if not path.endswith("/.git"))
     young = list(islice(found, _FEW + 1))
     if len(young) > _FEW:
         # Git would read every file whose time is set back; waiting for the next second is shorter.
-        now = time.time()
-        time.sleep(int(now) + 1 + _CLOCK_TICK - now)
-        # No task has started, so no file has changed since it was written.
-        os.utime(index)
-        return
+        return int(time.time()) + 1 + _CLOCK_TICK
     for path in young:
         os.utime(path, (moment - 1, moment - 1), follow_symlinks=False)
     if young:
@@ -40,6 +48,14 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
         git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
         # Without `-q`, git reports that the user's git holds the lock, and the caller waits.
         git.succeeds("update-index", "--refresh")
+    return None
+
+
+def make_younger(index: Path, over: float) -> None:
+    """Wait for the time that `make_older` returned, and give the index the present time."""
+    time.sleep(max(over - time.time(), 0))
+    # No task has started, so no file has changed since it was written.
+    os.utime(index)
 
 
 def _files_since(tree: Path, moment: int) -> Iterator[str]:
