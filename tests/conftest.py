@@ -34,6 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--worktrees", choices=("start", "end", "none"),
         help="when the worktrees of attacked and crashed runs are created",
     )  # fmt: skip
+    parser.addoption(
+        "--mounts", choices=("overlay", "bind"), default="overlay",
+        help="how the worktrees of crashed runs are mounted",
+    )  # fmt: skip
     parser.addoption("--faults", type=int, default=0, metavar="N", help="faults to inject")
     parser.addoption(variants.OPTION, action="store_true", help="run every variant of a test")
 

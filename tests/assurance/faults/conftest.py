@@ -1,6 +1,7 @@
 """Selection of the tests that only `make faults` runs, and its summary of injected faults."""
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.path.name in _IN_FULL]
     items[:] = [item for item in items if item.path.name not in _IN_FULL]
     config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, pytestconfig: pytest.Config) -> Path:
+    """A directory for the test's repository, with `--mounts bind` where overlays do not work."""
+    if pytestconfig.getoption("--mounts") == "overlay":
+        return tmp_path
+    # The kernel separates the options of an overlay by commas.
+    place = tmp_path / f"{tmp_path.name},bind"
+    place.mkdir()
+    return place
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

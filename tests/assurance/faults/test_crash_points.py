@@ -39,7 +39,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def world(point: str, tmp_path: Path, counts: Tally, pytestconfig: pytest.Config) -> World:
     """Return a repository with a run that was killed at a point."""
-    return crash_run(point, tmp_path, counts, pytestconfig.getoption("--worktrees"))
+    worktrees, mounts = map(pytestconfig.getoption, ("--worktrees", "--mounts"))
+    return crash_run(point, tmp_path, counts, worktrees, is_usual=mounts == "overlay")
 
 
 def test_resume_after_a_kill_completes_the_run(point: str, world: World) -> None:
@@ -82,15 +83,19 @@ def test_cleanup_after_a_kill_keeps_the_work(world: World) -> None:
         world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
 
 
-def crash_run(point: str, root: Path, counts: Tally, worktrees: str | None) -> World:
+def crash_run(
+    point: str, root: Path, counts: Tally, worktrees: str | None, *, is_usual: bool = True
+) -> World:
     """Run a command that is killed at a point.
 
     Args:
         point: The point.
         root: Directory of the repository.
         counts: Counts the reports of the tasks.
-        worktrees: When worktrees are created; None for the arrangement that reaches the point. In
-            others, a run that does not reach the point must end well.
+        worktrees: When worktrees are created; None for the time that reaches the point. At other
+            times, a run that does not reach the point must end well.
+        is_usual: Whether worktrees are mounted as overlays. If not, a run that does not reach the
+            point must end well.
     """
     cut = GIT_POINTS.get(point)
     in_base = cut is not None and cut.many_in_base
@@ -106,7 +111,7 @@ def crash_run(point: str, root: Path, counts: Tally, worktrees: str | None) -> W
     with_broker = point in POINTS and POINTS[point].broker
     rest = ("--worktrees", worktrees or usual, *(keys if with_broker else ()))
     command = world.parallel(nap=nap, private=private, stages=stages, rest=rest)
-    if worktrees in (None, usual):
+    if is_usual and worktrees in (None, usual):
         world.crash(point, command)
     else:
         done = world.crashing(point, *command)
