@@ -25,7 +25,7 @@ _DAEMON_MARKS = ("docker", "e2e", "bench")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options `--faults` and `--every-variant`.
+    """Add the options that choose how much is tested, and in which arrangements of worktrees.
 
     `--faults` is the number of faults that are injected at random times. With any number,
     every step of a run is tested too; without the option only a few steps are.
