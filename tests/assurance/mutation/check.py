@@ -11,7 +11,6 @@ repository, which itself is not changed.
 """
 
 import argparse
-import os
 import queue
 import re
 import shlex
@@ -21,13 +20,14 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.errors import OrchestratorError
+from tests.assurance.mutation.prefork import Prefork
 from tests.assurance.mutation.protection import ROOT, Protection
 from tests.assurance.mutation.protections import PROTECTIONS
 
@@ -78,6 +78,11 @@ class Copy:
         self.root = root
         ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "dist")
         shutil.copytree(ROOT, root, ignore=ignored, symlinks=True)
+        self._tests = Prefork(root, root.with_name(f"{root.name}-output"))
+
+    def close(self) -> None:
+        """End the process that runs tests."""
+        self._tests.close()
 
     def check(self, area: str, protection: Protection, last: str) -> Verdict:
         """Remove a protection, run its tests, and restore it."""
@@ -122,25 +127,20 @@ class Copy:
         # Without a protection, tests may leave trees that pytest cannot remove.
         scratch = self.root.with_name(f"{self.root.name}-tmp")
         # `make test` must notice, and it does not run tests with the mark `extra`.
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-m", "not extra"]
-        command += ["-p", "no:cacheprovider", "--basetemp", str(scratch)]
-        command += ["-o", f"timeout={_TEST_TIMEOUT}"]
-        env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
-        env["TEST_PATIENCE"] = "20"
+        options = ["-x", "-q", "-p", "no:xdist", "-m", "not extra", "-p", "no:cacheprovider"]
+        options += ["--basetemp", str(scratch), "-o", f"timeout={_TEST_TIMEOUT}"]
         try:
-            done = subprocess.run(
-                [*command, *tests], cwd=self.root, env=env, capture_output=True,
-                timeout=timeout, check=False, text=True, errors="replace",
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return tests[0].removeprefix("tests/")
+            code = self._tests.run([*options, *tests], timeout)
         finally:
             subprocess.run(["rm", "-rf", str(scratch)], check=False)
-        if done.returncode == 0 or done.returncode in _NO_TESTS:
+        if code is None:
+            return tests[0].removeprefix("tests/")
+        if code == 0 or code in _NO_TESTS:
             return ""
-        if found := _FAILED.search(done.stdout):
+        printed = self._tests.output.read_text(errors="replace")
+        if found := _FAILED.search(printed):
             return found[1] + (found[2] or "")
-        raise RuntimeError(f"{tests} cannot be run: {(done.stdout + done.stderr)[-1000:]}")
+        raise RuntimeError(f"{tests} cannot be run: {printed[-1000:]}")
 
 
 def _words(tests: str) -> list[str]:
@@ -171,10 +171,10 @@ def checked(
     chosen: list[tuple[str, Protection]], last: dict[tuple[str, str], str], jobs: int
 ) -> Iterator[Verdict]:
     """Check protections, several at once, and yield each verdict when it is known."""
-    with _scratch() as scratch, ThreadPoolExecutor(jobs) as pool:
+    with _scratch() as scratch, ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
         for number in range(jobs):
-            copies.put(Copy(scratch / f"copy-{number}"))
+            copies.put(stack.enter_context(closing(Copy(scratch / f"copy-{number}"))))
 
         def check(area: str, protection: Protection) -> Verdict:
             copy = copies.get()
@@ -198,8 +198,8 @@ def failing(verdicts: Iterable[Verdict], jobs: int) -> str:
     parts = [part for number in range(jobs) if (part := tests[number::jobs])]
 
     def first_failure(number: int, part: list[str]) -> str:
-        copy = Copy(scratch / f"copy-{number}")
-        return copy.first_failure(part, timeout=_TIMEOUT + 10 * len(part))
+        with closing(Copy(scratch / f"copy-{number}")) as copy:
+            return copy.first_failure(part, timeout=_TIMEOUT + 10 * len(part))
 
     with _scratch() as scratch, ThreadPoolExecutor(jobs) as pool:
         return next(filter(None, pool.map(first_failure, range(jobs), parts)), "")
@@ -239,7 +239,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="a Markdown file to write the table to")
     parser.add_argument("--new", action="store_true", help="protections that the table has not")
     parser.add_argument("--thorough", action="store_true", help="all, whatever excuses them")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
+    parser.add_argument("--jobs", type=int, default=4, help="how many at once")
     options = parser.parse_args()
     last = remembered(TABLE)
     chosen = [
