@@ -18,8 +18,8 @@ _MOST_FAILURES = 5
 class Seeds:
     """The seeds to try, and the outcomes."""
 
-    cases: int | None = None
-    only: int | None = None
+    chosen: range | None = None
+    """Seeds chosen on the command line; None for the first of them."""
     failures: list[str] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
 
@@ -28,10 +28,9 @@ class Seeds:
 
         Args:
             case: Takes a seed and returns its outcome; a failure is an AssertionError.
-            ordinary: Number of cases unless the command line sets another.
+            ordinary: Number of cases unless the command line chooses seeds.
         """
-        chosen = range(self.cases or ordinary) if self.only is None else [self.only]
-        for seed in chosen:
+        for seed in self.chosen or range(ordinary):
             # If a case hangs, this is the last line that pytest shows.
             sys.stdout.write(f"seed {seed}\n")
             self._run_one(case, seed)

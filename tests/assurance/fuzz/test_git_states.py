@@ -45,7 +45,7 @@ def test_all_content_of_a_worker_is_reachable_after_the_harvest(
             shutil.rmtree(mine.root)
 
     seeds.run(case, ordinary=12)
-    if seeds.only is None and seeds.cases is None:
+    if seeds.chosen is None:
         assert seeds.outcomes["with kept refs"] > 8, seeds.outcomes
 
 
