@@ -15,7 +15,7 @@
 #                 (half an hour)
 # make validators check reports and recipes with programs of the package registries (minutes, network)
 # make engines    test the engines of other Debian releases (half an hour, network)
-# make mutation   remove each protection in turn, and check that a test fails (half an hour)
+# make mutation   remove each protection in turn, and check that a test fails (an hour)
 
 PYTHON ?= python3
 # Tests of a file run in one process, because they share fixtures. tests/support/cost.py orders the

@@ -86,7 +86,7 @@ def test_cleanup_after_a_kill_keeps_the_work(world: World) -> None:
 
 
 def crash_run(
-    point: str, root: Path, counts: Tally, worktrees: str | None, *, is_usual: bool = True
+    point: str, root: Path, counts: Tally, worktrees: str | None, *, is_usual: bool
 ) -> World:
     """Run a command that is killed at a point.
 

@@ -25,16 +25,13 @@ _SPAN = 9.0
 """Seconds from the start within which a fault is injected: the duration of a run."""
 _ROOM = 1024**3
 _SIGNALS = {"SIGTERM": 143, "SIGHUP": 129, "SIGINT": 130}
+_EVERY_KIND = (
+    "kill", "SIGTERM", "container removed", "disk full", "daemon killed", "SIGINT",
+    "kill", "SIGHUP", "container killed", "container paused", "daemon restarted",
+)  # fmt: skip
 _BY_ROOT = ("disk full", "daemon killed", "daemon restarted")
 """Kinds that only root can inject: file systems are mounted and network namespaces created."""
-KINDS = tuple(
-    kind
-    for kind in (
-        "kill", "SIGTERM", "container removed", "disk full", "daemon killed", "SIGINT",
-        "kill", "SIGHUP", "container killed", "container paused", "daemon restarted",
-    )
-    if os.getuid() == 0 or kind not in _BY_ROOT
-)  # fmt: skip
+KINDS = tuple(kind for kind in _EVERY_KIND if os.getuid() == 0 or kind not in _BY_ROOT)
 WORKTREES = ("start", "end", "none")
 """Arrangements of a run, one for each round of all kinds of faults."""
 

@@ -18,10 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 
 _LIBRARIES = (
-    "concurrent.futures.thread", "docker", "humanize", "hypothesis", "pydantic", "pytest",
+    "concurrent.futures.thread", "docker", "humanize", "pydantic", "pytest",
     "rich.console", "rich.table", "sqlite3", "tenacity", "typer", "typer.testing", "yaml",
 )  # fmt: skip
-_OURS = {"orchestrator", "tests"}
 
 
 class Prefork:
@@ -37,7 +36,8 @@ class Prefork:
         self.output = output
         env = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, __file__], cwd=root, env=env | {"TEST_PATIENCE": "20"},
+            # The option -P prevents that modules of this directory hide libraries.
+            [sys.executable, "-P", __file__], cwd=root, env=env | {"TEST_PATIENCE": "20"},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -90,13 +90,8 @@ def _test(arguments: Sequence[str], output: str) -> None:
 
 def main() -> None:
     """Answer each request."""
-    sys.path[0] = str(Path.cwd())
     for library in _LIBRARIES:
-        with suppress(ImportError):
-            importlib.import_module(library)
-    ours = {name for name in sys.modules if name.partition(".")[0] in _OURS}
-    if ours:
-        raise RuntimeError(f"libraries import the project: {ours}")
+        importlib.import_module(library)
     for line in sys.stdin:
         request = json.loads(line)
         code = answer(request["arguments"], request["output"], request["timeout"])
