@@ -18,6 +18,19 @@ def ours(client: docker.APIClient, repo: Path) -> list[str]:
     ]
 
 
+def inside(client: docker.APIClient, container: str, *command: str) -> str:
+    """Return what a command prints in a container.
+
+    On a busy machine, the daemon sometimes loses the output of a short command
+    (https://github.com/docker/docker-py/issues/2042), so a command without output is repeated.
+    """
+    for _ in range(5):
+        made = client.exec_create(container, list(command))
+        if printed := client.exec_start(made["Id"]):
+            return str(printed.decode())
+    raise AssertionError(f"{command} printed nothing")
+
+
 def touch_in_workers(client: docker.APIClient, repo: Path, path: str) -> None:
     """Create an empty file in each running container of a worker of the repository's runs."""
     labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}=worker"]

@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.engine.labels import REPOSITORY
 from tests.support.cli import orchestrator, start
+from tests.support.daemon import inside, touch_in_workers
 from tests.support.live import PATIENCE
 from tests.support.repository import git
 
@@ -123,11 +124,6 @@ def wait_for(client: docker.APIClient, repo: Path, count: int = 1) -> list[str]:
     raise AssertionError("the workers did not come up")
 
 
-def inside(client: docker.APIClient, container: str, command: str) -> str:
-    made = client.exec_create(container, ["sh", "-c", command])
-    return client.exec_start(made["Id"]).decode()
-
-
 def test_secret_file_belongs_to_the_worker_and_the_engine_has_no_value(
     repo: Path, client: docker.APIClient, tmp_path: Path
 ) -> None:
@@ -140,17 +136,19 @@ def test_secret_file_belongs_to_the_worker_and_the_engine_has_no_value(
     assert_nowhere(json.dumps(client.inspect_container(container)))
     (directory,) = of_run(repo)
     assert directory.stat().st_mode & 0o777 == 0o700
-    assert inside(client, container, "cat /run/secrets/DEPLOY_TOKEN") == VALUE
-    digest = inside(client, container, "sha256sum < /run/secrets/KEY").split()[0]
+    assert inside(client, container, "cat", "/run/secrets/DEPLOY_TOKEN") == VALUE
+    digest = inside(client, container, "sha256sum", "/run/secrets/KEY").split()[0]
     assert digest == hashlib.sha256(KEY).hexdigest()
-    assert inside(client, container, "stat -c '%a %u' /run/secrets /run/secrets/*; id -u") == (
+    owners = "stat -c '%a %u' /run/secrets /run/secrets/*; id -u"
+    assert inside(client, container, "sh", "-c", owners) == (
         "500 {0}\n400 {0}\n400 {0}\n{0}\n".format(20_001 if os.getuid() == 0 else os.getuid())
     )
-    refused = inside(client, container, "echo x > /run/secrets/new; rm /run/secrets/KEY")
+    change = "echo x > /run/secrets/new; rm /run/secrets/KEY"
+    refused = inside(client, container, "sh", "-c", change)
     assert refused.count("Read-only file system") == 2
     assert "DEPLOY_TOKEN" not in inside(client, container, "env")
     assert VALUE not in Path(f"/proc/{process.pid}/cmdline").read_text()
-    inside(client, container, "touch /tmp/go")
+    touch_in_workers(client, repo, "/tmp/go")
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, stderr
     assert_nowhere(stdout.decode(), stderr.decode())
@@ -165,15 +163,15 @@ def test_two_workers_have_their_own_directories(repo: Path, client: docker.APICl
     containers = wait_for(client, repo, 2)
     sources = set()
     for container in containers:
-        assert inside(client, container, "cat /run/secrets/*") == VALUE
+        assert inside(client, container, "sh", "-c", "cat /run/secrets/*") == VALUE
         # A worker sees neither the parent directory nor the files of another worker.
-        assert inside(client, container, "ls /run/secrets") == "DEPLOY_TOKEN\n"
-        assert inside(client, container, "ls -d /dev/shm/*").endswith("No such file or directory\n")
+        assert inside(client, container, "ls", "/run/secrets") == "DEPLOY_TOKEN\n"
+        memory = inside(client, container, "sh", "-c", "ls -d /dev/shm/*")
+        assert memory.endswith("No such file or directory\n")
         mounts = client.inspect_container(container)["Mounts"]
         sources |= {m["Source"] for m in mounts if m["Destination"] == "/run/secrets"}
     assert {Path(source).name for source in sources} == {"worker-1", "worker-2"}
-    inside(client, containers[0], "touch /tmp/go")
-    inside(client, containers[1], "touch /tmp/go")
+    touch_in_workers(client, repo, "/tmp/go")
     process.communicate(timeout=PATIENCE)
     assert of_run(repo) == []
 

@@ -18,7 +18,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.rules import own_addresses
 from orchestrator.engine.labels import REPOSITORY, ROLE, WORKER
 from tests.support.cli import orchestrator, start
-from tests.support.daemon import ours
+from tests.support.daemon import inside, ours
 from tests.support.images import built_image
 from tests.support.live import LATE, eventually
 from tests.support.repository import git, make_repository
@@ -166,11 +166,6 @@ def wait_for(client: docker.APIClient, repo: Path, role: str) -> None:
     while not containers(client, repo, **{ROLE: role}):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-
-
-def inside(client: docker.APIClient, container: str, *command: str) -> str:
-    made = client.exec_create(container, list(command))
-    return str(client.exec_start(made["Id"]).decode())
 
 
 ALONE = """\
