@@ -12,6 +12,11 @@ from tests.assurance.fuzz.objects import Thing
 from tests.assurance.fuzz.trees import LINK, NAMES, Trees
 from tests.assurance.fuzz.world import BRANCH, World
 
+_OBSTRUCTIONS = (
+    FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError,
+)  # fmt: skip
+_STARS = b"**/**/**/**/**/*x\n" * 200
+"""Patterns whose comparison with a deep path takes git longer than any time limit."""
 _TEXT = b"[core]\n\tfsmonitor = touch MARK\n\tworktree = /\n[include]\n\tpath = /dev/zero\n"
 
 
@@ -33,7 +38,7 @@ class HostileWorker:
             way = self.rng.choice(WAYS)
             self.what.append(way.__name__)
             # The files of one function may obstruct another function.
-            with suppress(FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
+            with suppress(*_OBSTRUCTIONS):
                 way(self)
 
     def place(self) -> Path:
@@ -102,9 +107,12 @@ def git_files(worker: HostileWorker) -> None:
     lines = (
         b"* filter=evil\n", b"* working-tree-encoding=UTF-16LE\n", b"*\n", b"!" * 5000,
         b"* text eol=crlf ident\n", b'[submodule "x"]\n\tpath = src\n\turl = x\n', b"a" * 200_000,
-        b"**/**/**/**/**/*x\n" * 200, b"honest.txt -diff merge=binary\n",
+        _STARS, b"honest.txt -diff merge=binary\n",
     )  # fmt: skip
-    worker.replace(path).write_bytes(worker.rng.choice(lines))
+    chosen = worker.rng.choice(lines)
+    if chosen == _STARS:
+        worker.what.append("stars")
+    worker.replace(path).write_bytes(chosen)
 
 
 def locked(worker: HostileWorker) -> None:
