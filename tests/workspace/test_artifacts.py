@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -204,8 +205,12 @@ def test_directories_without_permissions_are_collected(place: Path) -> None:
 
 def test_long_findings_are_truncated(place: Path) -> None:
     (place / "findings.md").write_text("x" * (MOST_FINDINGS + 1))
-    os.truncate(place / "findings.md", 10 * 1024**3)
+    os.truncate(place / "findings.md", 100 * 1024**2)
+    tracemalloc.start()
     notes = taken(place).notes
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * 1024**2
     assert notes == ("the worker's findings are longer than 64 KiB: the rest was left out",)
     assert len(findings(place.parent)) == MOST_FINDINGS
 
