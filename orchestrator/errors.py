@@ -95,7 +95,8 @@ class GitCommandError(RepositoryError):
     """A git command failed; the message ends with git's error output."""
 
     def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str) -> None:
-        said = stderr.strip() or f"exit code {exit_code}"
+        ended = "it was killed, for example at its time limit"
+        said = stderr.strip() or (f"exit code {exit_code}" if exit_code >= 0 else ended)
         super().__init__(f"`git {arguments[0]}` failed: {said}")
         self.returncode = exit_code
         self.stderr = stderr

@@ -308,7 +308,7 @@ class Git:
                 "git is not installed", hint="install git: `apt-get install git`"
             ) from error
         except subprocess.TimeoutExpired as error:
-            raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
+            raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout:g} s") from error
 
 
 def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:

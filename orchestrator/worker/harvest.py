@@ -79,7 +79,7 @@ def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) ->
             run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
         )
     except OrchestratorError as error:
-        note = f"the worktree was changed during the run and is not updated ({error.message})"
+        note = f"the worktree could not be updated to the branch: {error.message}"
         return replace(harvested, notes=(*harvested.notes, note))
     return harvested
 

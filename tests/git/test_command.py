@@ -46,7 +46,7 @@ def test_listing_is_killed_at_its_timeout(
     ours: Git, endless: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "TIMEOUT", 0.3)
-    with pytest.raises(GitCommandError, match="exit code -9"):
+    with pytest.raises(GitCommandError, match="was killed, for example at its time limit"):
         ours.listing("hash-object", endless, limit=100)
 
 
@@ -85,7 +85,7 @@ def test_memory_of_a_limited_command_is_bounded(ours: Git, tmp_path: Path) -> No
 @pytest.mark.timeout(150)
 def test_cpu_time_of_a_limited_command_is_bounded(ours: Git) -> None:
     limited = ours.within(replace(AMPLE, cpu=1))
-    with pytest.raises(GitCommandError, match=r"exit code (-9|137)|signal 9"):
+    with pytest.raises(GitCommandError, match=r"was killed|exit code 137|signal 9"):
         limited.run("-c", "alias.spin=!while :; do :; done", "spin")
 
 
@@ -94,10 +94,10 @@ def test_limited_command_is_killed_at_its_timeout(ours: Git, endless: str) -> No
     limited = ours.within(replace(AMPLE, time=0.3))
     with pytest.raises(RepositoryError, match=r"took longer than 0\.3 s"):
         limited.run("hash-object", endless)
-    with pytest.raises(GitCommandError, match="exit code -9"):
+    with pytest.raises(GitCommandError, match="was killed, for example at its time limit"):
         limited.listing("hash-object", endless, limit=100)
     reader = (sys.executable, "-c", "import time; time.sleep(60)")
-    with pytest.raises(GitCommandError, match="exit code -9"):
+    with pytest.raises(GitCommandError, match="was killed, for example at its time limit"):
         consult(limited, reader, b"")
 
 

@@ -204,7 +204,7 @@ def test_killed_reader_is_a_refusal(
     if place == "here":
         assert handover.bring_in().tip == tip
     else:
-        handover.refused("exit code -9")
+        handover.refused("was killed")
 
 
 def test_end_of_git_is_a_refusal(handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:

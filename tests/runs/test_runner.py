@@ -64,6 +64,17 @@ def test_worktree_equals_the_branch(repo: Path, local_engine: LocalEngine) -> No
     assert worker.files_modified == ["a.txt", "new folder/é\n.txt", "src/app.py"]
 
 
+def test_files_of_a_worktree_that_others_changed_are_not_overwritten(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    file = repo / ".architect-parallel-1" / "a.txt"
+    (worker,) = shell_run(repo, local_engine, f"echo more >> a.txt; echo mine > {file}").results
+    assert (worker.status, file.read_text()) == (Status.SUCCESS, "mine\n")
+    assert show(repo, "architect/parallel-1:a.txt") == "a\nmore"
+    assert worker.message
+    assert "worktree could not be updated to the branch: `git read-tree` failed" in worker.message
+
+
 def test_a_failed_worker_keeps_its_work(repo: Path, local_engine: LocalEngine) -> None:
     failed, fine = shell_run(
         repo, local_engine, "echo half > half.txt; echo broke >&2; exit 3", "true"
