@@ -139,7 +139,8 @@ def test_third_of_five_models_is_the_first_right_one(
     ]  # fmt: skip
     assert run(given) == 0
     judgement = json.loads(capsys.readouterr().out)
-    assert [one["model"] for one in judgement["ranking"]] == ["c", "a", "b"]
+    best, *others = [one["model"] for one in judgement["ranking"]]
+    assert (best, sorted(others)) == ("c", ["a", "b"]), "the others differ only in their duration"
     assert run([*given, "--budget-total", "2"]) == 1
     judgement = json.loads(capsys.readouterr().out)
     assert {one["model"] for one in judgement["ranking"]} == {"a", "b"}
