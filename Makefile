@@ -62,6 +62,7 @@ test-fast: $(STAMP)
 test-all: test variants agents attacks faults fuzz mutation
 
 variants: images
+	sh images/setup-engine.sh chromium
 	$(BIN)/pytest -m 'variants or extra' --every-variant $(PYTEST_ARGS)
 
 agents: agent-images

@@ -3,6 +3,7 @@
 #
 #   setup-engine.sh           install everything
 #   setup-engine.sh python    install only the packages that a virtual environment requires
+#   setup-engine.sh chromium  install only the browser that shows pages in tests
 #
 # Existing installations are not changed. Started daemons do not keep the caller's output open, so
 # that a CI job which set up its own engine can end.
@@ -147,6 +148,10 @@ setup_engine() {
     esac
 }
 
+if [ "${1:-all}" = chromium ]; then
+    need chromium
+    exit
+fi
 need python3 python3-venv git
 if [ "${1:-all}" = all ]; then
     setup_engine

@@ -1,6 +1,7 @@
 """Tests of images/setup-engine.sh without installing or starting an engine."""
 
 import os
+import shutil
 import socketserver
 import subprocess
 import threading
@@ -41,11 +42,31 @@ def complete_path(tmp_path: Path) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
-def run(path: str, host: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+def run(path: str, host: str, *args: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": path, "DOCKER_HOST": host, "HOME": os.environ.get("HOME", "/")}
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        ["sh", str(SCRIPT)], env=environ, capture_output=True, text=True, timeout=60, **kwargs
+        ["sh", str(SCRIPT), *args],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **kwargs,
     )
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> Path:
+    """Return a folder, to be used as PATH, with few programs and an `apt-get` that can install."""
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    for name in ("sh", "id", "mktemp", "rm", "tail", "sed", "touch", "chmod"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    installs = f'for name; do :; done; touch "{folder}/$name"; chmod 755 "{folder}/$name"'
+    (folder / "apt-get").write_text(f'#!/bin/sh\n[ "$1" = update ] && exit\n{installs}\n')
+    (folder / "sudo").write_text('#!/bin/sh\nshift; exec "$@"\n')
+    for name in ("apt-get", "sudo"):
+        (folder / name).chmod(0o755)
+    return folder
 
 
 def test_running_engine_is_used_silently(complete_path: str, engine: Path) -> None:
@@ -64,4 +85,20 @@ def test_unreachable_remote_engine_is_an_error(complete_path: str, tmp_path: Pat
     assert done.stderr == (
         f"error: the Docker engine at `unix://{tmp_path}/gone` does not answer\n\n"
         "hint: start it, or unset `DOCKER_HOST`\n"
+    )
+
+
+def test_missing_chromium_is_installed_without_an_engine(bare_path: Path) -> None:
+    done = run(str(bare_path), "unix:///nowhere", "chromium", stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (0, "installing chromium\n")
+    done = run(str(bare_path), "unix:///nowhere", "chromium", stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_chromium_that_cannot_be_installed_is_an_error(bare_path: Path) -> None:
+    (bare_path / "apt-get").unlink()
+    done = run(str(bare_path), "unix:///nowhere", "chromium", stdin=subprocess.DEVNULL)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "error: cannot install chromium\n\nhint: install by hand: `apt-get install chromium`\n"
     )
