@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from orchestrator.errors import OrchestratorError
     from orchestrator.judging.cases import JudgingRules
     from orchestrator.judging.judgement import Judgement
-    from orchestrator.landing.matrix import Conflicts
+    from orchestrator.landing.conflict_matrix import Conflicts
     from orchestrator.landing.merged import Merged
     from orchestrator.results import Reason, RunResult, Status, WorkerResult
     from orchestrator.runs.candidates import Rounds, evaluate, judge

@@ -16,11 +16,11 @@ from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.git.worktree import open_worktree
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.state.holders import holders_of, is_left
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record, require_record
 from orchestrator.state.worker_directory import Store
+from orchestrator.state.worker_lookup import holders_of, is_left
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
 from orchestrator.workspace.copy_untracked import unchanged

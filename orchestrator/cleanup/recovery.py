@@ -4,7 +4,7 @@ from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.execution.dead_man_switch import Switch, make_switch
-from orchestrator.git.handed_over import HarvestRefusedError
+from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import Repository
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.harvest import discard_scratch, harvest

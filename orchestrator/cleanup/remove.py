@@ -27,8 +27,8 @@ from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError, RepositoryError
 from orchestrator.files.remove_tree import remove_tree
-from orchestrator.git.handed_over import HarvestRefusedError
 from orchestrator.git.kept_refs import list_kept
+from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.worktree import remove_worktree
 from orchestrator.state.history import named_run

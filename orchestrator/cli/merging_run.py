@@ -17,7 +17,7 @@ from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
-from orchestrator.landing.matrix import Conflicts
+from orchestrator.landing.conflict_matrix import Conflicts
 from orchestrator.landing.merged import Merged
 
 Result = TypeVar("Result")

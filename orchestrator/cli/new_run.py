@@ -15,9 +15,9 @@ from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import View, make_view
 from orchestrator.cli.run_options import RunOptions, check_pick
-from orchestrator.cli.turns import turn
+from orchestrator.cli.when_busy import turn
+from orchestrator.config.ineffective_options import without_effect
 from orchestrator.config.loading import Settings, load_settings, mistakes
-from orchestrator.config.needs import without_effect
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository, find_top

@@ -18,8 +18,8 @@ from orchestrator.reports.formats import SYSTEMS, Target, parse_target
 from orchestrator.reports.logs import output_tail
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.otlp_export import endpoint, export_trace
+from orchestrator.reports.plain_text import outcome
 from orchestrator.reports.reader import read_run
-from orchestrator.reports.words import outcome
 from orchestrator.results import Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import one_line

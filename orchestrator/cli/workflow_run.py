@@ -21,7 +21,7 @@ from orchestrator.cli.previous_run import earlier_run, without_done
 from orchestrator.cli.run_options import RunOptions, SeveralRunOptions, one_at_a_time
 from orchestrator.cli.signals import Interruption
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
-from orchestrator.cli.turns import turn
+from orchestrator.cli.when_busy import turn
 from orchestrator.cli.workflow_file import selected, tell_about, variables
 from orchestrator.config.container import NETWORKS
 from orchestrator.config.fields import CONTAINER_FIELDS

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from orchestrator.config.access import (
+from orchestrator.config.network_access import (
     Access,
     networked_access,
     reads_in_setup,
@@ -18,8 +18,8 @@ from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import ConfigError, UnsupportedError
 from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
+from orchestrator.gateway.host_sets import SIGN, HostSets
 from orchestrator.gateway.hosts import checked_hosts, host_of_url
-from orchestrator.gateway.sets import SIGN, HostSets
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from orchestrator.gateway.sets import HostSets
-from orchestrator.gateway.tool_hosts import FoundUrl, Machine
+from orchestrator.gateway.host_sets import HostSets
+from orchestrator.gateway.package_managers import FoundUrl, Machine
 from orchestrator.git.repository import Repository
 
 

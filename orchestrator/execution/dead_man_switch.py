@@ -16,7 +16,7 @@ from typing import Protocol
 
 from orchestrator.engine import installed_engines
 from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.execution import dead_man_process as deadman_process
+from orchestrator.execution import dead_man_process
 
 LATE = 2.0
 """Number of seconds after deadline and grace period at which the switch acts, so that the
@@ -159,12 +159,12 @@ def make_switch(engine: ContainerEngine, run: Path) -> Switch:
 
 
 def _moment(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{deadman_process.uptime() + seconds:.3f}"
+    return "-" if seconds is None else f"{dead_man_process.uptime() + seconds:.3f}"
 
 
 def _launch(source: int, run: Path, engine: str) -> "subprocess.Popen[bytes]":
     kill = (sys.executable, "-P", "-m", "orchestrator.execution.overdue", engine, run.name)
-    program = (sys.executable, "-I", "-S", deadman_process.__file__)
+    program = (sys.executable, "-I", "-S", dead_man_process.__file__)
     return subprocess.Popen(
         [*program, str(run / "lease"), str(run / LOG), *kill],
         stdin=source,
@@ -178,7 +178,7 @@ def _launch(source: int, run: Path, engine: str) -> "subprocess.Popen[bytes]":
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the engine may need, without secrets and CI systems' variables."""
-    package = str(Path(deadman_process.__file__).parents[2])
+    package = str(Path(dead_man_process.__file__).parents[2])
     paths = [package, *filter(None, [environ.get("PYTHONPATH")])]
     found = {
         name: value

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from orchestrator.git.command import Git
-from orchestrator.git.handed_over import HarvestRefusedError, open_handed_over
+from orchestrator.git.packed_work import HarvestRefusedError, open_handed_over
 from orchestrator.git.quarantine import (
     HandedOver,
     Origin,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import RepositoryError
 from orchestrator.git.command import Git
-from orchestrator.git.handed_over import HarvestRefusedError
+from orchestrator.git.packed_work import HarvestRefusedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,16 +24,16 @@ from orchestrator.git import tree_checks
 from orchestrator.git.command import Git, records
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.git_directory import make_bare
-from orchestrator.git.handed_over import (
+from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.new_history import NewHistory, read_history
+from orchestrator.git.object_reader import consult, open_objects
+from orchestrator.git.packed_work import (
     Harvested,
     HarvestRefusedError,
     open_handed_over,
     read_notes,
     read_tip,
 )
-from orchestrator.git.limits import UNTRUSTED
-from orchestrator.git.new_history import NewHistory, read_history
-from orchestrator.git.object_reader import consult, open_objects
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 

@@ -20,8 +20,8 @@ from orchestrator.errors import (
 )
 from orchestrator.git.command import Git
 from orchestrator.git.disk_full import disk_full
-from orchestrator.git.handed_over import HarvestRefusedError
 from orchestrator.git.merge_tree import merge_commits, quarantine, require_git
+from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.quarantine import check_trees
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import check_names, import_commits, signature, write_commit

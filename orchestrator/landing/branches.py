@@ -8,9 +8,9 @@ from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status
 from orchestrator.state.history import RunHistory, choose_run
-from orchestrator.state.holders import holders_of
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
+from orchestrator.state.worker_lookup import holders_of
 from orchestrator.worker_spec import WorkerSpec
 
 

@@ -24,8 +24,8 @@ from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
 from orchestrator.landing.conflict import Conflict, names
 from orchestrator.landing.conflict_kinds import kind_of
+from orchestrator.landing.conflict_matrix import MOST_FILES, shown_path
 from orchestrator.landing.land import check, complete, land, only_one
-from orchestrator.landing.matrix import MOST_FILES, shown_path
 from orchestrator.landing.merged import Form, LeftWorker, Merged, ResolvedConflict
 from orchestrator.landing.order import best_order
 from orchestrator.landing.queue import Add, Answer, CommitTest, Proof, Queue

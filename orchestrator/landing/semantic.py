@@ -9,8 +9,8 @@ from orchestrator.git.sealed_commits import import_commits
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
+from orchestrator.landing.conflict_matrix import Conflicts, Pair, find_conflicts
 from orchestrator.landing.land import only_one
-from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
 from orchestrator.landing.queue import Answer, BaseFailsError, CommitTest, repeated_answer
 from orchestrator.landing.verdicts import StoredVerdicts
 

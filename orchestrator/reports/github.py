@@ -15,7 +15,7 @@ from orchestrator.reports import markdown
 from orchestrator.reports.decisions import winner
 from orchestrator.reports.findings import Finding, findings_of
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.words import counts, outcome, state
+from orchestrator.reports.plain_text import counts, outcome, state
 from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
 

@@ -7,7 +7,7 @@ from orchestrator.reports.as_json import to_json
 from orchestrator.reports.decisions import winner
 from orchestrator.reports.findings import findings
 from orchestrator.reports.model import RunReport
-from orchestrator.reports.words import counts, state
+from orchestrator.reports.plain_text import counts, state
 
 _SEVERITIES = {"error": "major", "warning": "minor", "note": "info", "none": "info"}
 

@@ -22,8 +22,8 @@ from orchestrator.reports.html_style import STYLE
 from orchestrator.reports.logs import tail
 from orchestrator.reports.markup import escaped
 from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.plain_text import cost, counts, heading, outcome, state
 from orchestrator.reports.timeline import LEGEND, timeline
-from orchestrator.reports.words import cost, counts, heading, outcome, state
 from orchestrator.results import Status
 from orchestrator.text.quantities import count, duration, money
 from orchestrator.text.sanitize import lines, one_line

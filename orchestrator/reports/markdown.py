@@ -19,7 +19,7 @@ from orchestrator.reports.decisions import (
 )
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.words import cost, heading, outcome, sums
+from orchestrator.reports.plain_text import cost, heading, outcome, sums
 from orchestrator.results import WorkerResult
 from orchestrator.state.history import RunState
 from orchestrator.text.quantities import count, duration

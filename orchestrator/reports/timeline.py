@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from orchestrator.reports.markup import escaped
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.phase import WAITS, Phase, PhaseKind
-from orchestrator.reports.words import outcome
+from orchestrator.reports.plain_text import outcome
 from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import one_line
 

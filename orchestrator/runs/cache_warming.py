@@ -10,8 +10,8 @@ from pathlib import Path
 
 from orchestrator.agents.settings_check import choose_agent
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.access import Access, stage_access
 from orchestrator.config.container import GATEWAYS, Isolation
+from orchestrator.config.network_access import Access, stage_access
 from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected

@@ -16,8 +16,8 @@ from orchestrator.judging.protected import Protection
 from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.conflict import Conflict
+from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
 from orchestrator.landing.land import undo as undo_merge
-from orchestrator.landing.matrix import Conflicts, find_conflicts
 from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
 from orchestrator.landing.merged import Form, Merged
 from orchestrator.landing.queue import Answer, CommitTest

@@ -18,8 +18,8 @@ from orchestrator.agents.settings_check import (
     missing_keys,
     with_needed_broker,
 )
-from orchestrator.config.access import stage_access
 from orchestrator.config.loading import check_contradictions
+from orchestrator.config.network_access import stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import (
     check_allow,

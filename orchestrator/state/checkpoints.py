@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from orchestrator.events import Stage
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.disk_usage import DiskUse
-from orchestrator.git.handed_over import Harvested
+from orchestrator.git.packed_work import Harvested
 from orchestrator.results import CheckResult, Noticed, WorkerResult
 from orchestrator.state.endings import Ending
 

@@ -12,9 +12,9 @@ from orchestrator.files.remove_tree import entry_names
 from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView, attempts
-from orchestrator.state.holders import holders_of
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
+from orchestrator.state.worker_lookup import holders_of
 
 _SCRATCH = frozenset({"git", "upper", "copy"})
 """Names of files in a worker's state directory that a cleanup removes; see

@@ -65,7 +65,7 @@ class UsageMonitor:
         self._engine: ContainerEngine | None = None
         self._before: dict[int, tuple[float, int]] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._measure, name="gauge", daemon=True)
+        self._thread = threading.Thread(target=self._measure, name="usage", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -10,9 +10,9 @@ from orchestrator.state.history import RunHistory
 from orchestrator.state.stop_request import request_stop
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import plural
-from orchestrator.web.places import path_of
 from orchestrator.web.reader import record_notice
-from orchestrator.web.shell import Page, render
+from orchestrator.web.rendering import Page, render
+from orchestrator.web.urls import path_of
 from orchestrator.web.view import View
 
 Action = Literal["stop", "retry"]
@@ -35,13 +35,13 @@ class Actions:
         values: dict[str, object] = {
             "repository": repository,
             "run_id": run_id,
-            "back": view.shell.href(repository, run_id, number),
+            "back": view.site.href(repository, run_id, number),
         }
         if name == "stop":
             values |= _stop_question(view, who, number)
         else:
             values |= _retry_question(view, number)
-        return render("confirm.html", view.shell, values)
+        return render("confirm.html", view.site, values)
 
     def act(self, view: View, name: Action, number: int | None, *, how: str) -> str:
         """Perform a confirmed action, and return the address of the page to show next.

@@ -14,16 +14,16 @@ from starlette.routing import Route
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.text.sanitize import one_line
+from orchestrator.web.access_control import MOST_SENT, OPEN, AccessControl, Sessions
 from orchestrator.web.actions import Action, Actions
 from orchestrator.web.artifacts import artifacts_of, content
-from orchestrator.web.door import MOST_SENT, OPEN, Door, Sessions
-from orchestrator.web.library import Library
 from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
 from orchestrator.web.merge_pages import merge_page, pick_page
 from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
 from orchestrator.web.reader import WorkerRecord
+from orchestrator.web.rendering import Page, Site, message_page, template_text
+from orchestrator.web.run_catalog import RunCatalog
 from orchestrator.web.runs_page import runs_page, runs_version
-from orchestrator.web.shell import Page, Shell, message_page, template_text
 from orchestrator.web.view import View, tick
 from orchestrator.web.worker_pages import log_page
 
@@ -37,25 +37,25 @@ Answer = Callable[[Request], Awaitable[Response]]
 class Web:
     """Answers the requests to the web view; uses threads to read files and to start git."""
 
-    def __init__(self, library: Library, sessions: Sessions, actions: Actions | None) -> None:
+    def __init__(self, catalog: RunCatalog, sessions: Sessions, actions: Actions | None) -> None:
         """Store the arguments.
 
         Args:
-            library: The runs.
+            catalog: The runs.
             sessions: The open sessions.
             actions: Performs the actions of pages; None for pages without actions.
         """
-        self._library = library
+        self._catalog = catalog
         self._sessions = sessions
         self._actions = actions
-        self._shell = Shell(read_only=actions is None)
+        self._site = Site(read_only=actions is None)
 
-    def behind_door(self, port: int | None) -> Door:
+    def with_access_control(self, port: int | None) -> AccessControl:
         """Return the protected application for a port of 127.0.0.1; for a Unix socket if None."""
         app = Starlette(routes=self._routes(), exception_handlers={HTTPException: self._failed})
-        door = Door(app, sessions=self._sessions, port=port, locked=_locked)
-        self._cookie = door.cookie
-        return door
+        guarded = AccessControl(app, sessions=self._sessions, port=port, locked=_locked)
+        self._cookie = guarded.cookie
+        return guarded
 
     def _routes(self) -> list[Route]:
         return [
@@ -85,8 +85,8 @@ class Web:
             Route("/{repository}/{run}/{worker:int}/retry", self._retry, methods=both),
         ]
 
-    def _shell_of(self, request: Request) -> Shell:
-        return self._shell.with_token(request.scope.get("session_token", ""))
+    def _site_of(self, request: Request) -> Site:
+        return self._site.with_token(request.scope.get("session_token", ""))
 
     async def _open(self, request: Request) -> Response:
         """Open a session with the key of the one-time link."""
@@ -99,10 +99,10 @@ class Web:
 
     async def _runs(self, request: Request) -> Response:
         page, query = min(_number(request, "page") or 1, 10**6), request.query_params
-        library, shell = self._library, self._shell_of(request)
-        if await run_in_threadpool(_is_same, request, lambda: runs_version(library, query, page)):
+        catalog, site = self._catalog, self._site_of(request)
+        if await run_in_threadpool(_is_same, request, lambda: runs_version(catalog, query, page)):
             return Response(status_code=304)
-        return _html(await run_in_threadpool(runs_page, library, shell, query, page=page))
+        return _html(await run_in_threadpool(runs_page, catalog, site, query, page=page))
 
     async def _run(self, request: Request) -> Response:
         tab = request.path_params.get("tab", "")
@@ -202,7 +202,7 @@ class Web:
                 return actions.question(view, name, number)
             return actions.act(view, name, number, how=next(iter(fields.get("how", ())), ""))
 
-        done = await run_in_threadpool(_told, work, self._shell_of(request))
+        done = await run_in_threadpool(_told, work, self._site_of(request))
         return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
 
     async def _merge(self, request: Request) -> Response:
@@ -220,18 +220,18 @@ class Web:
         """Return the fields of a sent form; refuse a form not made for the same session."""
         text = (await _body(request)).decode("utf-8", "replace")
         fields = parse_qs(text, max_num_fields=2000)
-        token = self._shell_of(request).token
+        token = self._site_of(request).token
         if not token or fields.get("token") != [token]:
             raise HTTPException(403, "the form is not from this session: load the page again")
         return fields
 
     def _view(self, request: Request) -> View:
         names = request.path_params
-        run = self._library.run(names["repository"], names["run"])
+        run = self._catalog.run(names["repository"], names["run"])
         if run is None:
             raise HTTPException(404)
-        snapshot, shell = self._library.snapshot(run), self._shell_of(request)
-        return View(self._library, run, snapshot, shell, request.query_params)
+        snapshot, site = self._catalog.snapshot(run), self._site_of(request)
+        return View(self._catalog, run, snapshot, site, request.query_params)
 
     def _view_of_worker(self, request: Request) -> tuple[View, WorkerRecord]:
         view = self._view(request)
@@ -242,10 +242,10 @@ class Web:
 
     def _version(self, request: Request, tab: str) -> str:
         names = request.path_params
-        run = self._library.run(names["repository"], names["run"])
+        run = self._catalog.run(names["repository"], names["run"])
         if run is None:
             raise HTTPException(404)
-        version = self._library.version(run)
+        version = self._catalog.version(run)
         return version + (tick(version) if tab in _MOVING else "")
 
     async def _failed(self, request: Request, error: Exception) -> Response:
@@ -253,15 +253,15 @@ class Web:
         detail = error.detail if isinstance(error, HTTPException) and error.detail else ""
         heading = "Not found" if status == 404 else "The action failed"
         said = "There is no such page, run or worker." if status == 404 else f"{detail}."
-        return _html(message_page(self._shell_of(request), heading, said, status=status))
+        return _html(message_page(self._site_of(request), heading, said, status=status))
 
 
-def _told(work: Callable[[], Page | str], shell: Shell) -> Page | str:
+def _told(work: Callable[[], Page | str], site: Site) -> Page | str:
     try:
         return work()
     except OrchestratorError as error:
         lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
-        return message_page(shell, "The action failed", *lines, status=409)
+        return message_page(site, "The action failed", *lines, status=409)
 
 
 def _is_same(request: Request, version: Callable[[], str]) -> bool:
@@ -304,4 +304,4 @@ async def _static(request: Request) -> Response:
 
 
 def _locked() -> str:
-    return template_text("door.html")
+    return template_text("sign_in.html")

@@ -12,10 +12,10 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.web.diffs import Diff, FileDiff, diff_of, read_diff
 from orchestrator.web.formats import UNKNOWN, plural
 from orchestrator.web.judgement_page import word_of
-from orchestrator.web.looks import WorkerLook
 from orchestrator.web.reader import WorkerRecord
-from orchestrator.web.shell import Page
-from orchestrator.web.view import View, look_of, run_values
+from orchestrator.web.rendering import Page
+from orchestrator.web.summaries import WorkerSummary
+from orchestrator.web.view import View, run_values, summary_of
 
 _MOST_FILES = 500
 """Maximum number of changed files that the page lists."""
@@ -33,11 +33,11 @@ def compare_page(view: View) -> Page | None:
     """
     if len(view.snapshot.workers) < 2:
         return None
-    look = look_of(view)
-    values = run_values(view, tab="compare", look=look)
-    looks = {one.number: one for one in look.workers}
+    summary = summary_of(view)
+    values = run_values(view, tab="compare", summary=summary)
+    summaries = {one.number: one for one in summary.workers}
     numbers = _chosen(view)
-    pair = tuple(looks[number] for number in numbers)
+    pair = tuple(summaries[number] for number in numbers)
     diffs, between, problem = _diffs(view, pair)
     values |= {
         "a": pair[0],
@@ -47,7 +47,7 @@ def compare_page(view: View) -> Page | None:
         "files": between.files,
         "is_whole": between.is_whole,
         "problem": problem,
-        "choices": _choices(view, look.workers, numbers) if view.shell.is_static else (),
+        "choices": _choices(view, summary.workers, numbers) if view.site.is_static else (),
     }
     return view.page("compare.html", values)
 
@@ -66,12 +66,10 @@ def exported_pairs(view: View) -> Sequence[Pair]:
 def address_of(view: View, pair: Pair) -> str:
     """Return the address of an export's page that compares two workers."""
     first, second = pair
-    return view.shell.href(
-        view.run.repository, view.snapshot.run_id, "compare", f"{first}-{second}"
-    )
+    return view.site.href(view.run.repository, view.snapshot.run_id, "compare", f"{first}-{second}")
 
 
-def _choices(view: View, workers: Sequence[WorkerLook], shown: Pair) -> list[object]:
+def _choices(view: View, workers: Sequence[WorkerSummary], shown: Pair) -> list[object]:
     """Return the links of an exported page by which a user replaces one of the two workers.
 
     A link is empty if its worker is shown already, or if the export has no page for the pair.
@@ -109,7 +107,7 @@ def _number(text: str, known: list[int]) -> int | None:
     return next((one for one in known if str(one) == text), None)
 
 
-def _diffs(view: View, pair: tuple[WorkerLook, ...]) -> tuple[tuple[Diff, ...], Diff, str]:
+def _diffs(view: View, pair: tuple[WorkerSummary, ...]) -> tuple[tuple[Diff, ...], Diff, str]:
     """Return each worker's changes, the diff of the two commits, and why it is missing, if so."""
     numbers = [one.number for one in pair if one.is_over]
     try:
@@ -148,7 +146,7 @@ class _Fact:
         return {"name": self.name, "a": self.a, "b": self.b, "differs": self.a != self.b}
 
 
-def _facts(view: View, pair: tuple[WorkerLook, ...]) -> list[_Fact]:
+def _facts(view: View, pair: tuple[WorkerSummary, ...]) -> list[_Fact]:
     a, b = pair
     judged = _judged(view)
     records = [view.snapshot.worker(one.number) for one in pair]
@@ -172,11 +170,13 @@ def _tokens(worker: WorkerRecord | None) -> str:
     return "" if tokens is None else f"{tokens:,}"
 
 
-def _sizes(look: WorkerLook) -> str:
-    if look.files is None:
+def _sizes(summary: WorkerSummary) -> str:
+    if summary.files is None:
         return ""
-    files = plural(look.files, "file")
-    return f"{files}, +{look.insertions} \N{MINUS SIGN}{look.deletions}" if look.files else "none"
+    if not summary.files:
+        return "none"
+    files = plural(summary.files, "file")
+    return f"{files}, +{summary.insertions} \N{MINUS SIGN}{summary.deletions}"
 
 
 def _judged(view: View) -> Mapping[int, str]:

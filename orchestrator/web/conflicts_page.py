@@ -6,10 +6,10 @@ from functools import lru_cache
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, read_branches
-from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
+from orchestrator.landing.conflict_matrix import Conflicts, Pair, find_conflicts
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import plural
-from orchestrator.web.shell import Page
+from orchestrator.web.rendering import Page
 from orchestrator.web.view import View, run_values
 
 MOST_COMPARED = 40

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError
 from orchestrator.web.compare_page import address_of, compare_page, exported_pairs
-from orchestrator.web.library import Library, ListedRun
 from orchestrator.web.logs import logs_of
 from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
+from orchestrator.web.rendering import Page, Site
+from orchestrator.web.run_catalog import ListedRun, RunCatalog
 from orchestrator.web.runs_page import runs_page
-from orchestrator.web.shell import Page, Shell
 from orchestrator.web.view import View
 from orchestrator.web.worker_pages import log_page
 
@@ -19,19 +19,19 @@ _ASSETS = ("app.css", "theme.js", "icon.svg")
 Written = tuple[str, Page | None]
 
 
-def export(library: Library, directory: Path) -> int:
+def export(catalog: RunCatalog, directory: Path) -> int:
     """Write all pages of all runs into a directory, and return the number of runs.
 
     Raises:
         ConfigError: The directory cannot be written, or contains files that no export wrote.
     """
-    shell = Shell(is_static=True, read_only=True)
-    runs = library.listed(library.runs())
+    site = Site(is_static=True, read_only=True)
+    runs = catalog.listed(catalog.runs())
     try:
         _prepare(directory)
         for name, text in _assets():
             (directory / name).write_text(text, encoding="utf-8")
-        for name, page in _pages(library, runs, shell):
+        for name, page in _pages(catalog, runs, site):
             if page is not None:
                 (directory / name).write_text(page.html, encoding="utf-8")
     except OSError as error:
@@ -55,12 +55,12 @@ def _assets() -> Iterator[tuple[str, str]]:
         yield name, folder.joinpath(name).read_text(encoding="utf-8")
 
 
-def _pages(library: Library, runs: Sequence[ListedRun], shell: Shell) -> Iterator[Written]:
-    yield shell.href(), runs_page(library, shell, {}, page=None)
+def _pages(catalog: RunCatalog, runs: Sequence[ListedRun], site: Site) -> Iterator[Written]:
+    yield site.href(), runs_page(catalog, site, {}, page=None)
     for run in runs:
-        view = View(library, run, library.snapshot(run), shell)
+        view = View(catalog, run, catalog.snapshot(run), site)
         for tab, make in RUN_PAGES.items():
-            name = shell.href(run.repository, run.directory.run_id, tab)
+            name = site.href(run.repository, run.directory.run_id, tab)
             yield name, make(view)
         for a, b in exported_pairs(view):
             pair = replace(view, query={"a": str(a), "b": str(b)})
@@ -73,7 +73,7 @@ def _worker_pages(view: View) -> Iterator[Written]:
         number = worker.spec.worker_id
         place = (view.run.repository, view.snapshot.run_id, number)
         for tab, make in WORKER_PAGES.items():
-            yield view.shell.href(*place, tab), make(view, worker)
+            yield view.site.href(*place, tab), make(view, worker)
         for log in logs_of(view.snapshot.directory, number):
-            name = view.shell.href(*place, "log", log.name)
+            name = view.site.href(*place, "log", log.name)
             yield name, log_page(view, worker, name=log.name)

@@ -6,7 +6,7 @@ from orchestrator.judging.store import latest_judgement
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import dollars, plural
 from orchestrator.web.reader import WorkerRecord
-from orchestrator.web.shell import Page
+from orchestrator.web.rendering import Page
 from orchestrator.web.view import View, run_values
 
 _MOST = 200

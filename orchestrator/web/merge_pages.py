@@ -15,8 +15,8 @@ from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.judgement_page import candidate_row
 from orchestrator.web.reader import record_notice
-from orchestrator.web.shell import Page, render
-from orchestrator.web.view import View, look_of
+from orchestrator.web.rendering import Page, render
+from orchestrator.web.view import View, summary_of
 
 _FORMS: Mapping[str, str] = {
     "merge": "Merge commits",
@@ -111,7 +111,7 @@ def _page(view: View, given: Fields | None, question: _Question) -> Page:
     fields = given or {}
     form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
     values: dict[str, object] = {
-        "repository": view.run.repository, "look": look_of(view), "target": "", "problem": "",
+        "repository": view.run.repository, "summary": summary_of(view), "target": "", "problem": "",
         "preview": None, "done": False, "form": form, "conflict": conflict,
         "forms": [*_FORMS.items()], "tab": question.tab, "chosen": question.chosen,
         "candidate": question.candidate,
@@ -123,7 +123,7 @@ def _page(view: View, given: Fields | None, question: _Question) -> Page:
     except OrchestratorError as error:
         values["problem"] = one_line(str(error), limit=500)
     notes = dict.fromkeys(one_line(note, limit=500) for note in question.notes)
-    return render("merge.html", view.shell, values | {"notes": [*notes]})
+    return render("merge.html", view.site, values | {"notes": [*notes]})
 
 
 def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, object]:

@@ -6,42 +6,42 @@ from orchestrator.events import WorkerMeasured
 from orchestrator.state.history import RunState
 from orchestrator.state.run_record import RunRecord
 from orchestrator.web.formats import octets
-from orchestrator.web.looks import TONES, RunLook, WorkerLook
 from orchestrator.web.reader import Snapshot
-from orchestrator.web.shell import Page
+from orchestrator.web.rendering import Page
+from orchestrator.web.summaries import TONES, RunSummary, WorkerSummary
 from orchestrator.web.timeline import Axis, axis_of, legend, zoom_of
-from orchestrator.web.view import View, contains, look_of, run_values, search_of
+from orchestrator.web.view import View, contains, run_values, search_of, summary_of
 from orchestrator.workflow.timing import summarise
 
 
 def overview_page(view: View) -> Page:
     """Return the page with the overview of a run."""
-    snapshot, look = view.snapshot, look_of(view, view.measured)
+    snapshot, summary = view.snapshot, summary_of(view, view.measured)
     search = search_of(view.query)
     axis = axis_of(snapshot, view.query)
-    values = run_values(view, tab="", look=look)
+    values = run_values(view, tab="", summary=summary)
     values |= _sums(snapshot) | {
-        "rows": _rows(view, look, axis, search),
+        "rows": _rows(view, summary, axis, search),
         "axis": axis,
         "zoom": zoom_of(axis),
         "legend": legend(snapshot.workers),
-        "alerts": [one for one in look.workers if one.alert],
+        "alerts": [one for one in summary.workers if one.alert],
         "died": snapshot.state is RunState.DIED,
         "slots": f"{snapshot.slots} at once" if snapshot.slots else "",
         "search": search,
-        "shows_models": len({one.model for one in look.workers}) > 1,
+        "shows_models": len({one.model for one in summary.workers}) > 1,
         "shows_idle": view.query.get("idle") == "show",
-        "in_use": _in_use(look, view.measured),
+        "in_use": _in_use(summary, view.measured),
     }
     return view.page("overview.html", values, moves=True)
 
 
-def _rows(view: View, look: RunLook, axis: Axis, search: str) -> list[dict[str, object]]:
+def _rows(view: View, summary: RunSummary, axis: Axis, search: str) -> list[dict[str, object]]:
     critical = _critical_path(view.snapshot, view.plan)
-    pairs = zip(look.workers, view.snapshot.workers, strict=True)
+    pairs = zip(summary.workers, view.snapshot.workers, strict=True)
     return [
         {
-            "look": one,
+            "summary": one,
             "bars": axis.bars(worker),
             "label": f"Timeline of worker {one.number}: {one.badge.word}",
             "critical": worker.spec.name in critical,
@@ -51,10 +51,10 @@ def _rows(view: View, look: RunLook, axis: Axis, search: str) -> list[dict[str, 
     ]
 
 
-def _texts(look: WorkerLook) -> Sequence[str]:
-    state = TONES[look.badge.tone]
-    return (str(look.number), look.title, look.task, look.model, look.badge.word, state,
-            look.reason, look.waiting, look.alert)  # fmt: skip
+def _texts(worker: WorkerSummary) -> Sequence[str]:
+    state = TONES[worker.badge.tone]
+    return (str(worker.number), worker.title, worker.task, worker.model, worker.badge.word, state,
+            worker.reason, worker.waiting, worker.alert)  # fmt: skip
 
 
 def _sums(snapshot: Snapshot) -> dict[str, object]:
@@ -68,9 +68,9 @@ def _sums(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def _in_use(look: RunLook, measured: Mapping[int, WorkerMeasured]) -> tuple[str, str] | None:
+def _in_use(summary: RunSummary, measured: Mapping[int, WorkerMeasured]) -> tuple[str, str] | None:
     """Return the CPU load and the memory use of the running workers; None before a measurement."""
-    running = [measured[one.number] for one in look.workers if one.memory]
+    running = [measured[one.number] for one in summary.workers if one.memory]
     if not running:
         return None
     cpus = sum(one.cpus or 0 for one in running)

@@ -7,8 +7,8 @@ from orchestrator.web.conflicts_page import conflicts_page
 from orchestrator.web.judgement_page import judgement_page
 from orchestrator.web.overview_page import overview_page
 from orchestrator.web.reader import WorkerRecord
+from orchestrator.web.rendering import Page
 from orchestrator.web.run_pages import costs_page, details_page, events_page, graph_page
-from orchestrator.web.shell import Page
 from orchestrator.web.view import View
 from orchestrator.web.worker_pages import (
     checks_page,

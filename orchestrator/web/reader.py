@@ -22,7 +22,7 @@ from orchestrator.results import RunResult, WorkerResult
 from orchestrator.state.history import EVENTS, RunHistory, RunState, WorkerState
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline
-from orchestrator.web.gauges import Gauges
+from orchestrator.web.live_usage import LiveUsage
 from orchestrator.worker_spec import WorkerSpec
 
 LIVE = "1"
@@ -123,9 +123,9 @@ class RunReader:
                 marks.append("0")
         return "-".join(marks)
 
-    def measured(self, gauges: Gauges) -> Mapping[int, WorkerMeasured]:
+    def measured(self, usage: LiveUsage) -> Mapping[int, WorkerMeasured]:
         """Return the latest measurements of the run's workers."""
-        return gauges.of(self._history)
+        return usage.of(self._history)
 
     def snapshot(self) -> Snapshot:
         """Read new entries of the record, and return the whole record."""

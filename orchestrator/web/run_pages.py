@@ -10,10 +10,10 @@ from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import UNKNOWN, dollars, moment, plural
-from orchestrator.web.looks import cost_of, worker_badge
 from orchestrator.web.reader import Snapshot, WorkerRecord
+from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_run
-from orchestrator.web.shell import Page
+from orchestrator.web.summaries import cost_of, worker_badge
 from orchestrator.web.view import View, run_values
 from orchestrator.workflow.drawing.graph import Node
 from orchestrator.workflow.drawing.svg import svg

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orchestrator.errors import ConfigError, PortTakenError
-from orchestrator.web.peer import OwnSocket
+from orchestrator.web.connection_owner import OwnSocket
 
 _LOOPBACK = "127.0.0.1"
 _LONGEST_SOCKET = 107

@@ -7,8 +7,8 @@ from typing import Literal
 
 from orchestrator.reports.phase import WAITS, Phase, PhaseKind
 from orchestrator.web.formats import short_duration
-from orchestrator.web.looks import worker_badge
 from orchestrator.web.reader import Snapshot, WorkerRecord
+from orchestrator.web.summaries import worker_badge
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _MOST_TICKS = 5

@@ -10,11 +10,11 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import ago, moment, now
-from orchestrator.web.gauges import NOTHING
-from orchestrator.web.library import Library, ListedRun
-from orchestrator.web.looks import RunLook, look_at_run
+from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.reader import LIVE, Snapshot
-from orchestrator.web.shell import Page, Shell, render
+from orchestrator.web.rendering import Page, Site, render
+from orchestrator.web.run_catalog import ListedRun, RunCatalog
+from orchestrator.web.summaries import RunSummary, summarize_run
 
 _TABS = (
     ("", "Overview"),
@@ -35,27 +35,27 @@ _LONGEST_SEARCH = 200
 class View:
     """A run as one request of a browser sees it."""
 
-    library: Library
+    catalog: RunCatalog
     run: ListedRun
     snapshot: Snapshot
-    shell: Shell
+    site: Site
     query: Mapping[str, str] = field(default_factory=dict)
     """The query parameters of the page's address."""
 
     @property
     def repository(self) -> Repository:
         """The git repository of the run."""
-        return self.library.repositories[self.run.repository]
+        return self.catalog.repositories[self.run.repository]
 
     @property
     def plan(self) -> RunRecord | None:
         """The whole plan of the run; None if the plan has an unknown format."""
-        return self.library.plan(self.run.directory)
+        return self.catalog.plan(self.run.directory)
 
     @cached_property
     def measured(self) -> Mapping[int, WorkerMeasured]:
         """The latest measurements of the workers; empty if the run is not live."""
-        return self.library.measured(self.run) if self.snapshot.is_live else NOTHING
+        return self.catalog.measured(self.run) if self.snapshot.is_live else NOTHING
 
     def same_page(self, **changes: str | None) -> str:
         """Return the address of this page with changed query parameters; None removes one."""
@@ -73,7 +73,7 @@ class View:
             moves: Whether the page changes as time passes while the run is live.
         """
         version = self.snapshot.version + (tick(self.snapshot.version) if moves else "")
-        return render(template, self.shell, values, version=version, live=self.snapshot.is_live)
+        return render(template, self.site, values, version=version, live=self.snapshot.is_live)
 
 
 def tick(version: str) -> str:
@@ -86,27 +86,27 @@ def name_of(plan: RunRecord | None) -> str | None:
     return plan.workflow.name if plan and plan.workflow else None
 
 
-def look_of(view: View, measured: Mapping[int, WorkerMeasured] = NOTHING) -> RunLook:
+def summary_of(view: View, measured: Mapping[int, WorkerMeasured] = NOTHING) -> RunSummary:
     """Return the texts and numbers that pages show for the run at this moment."""
-    return look_at_run(view.snapshot, now=now(), name=name_of(view.plan), measured=measured)
+    return summarize_run(view.snapshot, now=now(), name=name_of(view.plan), measured=measured)
 
 
-def run_values(view: View, *, tab: str, look: RunLook | None = None) -> dict[str, object]:
+def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> dict[str, object]:
     """Return the template variables that all pages of a run have.
 
     Args:
         view: The run.
         tab: Name of the page.
-        look: The texts that the page shows for the run. Default: texts without measurements.
+        summary: The texts that the page shows for the run. Default: texts without measurements.
     """
-    look = look or look_of(view)
+    summary = summary or summary_of(view)
     absent = _absent_tabs(view)
     return {
         "repository": view.run.repository,
-        "look": look,
+        "summary": summary,
         "base": view.snapshot.outline.base[:12],
-        "began": moment(look.began),
-        "ago": ago(look.began, now()),
+        "began": moment(summary.began),
+        "ago": ago(summary.began, now()),
         "current": tab,
         "tabs": [(name, title) for name, title in _TABS if name not in absent],
         "same_page": view.same_page,

@@ -10,23 +10,23 @@ from orchestrator.web.artifacts import artifacts_of, findings_of
 from orchestrator.web.diffs import Diff, diff_of
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import MINUS, dollars, moment, octets, short_duration
-from orchestrator.web.gauges import NOTHING
+from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.logs import Log, Piece, logs_of, read_before, read_end
 from orchestrator.web.reader import WorkerRecord
+from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_worker
-from orchestrator.web.shell import Page
 from orchestrator.web.timeline import axis_of
-from orchestrator.web.view import View, look_of, run_values
+from orchestrator.web.view import View, run_values, summary_of
 
 _LONGEST_TASK = 20_000
 
 
 def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
     # Measurements are only shown where they are kept current.
-    look = look_of(view, view.measured if tab == "" else NOTHING)
-    values, snapshot = run_values(view, tab=tab, look=look), view.snapshot
+    summary = summary_of(view, view.measured if tab == "" else NOTHING)
+    values, snapshot = run_values(view, tab=tab, summary=summary), view.snapshot
     number, result = worker.spec.worker_id, worker.result
-    mine = next(one for one in look.workers if one.number == number)
+    mine = next(one for one in summary.workers if one.number == number)
     diff = f"+{mine.insertions} {MINUS}{mine.deletions}" if mine.files else ""
     checks = [("checks", "Checks", mine.checks)] if mine.checks else []
     handed = len(result.artifacts) if result else 0
@@ -85,7 +85,7 @@ def log_page(
         "chosen": chosen,
         "piece": piece,
         "follows": snapshot.is_live and result is None and before is None,
-        "summary": "" if is_shell or not result else lines(result.summary or "").strip(),
+        "agent_summary": "" if is_shell or not result else lines(result.summary or "").strip(),
     }
     return view.page("log.html", values, moves=True)
 

@@ -11,7 +11,7 @@ from orchestrator.broker.keys import (
     shown_to_workers,
     takes_keys,
 )
-from orchestrator.config.access import Access, StageAccess
+from orchestrator.config.network_access import Access, StageAccess
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.engine.spec import Egress

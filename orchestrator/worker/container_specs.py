@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
 from orchestrator.broker.repositories import GIT_FILE
-from orchestrator.config.access import Access
+from orchestrator.config.network_access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage

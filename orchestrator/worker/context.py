@@ -14,7 +14,7 @@ from threading import BoundedSemaphore
 
 from orchestrator.agents.base import Agent
 from orchestrator.broker.keys import Keys
-from orchestrator.config.access import Access
+from orchestrator.config.network_access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import cpus_of
 from orchestrator.engine import labels as label

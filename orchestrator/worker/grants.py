@@ -2,7 +2,7 @@
 
 from orchestrator.broker.grant import Grant, hashed
 from orchestrator.broker.repositories import GIT_FILE, git_configuration, git_settings
-from orchestrator.config.access import Access
+from orchestrator.config.network_access import Access
 from orchestrator.execution.broker import new_token
 from orchestrator.files.atomic import write_atomically
 from orchestrator.gateway.allowed_host import BROKER_NAME

@@ -13,9 +13,9 @@ from orchestrator.errors import (
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.remove_tree import remove_tree
-from orchestrator.git.handed_over import Harvested, HarvestRefusedError, read_tip
 from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
 from orchestrator.git.lfs import note_made, take_objects
+from orchestrator.git.packed_work import Harvested, HarvestRefusedError, read_tip
 from orchestrator.git.quarantine import import_harvest
 from orchestrator.git.secret_scan import leak_notes, leaks
 from orchestrator.results import Reason, Status

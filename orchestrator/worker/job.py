@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.agents.output.fields import describe_exit
-from orchestrator.config.access import Access, reads_in_setup
+from orchestrator.config.network_access import Access, reads_in_setup
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone

@@ -9,7 +9,7 @@ from orchestrator.events import WorkerPreparing
 from orchestrator.execution.output import WorkerLog, log_files
 from orchestrator.execution.verdict import Verdict, judge
 from orchestrator.git.changes import Changes, changed_paths, changes
-from orchestrator.git.handed_over import Harvested
+from orchestrator.git.packed_work import Harvested
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.endings import Ending
 from orchestrator.text.path_patterns import outside

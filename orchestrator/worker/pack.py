@@ -12,7 +12,7 @@ from orchestrator.errors import EngineError, EngineUnavailableError, Orchestrato
 from orchestrator.execution.dead_man_switch import LATE
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.disk_full import disk_full
-from orchestrator.git.handed_over import HarvestRefusedError
+from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker.bundle import bundle

@@ -18,7 +18,7 @@ from orchestrator.broker.ledger import Spent
 from orchestrator.errors import OrchestratorError
 from orchestrator.execution.verdict import Verdict
 from orchestrator.git.changes import Changes
-from orchestrator.git.handed_over import Harvested
+from orchestrator.git.packed_work import Harvested
 from orchestrator.results import CheckResult, Reason, Status, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.endings import Ending

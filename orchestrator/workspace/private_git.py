@@ -31,9 +31,9 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.worker_directory import Store
 from orchestrator.threads import meanwhile
 from orchestrator.workspace.copy_untracked import rules
+from orchestrator.workspace.file_times import settle
 from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Target, WorktreeFiller
 from orchestrator.workspace.layout import OBJECTS, STORE, WORKSPACE
-from orchestrator.workspace.settle import settle
 from orchestrator.workspace.submodules import SubmoduleGitDir
 
 # Settings that make line endings and file modes mean the same in the container. None of them names

@@ -30,7 +30,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
-from orchestrator.workspace.settle import make_older, make_younger
+from orchestrator.workspace.file_times import make_older, make_younger
 from orchestrator.workspace.worker_user import worker_user
 
 KEPT_UNUSED = 2

@@ -37,7 +37,7 @@ from orchestrator.workflow.shared_findings import (
     merged_findings,
     title_of,
 )
-from orchestrator.workspace import artifacts as handover
+from orchestrator.workspace import artifacts
 from orchestrator.workspace.artifacts import Handover
 from orchestrator.workspace.layout import Mounts
 
@@ -60,8 +60,8 @@ _VARIABLES = {
     SHARED: {"ORCHESTRATOR_CONTEXT": f"{SHARED}/context.md"},
     INPUTS: {"ORCHESTRATOR_INPUTS": INPUTS, "ORCHESTRATOR_RESULTS": f"{INPUTS}/{RESULTS}"},
     OUT: {
-        "ORCHESTRATOR_FINDINGS": f"{OUT}/{handover.FINDINGS}",
-        "ORCHESTRATOR_ARTIFACTS": f"{OUT}/{handover.ARTIFACTS}",
+        "ORCHESTRATOR_FINDINGS": f"{OUT}/{artifacts.FINDINGS}",
+        "ORCHESTRATOR_ARTIFACTS": f"{OUT}/{artifacts.ARTIFACTS}",
     },
     CHECK_OUT: {"ORCHESTRATOR_SARIF": f"{CHECK_OUT}/{SARIF}"},
 }
@@ -172,7 +172,7 @@ class Shared:
         Raises:
             OSError: The disk is full.
         """
-        place = handover.make_place(self._directory.worker(spec.worker_id), user)
+        place = artifacts.make_place(self._directory.worker(spec.worker_id), user)
         found = [BindMount(source=place, target=OUT, read_only=False)]
         if self._has_context:
             shared = self._directory.path / "shared"
@@ -265,7 +265,7 @@ class Shared:
         if result.reason is Reason.DEPENDENCY or (result.reason is None and not done):
             state = "skipped"
         before = self._entries[result.worker_id]
-        found = handover.findings(self._directory.worker(result.worker_id))
+        found = artifacts.findings(self._directory.worker(result.worker_id))
         return replace(before, state=state, done=done, findings=found)
 
     def _put(self, entry: Entry) -> None:
@@ -295,7 +295,7 @@ def collect(directory: Path, redactor: Redactor) -> Handover:
         redactor: Removes the values of secrets.
     """
     try:
-        return handover.take(directory, redactor)
+        return artifacts.take(directory, redactor)
     except OSError as error:
         return Handover(
             notes=(f"the worker's artifacts and findings could not be collected ({error})",)

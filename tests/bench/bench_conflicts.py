@@ -15,7 +15,7 @@ import measure
 
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
-from orchestrator.landing.matrix import find_conflicts
+from orchestrator.landing.conflict_matrix import find_conflicts
 
 MOST_SECONDS = 3.0
 """Maximum duration of the matrix in seconds."""

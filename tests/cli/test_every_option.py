@@ -17,7 +17,7 @@ from orchestrator.cli.app import app, run
 from orchestrator.cli.commands.parallel import parallel
 from orchestrator.cli.commands.spec_run import run as spec_run
 from orchestrator.config.fields import FIELDS, OPTIONS, option_of
-from orchestrator.config.needs import NEEDS
+from orchestrator.config.ineffective_options import NEEDS
 from orchestrator.config.option import Group
 from orchestrator.config.project import Check, Service
 from orchestrator.config.run import ParallelConfig

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.access import Access
+from orchestrator.config.network_access import Access
 from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import worker_egress

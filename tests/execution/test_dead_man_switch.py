@@ -15,8 +15,7 @@ import pytest
 
 from orchestrator.engine.labels import MANAGED, RUN, WORKER
 from orchestrator.engine.spec import ContainerSpec
-from orchestrator.execution import dead_man_process as deadman_process
-from orchestrator.execution import dead_man_switch as deadman
+from orchestrator.execution import dead_man_process, dead_man_switch
 from orchestrator.execution.dead_man_process import Switch
 from orchestrator.execution.dead_man_switch import DeadMan
 from orchestrator.execution.overdue import kill_workers
@@ -57,7 +56,7 @@ class Killer:
         return self._said.read_text().split() if self._said.exists() else []
 
     def switch(self) -> Switch:
-        return Switch(self.run / "lease", self.run / deadman.LOG, self.command)
+        return Switch(self.run / "lease", self.run / dead_man_switch.LOG, self.command)
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ class TestWhatItDecides:
     def now(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         # Whole seconds: the differences of other times would be rounded.
         passed = [1000.0]
-        monkeypatch.setattr(deadman_process, "uptime", lambda: passed[0])
+        monkeypatch.setattr(dead_man_process, "uptime", lambda: passed[0])
 
         def sleep(seconds: float) -> None:
             passed[0] += seconds
@@ -80,7 +79,7 @@ class TestWhatItDecides:
         return sleep
 
     def running(self, switch: Switch, worker: int, seconds: float) -> None:
-        switch.take(f"running {worker} {deadman_process.uptime() + seconds}")
+        switch.take(f"running {worker} {dead_man_process.uptime() + seconds}")
 
     def test_overdue_worker_is_killed_while_the_process_lives(
         self, killer: Killer, now: Callable[[float], None]
@@ -95,7 +94,10 @@ class TestWhatItDecides:
         switch.act()
         switch.act()
         assert killer.killed == ["1"]
-        assert "workers 1: killed after their deadline" in (killer.run / deadman.LOG).read_text()
+        assert (
+            "workers 1: killed after their deadline"
+            in (killer.run / dead_man_switch.LOG).read_text()
+        )
 
     def test_idle_unlimited_and_ended_workers_are_left_alone(
         self, killer: Killer, now: Callable[[float], None]
@@ -119,14 +121,14 @@ class TestWhatItDecides:
     ) -> None:
         """The deadline counts from the start, which the engine may delay."""
         switch = killer.switch()
-        switch.take(f"starting 1 {deadman_process.uptime() + 5}")
+        switch.take(f"starting 1 {dead_man_process.uptime() + 5}")
         if not is_there:
             switch.leave_alone()
         now(6)
         switch.act()
         assert killer.killed == ([] if is_there else ["1"])
         assert (switch.rest() > 1) is is_there or switch.is_done
-        now(deadman_process.SLOW)
+        now(dead_man_process.SLOW)
         switch.act()
         assert killer.killed == ["1"]
 
@@ -139,7 +141,7 @@ class TestWhatItDecides:
         switch.leave_alone()
         switch.act()
         assert (killer.killed, switch.is_done) == ([], False)
-        now(deadman_process.RESUME + 1)
+        now(dead_man_process.RESUME + 1)
         switch.act()
         assert (killer.killed, switch.is_done) == (["1"], True)
 
@@ -171,7 +173,7 @@ class TestWhatItDecides:
     def test_full_disk_does_not_end_the_switch(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
-        (killer.run / deadman_process.MARK).mkdir()
+        (killer.run / dead_man_process.MARK).mkdir()
         switch = killer.switch()
         self.running(switch, 1, 5)
         switch.leave_alone()
@@ -202,10 +204,10 @@ class TestWhatItDecides:
         attempts = list[float]()
 
         def spawn(*_: object) -> int:
-            attempts.append(deadman_process.uptime())
+            attempts.append(dead_man_process.uptime())
             raise FileNotFoundError
 
-        monkeypatch.setattr(deadman_process.os, "posix_spawn", spawn)
+        monkeypatch.setattr(dead_man_process.os, "posix_spawn", spawn)
         switch = killer.switch()
         self.running(switch, 1, 5)
         switch.leave_alone()
@@ -236,7 +238,7 @@ class TestTheProcess:
             at = words.index("-P") - 1
             return launch([*words[:at], *killer.command], **rest)  # type: ignore[call-overload,no-any-return]
 
-        monkeypatch.setattr(deadman.subprocess, "Popen", start)
+        monkeypatch.setattr(dead_man_switch.subprocess, "Popen", start)
         monkeypatch.setenv("TOKEN", SECRET)
         monkeypatch.setenv("DOCKER_HOST", "unix:///somewhere")
         switch = DeadMan("docker", killer.run)
@@ -272,7 +274,7 @@ class TestTheProcess:
                 waited.append(self.pid)
                 return super().wait(timeout)
 
-        monkeypatch.setattr(deadman.subprocess, "Popen", Launcher)
+        monkeypatch.setattr(dead_man_switch.subprocess, "Popen", Launcher)
         switch = DeadMan("docker", killer.run)
         switch.starting(1, 300)
         assert waited == []

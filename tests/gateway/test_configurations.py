@@ -3,9 +3,9 @@
 import pytest
 
 from orchestrator.engine.docker.rules import CLOSED
-from orchestrator.gateway.filters import Rates, gateway_rules, worker_rules
+from orchestrator.gateway.dns import dns_configuration
 from orchestrator.gateway.hosts import parse_host
-from orchestrator.gateway.names import names_configuration
+from orchestrator.gateway.packet_filter import Rates, gateway_rules, worker_rules
 from orchestrator.gateway.plan import GatewayPlan
 from orchestrator.gateway.proxy import proxy_configuration
 from tests.gateway.plans import make_plan
@@ -103,7 +103,7 @@ def test_published_ports_are_for_clients_that_the_engine_forwards() -> None:
 
 
 def test_names_that_are_not_listed_do_not_exist() -> None:
-    lines = names_configuration(make_plan("a.example", "a.example:80", "*.b.example")).splitlines()
+    lines = dns_configuration(make_plan("a.example", "a.example:80", "*.b.example")).splitlines()
     assert lines.count("host-record=a.example,198.18.0.3") == 1
     assert "address=/*.b.example/198.18.0.3" in lines
     assert {"no-resolv", "no-hosts", "local=/#/"} <= set(lines)
@@ -179,7 +179,7 @@ def test_gateway_that_learns_checks_addresses_but_no_names() -> None:
 
 
 def test_gateway_that_learns_forwards_no_query() -> None:
-    lines = names_configuration(make_plan("a.example", learn=True)).splitlines()
+    lines = dns_configuration(make_plan("a.example", learn=True)).splitlines()
     assert "address=/#/198.18.0.3" in lines
     assert {"no-resolv", "no-hosts", "local=/#/"} <= set(lines)
     assert not any(line.startswith("server") for line in lines)

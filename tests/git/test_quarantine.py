@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.git import quarantine as harvest
-from orchestrator.git.handed_over import Harvested
+from orchestrator.git.packed_work import Harvested
 from tests.assurance.fuzz.objects import Thing, number, raw_delta, whole
 from tests.support.quarantine import BRANCH, Handover
 from tests.support.repository import git, make_repository

@@ -13,7 +13,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import add_worktree, check_out
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workspace.settle import settle
+from orchestrator.workspace.file_times import settle
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run
@@ -229,7 +229,7 @@ def test_an_index_that_the_users_git_holds_is_left_alone(
 def test_many_young_files_are_made_old_by_waiting(
     repo: Path, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.workspace.settle._FEW", 1)
+    monkeypatch.setattr("orchestrator.workspace.file_times._FEW", 1)
     index = worktree.git_dir / "index"
     files = [worktree.path / name for name in ("a.txt", "src/app.py")]
     for file in files:
@@ -244,7 +244,7 @@ def test_many_young_files_are_made_old_by_waiting(
 def test_files_of_the_second_of_their_index_are_made_older_later_too(
     repo: Path, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr("orchestrator.workspace.settle._FEW", few)
+    monkeypatch.setattr("orchestrator.workspace.file_times._FEW", few)
     index = worktree.git_dir / "index"
     files = [worktree.path / name for name in ("a.txt", "src/app.py")]
     second = int(index.stat().st_mtime) - 5

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.matrix import Conflicts
+from orchestrator.landing.conflict_matrix import Conflicts
 from orchestrator.landing.queue import Answer, BaseFailsError, CommitTest
 from orchestrator.landing.semantic import PairTest, find_all_conflicts
 from tests.support.landing import branch, untouched

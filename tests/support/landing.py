@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.matrix import Conflicts, find_conflicts
+from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Merged
 from orchestrator.results import Status

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.handed_over import Harvested, HarvestRefusedError
+from orchestrator.git.packed_work import Harvested, HarvestRefusedError
 from orchestrator.git.quarantine import HandedOver, Origin, import_harvest
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.private_git import base_objects

@@ -18,17 +18,17 @@ from orchestrator.events import Event, RunStarted, WorkerDone, WorkerPreparing, 
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult, sum_up
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.web.access_control import AccessControl, Sessions
 from orchestrator.web.actions import Actions
 from orchestrator.web.app import Web
-from orchestrator.web.door import Door, Sessions
-from orchestrator.web.gauges import Gauges
-from orchestrator.web.library import Library
+from orchestrator.web.live_usage import LiveUsage
+from orchestrator.web.run_catalog import RunCatalog
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.cli import start
 from tests.support.reports import BASE, RUN_ID, at
 
 PORT = 8123
-OPENED: list[Library] = []
+OPENED: list[RunCatalog] = []
 """Libraries that a fixture closes."""
 HOST = f"127.0.0.1:{PORT}"
 
@@ -50,7 +50,7 @@ class Answer:
 class Browser:
     """Sends requests as a browser does that loaded a page of the server."""
 
-    door: Door
+    guarded: AccessControl
     cookie: str = ""
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class Browser:
         cookie = {"cookie": self.cookie} if self.cookie else {}
         sent = {**cookie, **headers}
         pairs = [(n.encode(), v.encode()) for n, v in sent.items() if v]
-        return asyncio.run(_answer(self.door, method, path, pairs, body))
+        return asyncio.run(_answer(self.guarded, method, path, pairs, body))
 
     def sign_in(self, key: str) -> Answer:
         """Use a link."""
@@ -92,7 +92,7 @@ def _named(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _answer(
-    door: Door, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+    guarded: AccessControl, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
 ) -> Answer:
     target, _, query = path.partition("?")
     scope = {
@@ -112,7 +112,7 @@ async def _answer(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await door(scope, receive, send)
+    await guarded(scope, receive, send)
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answer(sent[0]["status"], found, b"".join(one.get("body", b"") for one in sent[1:]))
 
@@ -160,15 +160,15 @@ def no_retry(repository: Repository, run_id: str, number: int) -> str:
 
 
 def stranger(
-    repo: Path, *, read_only: bool = False, gauges: Gauges | None = None, **sessions: Any
+    repo: Path, *, read_only: bool = False, usage: LiveUsage | None = None, **sessions: Any
 ) -> tuple[Browser, Sessions]:
     """Return a browser without a session, and the sessions of its server."""
     opened = Sessions(**sessions)
     actions = None if read_only else Actions(repeat=no_retry)
-    library = Library([_repository(repo)], gauges)
-    OPENED.append(library)
-    web = Web(library, opened, actions)
-    return Browser(web.behind_door(PORT)), opened
+    catalog = RunCatalog([_repository(repo)], usage)
+    OPENED.append(catalog)
+    web = Web(catalog, opened, actions)
+    return Browser(web.with_access_control(PORT)), opened
 
 
 @cache
@@ -176,9 +176,9 @@ def _repository(repo: Path) -> Repository:
     return Repository(repo)
 
 
-def browser(repo: Path, *, read_only: bool = False, gauges: Gauges | None = None) -> Browser:
+def browser(repo: Path, *, read_only: bool = False, usage: LiveUsage | None = None) -> Browser:
     """Return a browser that used the link."""
-    found, sessions = stranger(repo, read_only=read_only, gauges=gauges)
+    found, sessions = stranger(repo, read_only=read_only, usage=usage)
     assert found.sign_in(sessions.key).status == 204
     return found
 

@@ -23,7 +23,7 @@ from orchestrator.judging.store import write_judgement
 from orchestrator.reports.reader import read_run
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.web.gauges import Gauges
+from orchestrator.web.live_usage import LiveUsage
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.landing import snapshot_of
 from tests.support.live import LiveRun, eventually, newest
@@ -51,7 +51,7 @@ HOSTILE = [
     "</span></pre></div></section><form action=//evil>", "<!--", "--><script>alert(1)</script>",
     "<![CDATA[", "]]>", "<?php echo 1 ?>", "<a href=javascript:alert(1)>x</a>",
     "javascript:alert(1)", "data:text/html,<script>alert(1)</script>", "{{ 7 * 7 }}",
-    "{% if 1 %}", "{{ shell.token }}", "${alert(1)}", "`alert(1)`",
+    "{% if 1 %}", "{{ site.token }}", "${alert(1)}", "`alert(1)`",
     "&lt;script&gt;alert(1)&lt;/script&gt;", "&#60;script&#62;", "<iframe src=//evil>",
     "<base href=//evil>", "<meta http-equiv=refresh content=0>",
     "<link rel=stylesheet href=//evil>", "<style>*{display:none}</style>", "<object data=//evil>",
@@ -364,7 +364,7 @@ def test_details_show_settings_without_values(repo, local_engine):
 def test_running_workers_are_measured_while_a_page_shows_them(
     repo, tmp_path, local_engine, monkeypatch
 ):
-    monkeypatch.setattr("orchestrator.web.gauges.INTERVAL", 0.05)
+    monkeypatch.setattr("orchestrator.web.live_usage.INTERVAL", 0.05)
     live = LiveRun(repo, tmp_path / "gate")
     connected = []
 
@@ -372,8 +372,8 @@ def test_running_workers_are_measured_while_a_page_shows_them(
         connected.append(1)
         return local_engine
 
-    gauges = Gauges(connect)
-    visitor = browser(repo, gauges=gauges)
+    usage = LiveUsage(connect)
+    visitor = browser(repo, usage=usage)
     with live.going_on(local_engine, live.wait_for_gate, "true"):
         with newest(repo) as history:
             run, number = f"/repo/{history.run_id}", min(history.workers)
@@ -384,9 +384,9 @@ def test_running_workers_are_measured_while_a_page_shows_them(
             r"CPU, [\d.]+ [KM]B|[\d.]+ [KM]B</span>", visitor.get(f"{run}/{number}").text
         )
         assert connected == [1], "one connection for all pages"
-        threads = [one for one in threading.enumerate() if one.name == "gauge"]
+        threads = [one for one in threading.enumerate() if one.name == "usage"]
         assert len(threads) == 1
-        monkeypatch.setattr("orchestrator.web.gauges.PATIENCE", 0.0)
+        monkeypatch.setattr("orchestrator.web.live_usage.PATIENCE", 0.0)
         eventually(lambda: not threads[0].is_alive(), "the end of the measurements")
     assert "of memory" not in visitor.get(run).text
 

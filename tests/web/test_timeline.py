@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.events import WorkerDone, WorkerPreparing, WorkerRetrying, WorkerStarted
 from orchestrator.git.repository import Repository
-from orchestrator.web.library import Library
+from orchestrator.web.run_catalog import RunCatalog
 from orchestrator.web.timeline import Axis, axis_of, zoom_of
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import RUN_ID, at
@@ -31,9 +31,9 @@ def waited(repo):
 
 @pytest.fixture
 def snapshot(repo):
-    library = Library([Repository(repo)])
-    OPENED.append(library)
-    return library.snapshot(library.listed(library.runs())[0])
+    catalog = RunCatalog([Repository(repo)])
+    OPENED.append(catalog)
+    return catalog.snapshot(catalog.listed(catalog.runs())[0])
 
 
 def spans(axis: Axis) -> list[tuple[str, float, float]]:

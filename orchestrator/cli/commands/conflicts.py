@@ -15,7 +15,7 @@ from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches, read_branches
-from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
+from orchestrator.landing.conflict_matrix import Conflicts, Pair, find_conflicts
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 

@@ -16,6 +16,7 @@ from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.config.loading import load_settings
 from orchestrator.engine.host_sets import host_sets
 from orchestrator.execution.network_log import NETWORK_LOG
+from orchestrator.gateway.host_sets import SIGN, SetMember
 from orchestrator.gateway.log import (
     NetworkRecord,
     host_uses,
@@ -23,7 +24,6 @@ from orchestrator.gateway.log import (
     read_records,
     refused_entries,
 )
-from orchestrator.gateway.sets import SIGN, SetMember
 from orchestrator.git.repository import Repository
 from orchestrator.state.history import RunHistory, attempts
 from orchestrator.text.sanitize import one_line

@@ -87,25 +87,25 @@ def ui(options: UiOptions) -> None:
     """
     _check(options)
     repositories = [Repository(path) for path in options.root or [Path.cwd()]]
-    gauges = None
+    usage = None
     if options.export is None:
-        gauges = _web("gauges").Gauges(lambda: load_engine("docker"))
-    with closing(_web("library").Library(repositories, gauges)) as library:
-        _show(library, options)
+        usage = _web("live_usage").LiveUsage(lambda: load_engine("docker"))
+    with closing(_web("run_catalog").RunCatalog(repositories, usage)) as catalog:
+        _show(catalog, options)
 
 
-def _show(library: Any, options: UiOptions) -> None:  # noqa: ANN401
+def _show(catalog: Any, options: UiOptions) -> None:  # noqa: ANN401
     if options.export is not None:
-        runs = _web("export").export(library, options.export)
+        runs = _web("export").export(catalog, options.export)
         show(f"wrote {count(runs, 'run')}: {options.export / 'index.html'}")
         return
     actions = None if options.read_only else _web("actions").Actions(repeat=_repeat)
     server = _web("server")
     with _listening(server, options) as listener:
-        sessions = _web("door").Sessions(_store(options.port))
-        web = _web("app").Web(library, sessions, actions)
+        sessions = _web("access_control").Sessions(_store(options.port))
+        web = _web("app").Web(catalog, sessions, actions)
         _tell_link(listener, sessions.key, opens=options.open)
-        server.serve(web.behind_door, listener)
+        server.serve(web.with_access_control, listener)
 
 
 def _check(options: UiOptions) -> None:

@@ -7,7 +7,7 @@ from orchestrator.cli.output.formats import table
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.phase import PhaseKind
-from orchestrator.reports.words import cost, heading, outcome, sums
+from orchestrator.reports.plain_text import cost, heading, outcome, sums
 from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import one_line
 

@@ -18,8 +18,8 @@ from tenacity import (
 )
 
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
+from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.replay import replay, replay_lines, timed_lines
 from orchestrator.engine.labels import GATEWAY, PORTS, SHARES
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineUnavailableError

@@ -24,9 +24,9 @@ from orchestrator.engine.docker.firewall import close_host, create, gateway_of, 
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.process import DockerProcess
+from orchestrator.engine.docker.requirements import check_address, check_engine
 from orchestrator.engine.docker.rules import resolvers
 from orchestrator.engine.docker.seccomp import is_supported, profile
-from orchestrator.engine.docker.support import check_address, check_engine
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import SHARES
 from orchestrator.engine.protocol import (

@@ -37,8 +37,8 @@ from orchestrator.engine.docker.rules import (
 from orchestrator.engine.labels import GATEWAY, PORTS, ROLE
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
 from orchestrator.gateway.allowed_host import BROKER_PORT
-from orchestrator.gateway.filters import PROGRAM, Rates, gateway_rules, worker_rules
-from orchestrator.gateway.names import names_configuration
+from orchestrator.gateway.dns import dns_configuration
+from orchestrator.gateway.packet_filter import PROGRAM, Rates, gateway_rules, worker_rules
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 from orchestrator.gateway.proxy import proxy_configuration
 from orchestrator.threads import meanwhile
@@ -221,7 +221,7 @@ def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> Contain
         command=("bash", "-c", _GATEWAY_SCRIPT),
         env={
             "RULES": gateway_rules(plan, _RATES),
-            "NAMES": names_configuration(plan),
+            "NAMES": dns_configuration(plan),
             "PROXY": proxy_configuration(plan),
             "PORTS": " ".join(ports),
         },

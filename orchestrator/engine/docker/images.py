@@ -19,7 +19,7 @@ from docker.utils import parse_repository_tag
 from docker.utils.build import create_archive, exclude_paths
 
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.steps import Steps, remove_unnamed
+from orchestrator.engine.docker.intermediate_images import Steps, remove_unnamed
 from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
 from orchestrator.files.safe_open import read_limited

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.changes import changes
-from orchestrator.git.handed_over import Harvested
+from orchestrator.git.packed_work import Harvested
 from orchestrator.git.quarantine import import_harvest
 from orchestrator.git.secret_scan import leaks
 from orchestrator.text.redact import Redactor

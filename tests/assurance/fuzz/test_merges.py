@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.git.merge_tree import merge_pairs, quarantine
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
-from orchestrator.landing.matrix import find_conflicts, shown_path
+from orchestrator.landing.conflict_matrix import find_conflicts, shown_path
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.trios import Trio, merged_by_git
 

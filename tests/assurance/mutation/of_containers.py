@@ -84,7 +84,7 @@ def engine() -> Iterator[Protection]:
          'options={"com.docker.network.bridge.enable_icc": "false"},', ""),
     )  # fmt: skip
     yield from patches(
-        "engine/docker/support.py", ("tests/engine/docker/test_support.py",),
+        "engine/docker/requirements.py", ("tests/engine/docker/test_requirements.py",),
         ("Podman refused by name",
          'if any(name.startswith("Podman") for name in names):', "if False:"),
         ("remote engine refused",
@@ -160,7 +160,7 @@ def guard() -> Iterator[Protection]:
 def _gateway() -> Iterator[Protection]:
     """Return the protections that confine a worker to the hosts of its allow-list."""
     yield from patches(
-        "gateway/filters.py", (CONFIGURATIONS, GATEWAY),
+        "gateway/packet_filter.py", (CONFIGURATIONS, GATEWAY),
         ("worker can send only to its gateway",
          '_chain("output", "output", "filter", "drop", out)',
          '_chain("output", "output", "filter", "accept", out)'),
@@ -200,7 +200,7 @@ def _gateway() -> Iterator[Protection]:
          "for part in _parts(plan.not_public):", "for part in _parts(()):"),
     )  # fmt: skip
     yield from patches(
-        "gateway/names.py", (CONFIGURATIONS, GATEWAY),
+        "gateway/dns.py", (CONFIGURATIONS, GATEWAY),
         ("only the network `learn` answers unlisted names",
          "    if plan.learn:\n", "    if True:\n"),
         ("unlisted names do not resolve", '        "local=/#/",\n', ""),

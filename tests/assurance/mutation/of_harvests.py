@@ -36,7 +36,7 @@ def harvest() -> Iterator[Protection]:
          "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "git/quarantine.py git/handed_over.py git/new_history.py", (IMPORT, TREES, FUZZ),
+        "git/quarantine.py git/packed_work.py git/new_history.py", (IMPORT, TREES, FUZZ),
         ("length of read files limited", "file.read(limit)", "file.read()"),
         ("tip must be an object id", "if not _OBJECT_ID.fullmatch(tip):", "if False:"),
         ("packs are checked with --strict",

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from tests.assurance.mutation.protection import Protection, patches
 
-_DOOR = "tests/web/test_door.py"
+_ACCESS = "tests/web/test_access_control.py"
 _PAGES = "tests/web/test_pages.py"
 _LOGS = "tests/web/test_logs.py"
 _ACTIONS = "tests/web/test_actions.py"
 _SERVER = "tests/web/test_server.py"
-_PEER = "tests/web/test_peer.py"
+_PEER = "tests/web/test_connection_owner.py"
 _ARTIFACTS = "tests/web/test_artifacts.py"
 _ANSI = "tests/web/test_ansi.py"
 _ATOMIC = "tests/files/test_atomic.py"
@@ -18,8 +18,8 @@ _ATOMIC = "tests/files/test_atomic.py"
 def web() -> Iterator[Protection]:
     """Return the protections of the web view."""
     yield from patches(
-        "web/door.py web/app.py web/peer.py files/atomic.py",
-        (_DOOR, f"{_ACTIONS} {_SERVER} {_PEER} {_ATOMIC}"),
+        "web/access_control.py web/app.py web/connection_owner.py files/atomic.py",
+        (_ACCESS, f"{_ACTIONS} {_SERVER} {_PEER} {_ATOMIC}"),
         ("link works once", "if not is_right or not self._unused:", "if not is_right:"),
         ("link's key is compared", "if not is_right or not self._unused:",
          "if not self._unused:"),
@@ -66,7 +66,7 @@ def web() -> Iterator[Protection]:
          "        if self._actions is None:\n            self._actions = Actions(repr)\n"),
     )  # fmt: skip
     yield from patches(
-        "web/shell.py web/logs.py web/ansi.py web/artifacts.py web/merge_pages.py "
+        "web/rendering.py web/logs.py web/ansi.py web/artifacts.py web/merge_pages.py "
         "web/actions.py web/server.py web/export.py",
         (f"{_PAGES} {_LOGS} {_ANSI} {_ARTIFACTS}", f"{_ACTIONS} {_SERVER}"),
         ("templates escape text", "autoescape=True", "autoescape=False"),

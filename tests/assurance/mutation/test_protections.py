@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.engine.docker import rules
 from orchestrator.git import defaults as git
-from orchestrator.git import disarm as drivers
+from orchestrator.git import disarm
 from orchestrator.worker.in_container.host_git import HostGit, Places
 from tests.assurance.mutation.protection import ROOT, Protection
 from tests.assurance.mutation.protections import PROTECTIONS
@@ -51,4 +51,4 @@ def test_every_closed_network_is_listed() -> None:
 
 def test_every_disarmed_program_is_listed() -> None:
     listed = {protection.old for protection in PROTECTIONS["repository"]}
-    assert {f'    (r"{pattern}' for pattern, _ in drivers._HARMLESS} <= listed
+    assert {f'    (r"{pattern}' for pattern, _ in disarm._HARMLESS} <= listed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import new_run, turns, workflow_run
+from orchestrator.cli import new_run, when_busy, workflow_run
 from orchestrator.cli.app import run
 from orchestrator.cli.run_options import RunOptions
 from orchestrator.git.repository import Repository
@@ -103,7 +103,7 @@ def test_timings_are_a_table(result, capsys):
 
 @pytest.mark.usefixtures("runner")
 def test_when_busy_waits_or_exits(repository, runner, monkeypatch, capsys):
-    monkeypatch.setattr(turns, "_PAUSE", 0.02)
+    monkeypatch.setattr(when_busy, "_PAUSE", 0.02)
     live = RunDirectory(Repository(repository).state_dir / "runs" / "20260101-000000-abcdef")
     live.path.mkdir(parents=True)
     (live.path / "lease").touch()
@@ -139,10 +139,10 @@ def test_two_waiting_runs_do_not_start_together(repository):
     repository_ = Repository(repository)
     repository_.state_dir.mkdir(parents=True, exist_ok=True)
     options = RunOptions(when_busy="wait", quiet=True)
-    with turns.turn(options), (repository_.state_dir / "turn").open("w") as other:
-        assert turns._busy(repository_, other) == "another run of this repository is still running"
+    with when_busy.turn(options), (repository_.state_dir / "turn").open("w") as other:
+        assert when_busy._busy(repository_, other) == "another run of this repository is still running"
     with (repository_.state_dir / "turn").open("w") as other:
-        assert turns._busy(repository_, other) is None
+        assert when_busy._busy(repository_, other) is None
 
 
 def test_fetch_updates_the_base_first(repository, tmp_path, capsys):

@@ -18,10 +18,10 @@ from orchestrator.engine.labels import REPOSITORY, ROLE
 from orchestrator.engine.spec import Egress, TmpfsMount
 from orchestrator.errors import EngineError
 from orchestrator.gateway.allowed_host import AllowedHost
-from orchestrator.gateway.filters import Rates, gateway_rules, worker_rules
+from orchestrator.gateway.dns import dns_configuration
 from orchestrator.gateway.hosts import parse_host
 from orchestrator.gateway.log import LogReader
-from orchestrator.gateway.names import names_configuration
+from orchestrator.gateway.packet_filter import Rates, gateway_rules, worker_rules
 from orchestrator.gateway.plan import GatewayPlan
 from orchestrator.gateway.proxy import proxy_configuration
 from tests.gateway.plans import make_plan
@@ -59,7 +59,7 @@ def test_programs_accept_the_configurations(docker_run: Run, plan: GatewayPlan) 
     env = {
         "WORKER": worker_rules(plan, RATES),
         "GATEWAY": gateway_rules(plan, RATES),
-        "NAMES": names_configuration(plan),
+        "NAMES": dns_configuration(plan),
         "PROXY": proxy_configuration(plan),
     }
     mounts = (TmpfsMount(target="/tmp", size=4 << 20),)
@@ -320,7 +320,7 @@ def test_doctor_tests_a_gateway_and_leaves_nothing(
     assert gateway_problem(docker_engine, here) is None
     assert docker_engine.leftovers({REPOSITORY: here}) == []
     monkeypatch.setattr(
-        "orchestrator.engine.docker.gateway.names_configuration", lambda _: "nonsense"
+        "orchestrator.engine.docker.gateway.dns_configuration", lambda _: "nonsense"
     )
     problem = gateway_problem(docker_engine, here)
     assert problem is not None

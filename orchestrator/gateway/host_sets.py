@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from orchestrator.errors import ConfigError
 from orchestrator.gateway.allowed_host import AllowedHost
 from orchestrator.gateway.hosts import parse_host
-from orchestrator.gateway.tool_hosts import TOOLS, FoundUrl, Machine, web_url
+from orchestrator.gateway.package_managers import TOOLS, FoundUrl, Machine, web_url
 from orchestrator.text.sanitize import one_line
 
 SIGN = "@"

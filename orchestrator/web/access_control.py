@@ -106,7 +106,7 @@ def form_token(session: str) -> str:
     return hmac.new(session.encode(), b"form", "sha256").hexdigest()
 
 
-class Door:
+class AccessControl:
     """Refuses requests that may not come from the browser that opened the one-time link."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Tests of the closed door: attacks on it are refused, and nothing is read or changed."""
+"""Tests of the access control: attacks on it are refused, and nothing is read or changed."""
 
 import re
 import stat
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.web.door import HEADERS
+from orchestrator.web.access_control import HEADERS
 from tests.support.reports import RUN_ID
 from tests.support.repository import make_repository
 from tests.support.web import HOST, PORT, Browser, browser, ended_run, result_of, stranger
@@ -25,7 +25,7 @@ PAGES = [
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a repository for all tests of this file: none of them changes it."""
-    return make_repository(tmp_path_factory.mktemp("door") / "repo")
+    return make_repository(tmp_path_factory.mktemp("access") / "repo")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,7 +75,7 @@ def test_the_link_works_once_and_its_cookie_is_for_this_server_only(repo):
     assert cookie.startswith(f"orchestrator-ui-{PORT}=")
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
     assert SECRET_TASK in first.get("/").text
-    second = Browser(first.door)
+    second = Browser(first.guarded)
     assert_refused(second.sign_in(sessions.key), 403)
     assert_refused(second.get("/"), 401)
     assert len(sessions.key) >= 43
@@ -236,7 +236,7 @@ def test_a_broken_or_foreign_store_opens_nothing(repo, tmp_path):
 
 def test_a_socket_accepts_any_mapped_port(repo):
     visitor, sessions = stranger(repo)
-    visitor.door._port = None
+    visitor.guarded._port = None
     own = {"host": "localhost:80", "origin": "http://localhost:81"}
     assert visitor.post("/open", sessions.key.encode(), **own).status == 403
     for host in ("localhost:8080", "127.0.0.1:1"):

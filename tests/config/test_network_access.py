@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.access import Access, networked_access, stage_access
+from orchestrator.config.network_access import Access, networked_access, stage_access
 from orchestrator.config.project import Check, Project
 from orchestrator.config.run import ParallelConfig
 

@@ -12,7 +12,7 @@ from orchestrator.state.history import RunState, WorkerState
 from orchestrator.text.quantities import slots_in_use
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.formats import dollars, octets, plural, short_duration
-from orchestrator.web.gauges import NOTHING
+from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.reader import Snapshot, WorkerRecord
 
 Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
@@ -64,7 +64,7 @@ _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class _Usage(TypedDict):
-    """Resources that a running container uses, as fields of `WorkerLook`."""
+    """Resources that a running container uses, as fields of `WorkerSummary`."""
 
     cpus: str
     memory: str
@@ -80,7 +80,7 @@ class Badge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerLook:
+class WorkerSummary:
     """The texts and numbers that pages show for a worker."""
 
     number: int
@@ -121,7 +121,7 @@ class WorkerLook:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunLook:
+class RunSummary:
     """The texts and numbers that lists and headings show for a run."""
 
     run_id: str
@@ -136,16 +136,16 @@ class RunLook:
     done: int
     counts: tuple[tuple[Tone, int, str], ...]
     """For each state of the run's workers: tone, number of workers and word."""
-    workers: tuple[WorkerLook, ...]
+    workers: tuple[WorkerSummary, ...]
 
 
-def look_at_run(
+def summarize_run(
     snapshot: Snapshot,
     *,
     now: datetime,
     name: str | None = None,
     measured: Mapping[int, WorkerMeasured] = NOTHING,
-) -> RunLook:
+) -> RunSummary:
     """Return the texts and numbers that pages show for a run.
 
     Args:
@@ -155,13 +155,13 @@ def look_at_run(
         measured: The latest measurements of workers.
     """
     workers = tuple(
-        look_at_worker(one, snapshot, now=now, measured=measured.get(one.spec.worker_id))
+        summarize_worker(one, snapshot, now=now, measured=measured.get(one.spec.worker_id))
         for one in snapshot.workers
     )
     ended = now if snapshot.is_live else snapshot.last
     result = snapshot.result
     seconds = result.duration if result else (ended - snapshot.began).total_seconds()
-    return RunLook(
+    return RunSummary(
         run_id=snapshot.run_id,
         title=_run_title(workers, name),
         badge=run_badge(snapshot),
@@ -188,7 +188,7 @@ def run_badge(snapshot: Snapshot) -> Badge:
     return Badge(*_STATUSES[snapshot.result.status])
 
 
-def _run_title(workers: Sequence[WorkerLook], name: str | None) -> str:
+def _run_title(workers: Sequence[WorkerSummary], name: str | None) -> str:
     if name:
         return one_line(name, limit=TITLE)
     tasks = list(dict.fromkeys(one.task for one in workers))
@@ -208,7 +208,7 @@ def cost_of(worker: WorkerRecord) -> float | None:
     return worker.cost
 
 
-def _counts(workers: Sequence[WorkerLook]) -> tuple[tuple[Tone, int, str], ...]:
+def _counts(workers: Sequence[WorkerSummary]) -> tuple[tuple[Tone, int, str], ...]:
     found = []
     for tone, word in TONES.items():
         number = sum(one.badge.tone == tone for one in workers)
@@ -218,13 +218,13 @@ def _counts(workers: Sequence[WorkerLook]) -> tuple[tuple[Tone, int, str], ...]:
     return tuple(found)
 
 
-def look_at_worker(
+def summarize_worker(
     worker: WorkerRecord,
     snapshot: Snapshot,
     *,
     now: datetime,
     measured: WorkerMeasured | None = None,
-) -> WorkerLook:
+) -> WorkerSummary:
     """Return the texts and numbers that pages show for a worker."""
     result, spec = worker.result, worker.spec
     runs = snapshot.is_live and result is None and worker.started_at is not None
@@ -233,7 +233,7 @@ def look_at_worker(
     if result is not None and result.started_at is None:
         seconds = None
     cost = cost_of(worker)
-    return WorkerLook(
+    return WorkerSummary(
         number=spec.worker_id,
         title=one_line(spec.name or spec.task, limit=TITLE),
         task=one_line(spec.task, limit=TITLE),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from orchestrator.git import merge_tree
-from orchestrator.landing import matrix
+from orchestrator.landing import conflict_matrix as matrix
 from tests.support.landing import branch, conflicts_of, snapshot_of
 from tests.support.merges import NUMBERS, Content, World
 from tests.support.repository import git

@@ -7,11 +7,11 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from orchestrator.web.formats import moment, now
-from orchestrator.web.places import file_of, path_of, static_path
+from orchestrator.web.urls import file_of, path_of, static_path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shell:
+class Site:
     """Properties that all pages have: how links work, and whether there are actions."""
 
     is_static: bool = False
@@ -19,7 +19,7 @@ class Shell:
     read_only: bool = False
     """Whether pages have no actions, such as stop or merge."""
     token: str = ""
-    """Token that browsers must send with forms; see `orchestrator.web.door`."""
+    """Token that browsers must send with forms; see `orchestrator.web.access_control`."""
 
     def href(self, *parts: object) -> str:
         """Return the address of a page from repository, run, worker and tab."""
@@ -29,7 +29,7 @@ class Shell:
         """Return the address of a style sheet, script or icon."""
         return name if self.is_static else static_path(name)
 
-    def with_token(self, token: str) -> "Shell":
+    def with_token(self, token: str) -> "Site":
         """Return a copy for the pages of one browser session, with its token for forms."""
         return replace(self, token=token)
 
@@ -57,7 +57,7 @@ def _environment() -> Environment:
 
 def render(
     template: str,
-    shell: Shell,
+    site: Site,
     values: Mapping[str, object],
     *,
     version: str = "",
@@ -67,7 +67,7 @@ def render(
 
     Args:
         template: Name of the template.
-        shell: The properties that all pages have.
+        site: The properties that all pages have.
         values: Variables of the template; all text is escaped.
         version: Text that changes whenever the page changes.
         live: Whether the page refreshes itself.
@@ -76,14 +76,14 @@ def render(
     html = (
         _environment()
         .get_template(template)
-        .render(shell=shell, now=at, now_text=moment(at), version=version, live=live, **values)
+        .render(site=site, now=at, now_text=moment(at), version=version, live=live, **values)
     )
     return Page(html, version)
 
 
-def message_page(shell: Shell, heading: str, *lines: str, status: int = 200) -> Page:
+def message_page(site: Site, heading: str, *lines: str, status: int = 200) -> Page:
     """Return a page that shows only a message."""
-    page = render("message.html", shell, {"heading": heading, "lines": lines})
+    page = render("message.html", site, {"heading": heading, "lines": lines})
     return replace(page, status=status)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.gateway.allowed_host import AllowedHost
-from orchestrator.gateway.sets import HostSets
-from orchestrator.gateway.tool_hosts import FoundUrl, Machine
+from orchestrator.gateway.host_sets import HostSets
+from orchestrator.gateway.package_managers import FoundUrl, Machine
 
 PIP_MODEL = """
 PyPI = PackageIndex("https://index.example/", file_storage_domain="files.example")

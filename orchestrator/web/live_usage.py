@@ -16,7 +16,7 @@ PATIENCE = 10.0
 NOTHING: Mapping[int, WorkerMeasured] = {}
 
 
-class Gauges:
+class LiveUsage:
     """Measures the live runs that pages show, in one thread per run, not per page. Thread-safe."""
 
     def __init__(self, connect: Callable[[], ContainerEngine]) -> None:
@@ -26,22 +26,22 @@ class Gauges:
             connect: Connects to the container engine; if it raises an error, it is called again.
         """
         self._connect = connect
-        self._gauges: dict[str, _Gauge] = {}
+        self._runs: dict[str, _RunUsage] = {}
         self._lock = threading.Lock()
 
     def of(self, history: RunHistory) -> Mapping[int, WorkerMeasured]:
         """Return the latest measurements of a run's workers; the first call returns none."""
         with self._lock:
-            gauge = self._gauges.get(history.run_id)
-            if gauge is None or not gauge.is_wanted():
-                gauge = self._gauges[history.run_id] = _Gauge()
-                gauge.start(history, self._connect)
-            gauge.asked_at = time.monotonic()
-            self._gauges = {run: one for run, one in self._gauges.items() if one.is_wanted()}
-        return dict(gauge.latest)
+            usage = self._runs.get(history.run_id)
+            if usage is None or not usage.is_wanted():
+                usage = self._runs[history.run_id] = _RunUsage()
+                usage.start(history, self._connect)
+            usage.asked_at = time.monotonic()
+            self._runs = {run: one for run, one in self._runs.items() if one.is_wanted()}
+        return dict(usage.latest)
 
 
-class _Gauge:
+class _RunUsage:
     """The latest measurements of one run's workers."""
 
     def __init__(self) -> None:

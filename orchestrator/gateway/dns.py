@@ -8,7 +8,7 @@ from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 _TTL = 60
 
 
-def names_configuration(plan: GatewayPlan) -> str:
+def dns_configuration(plan: GatewayPlan) -> str:
     """Return a `dnsmasq` configuration that resolves listed names to the gateway, and no others.
 
     With the network `learn`, every name is resolved to the gateway. No query is forwarded, so that

@@ -12,7 +12,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record
-from orchestrator.web.gauges import NOTHING, Gauges
+from orchestrator.web.live_usage import NOTHING, LiveUsage
 from orchestrator.web.reader import RunReader, Snapshot
 
 MOST_OPEN = 64
@@ -31,18 +31,18 @@ class ListedRun:
     outline: RunOutline
 
 
-class Library:
+class RunCatalog:
     """Finds runs, and caches the records of the runs that were shown last. Thread-safe."""
 
-    def __init__(self, repositories: Sequence[Repository], gauges: Gauges | None = None) -> None:
+    def __init__(self, repositories: Sequence[Repository], usage: LiveUsage | None = None) -> None:
         """Store the arguments.
 
         Args:
             repositories: The repositories whose runs are shown.
-            gauges: Measures live workers. Default: workers are not measured.
+            usage: Measures live workers. Default: workers are not measured.
         """
         self.repositories: Mapping[str, Repository] = _named(repositories)
-        self._gauges = gauges
+        self._usage = usage
         self._readers: OrderedDict[Path, RunReader] = OrderedDict()
         self._outlines: dict[Path, RunOutline] = {}
         self._plans: dict[Path, RunRecord | None] = {}
@@ -99,9 +99,9 @@ class Library:
 
     def measured(self, run: ListedRun) -> Mapping[int, WorkerMeasured]:
         """Return the latest measurements of a live run's workers."""
-        if self._gauges is None:
+        if self._usage is None:
             return NOTHING
-        return self._reader(run.directory, run.outline).measured(self._gauges)
+        return self._reader(run.directory, run.outline).measured(self._usage)
 
     def _reader(self, directory: RunDirectory, outline: RunOutline) -> RunReader:
         with self._lock:
