@@ -1,6 +1,5 @@
 """Ask an agent in a container to resolve a merge conflict, as a run of its own."""
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +36,8 @@ line with the file's path and the reason to the file whose path is in ORCHESTRAT
 - Do not improve anything else.
 """
 _STORED = "resolutions.json"
+_CONTEXT = "conflict.md"
+"""File in the repository's state directory with the text for an agent that resolves a conflict."""
 
 
 class ResumeRun(Protocol):
@@ -102,6 +103,7 @@ class ConflictAgent:
         decisive = {"tasks", "agent_cli", "model", "agent", "image", "project"}
         identity = self._config.model_dump_json(include=decisive)
         self._answers = StoredAnswers(self._repository.state_dir / _STORED, identity)
+        self._context = self._repository.state_dir / _CONTEXT
 
     def ask(self, conflict: Conflict, description: str, attempt: int) -> Proposal:
         """Return the files of a conflict as the agent resolved them.
@@ -118,9 +120,13 @@ class ConflictAgent:
         known = self._answers.get(conflict.commit, attempt)
         if known is not None and known.is_answered:
             return known
-        result = None if known is None else self._continued(known.run_id)
-        if result is None:
-            result = self._new(conflict, description, attempt)
+        try:
+            result = None if known is None else self._continued(known.run_id)
+            if result is None:
+                result = self._new(conflict, description, attempt)
+        finally:
+            # Also that of a process that was killed: only one process at a time merges.
+            self._context.unlink(missing_ok=True)
         if self._cancelled:
             raise EngineError("the resolution of conflicts was interrupted")
         proposal = self._proposal(result)
@@ -147,15 +153,14 @@ class ConflictAgent:
                     self._started(conflict, attempt, event.run_id)
 
         given = read_given(self._repository.top, self._config.context)
-        with tempfile.TemporaryDirectory(prefix="orchestrator-") as directory:
-            context = Path(directory) / "context.md"
-            text = f"{given}\n\n{description}" if given else description
-            context.write_text(text, encoding="utf-8", errors="replace")
-            config = self._config.model_copy(
-                update={"base": conflict.commit, "context": str(context)}
-            )
-            top, engine = self._repository.top, self._engine
-            return self._executed(self._runs.new(config, top, emit=note, engine=engine))
+        text = f"{given}\n\n{description}" if given else description
+        self._context.touch(mode=0o600)
+        self._context.write_text(text, encoding="utf-8", errors="replace")
+        config = self._config.model_copy(
+            update={"base": conflict.commit, "context": str(self._context)}
+        )
+        top, engine = self._repository.top, self._engine
+        return self._executed(self._runs.new(config, top, emit=note, engine=engine))
 
     def _continued(self, run_id: str) -> RunResult | None:
         """Continue the run of a process that died; return None if that is impossible."""

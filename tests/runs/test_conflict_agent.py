@@ -1,5 +1,6 @@
 """Tests of runs in which an agent resolves a conflict."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -144,9 +145,11 @@ def test_killed_resolution_is_continued_by_the_next_merge(
     commits = [one.commit for one in branches]
     engine = tmp_path / "engine"
     program = [sys.executable, "-m", "tests.support.dying_resolution", target, when, str(nth)]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     done = subprocess.run(
         [*program, str(world.repo), str(engine), task, world.base, *commits],
-        cwd=ROOT, capture_output=True, check=False,
+        cwd=ROOT, capture_output=True, check=False, env={**os.environ, "TMPDIR": str(temporary)},
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert git(world.repo, "rev-parse", "main") == world.base
@@ -156,3 +159,5 @@ def test_killed_resolution_is_continued_by_the_next_merge(
     assert (merged.landed, merged.left) == ((1, 2), ())
     assert len(count.read_text().splitlines()) == runs
     assert git(world.repo, "status", "--porcelain") == ""
+    assert not (world.repo / ".git/orchestrator/conflict.md").exists()
+    assert list(temporary.iterdir()) == []

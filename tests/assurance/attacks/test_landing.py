@@ -67,8 +67,9 @@ def do_harm(script: str, repo: Path, place: Path) -> None:
 
 def test_control_the_attack_does_harm_on_the_host(repo: Path, trap: Path, tmp_path: Path) -> None:
     place = tmp_path / "clone"
-    # Without the process that stays: it would outlive the test.
+    # Without the process and the files that would outlive the test.
     script = ATTACK.replace("(setsid sh -c 'sleep 300' &) 2>/dev/null\n", "")
+    script = script.replace("/tmp", str(tmp_path))
     do_harm(script.format(trap=trap), repo, place)
     assert trap.exists()
     assert "hooksPath" in (place / ".git" / "config").read_text()
