@@ -80,7 +80,8 @@ def test_missing_packages_are_one_line_and_a_hint(monkeypatch, capsys):
     assert re.fullmatch(
         r"error: the web view is not installed: the package `\S+` is missing", said[0]
     )
-    assert said[1:] == ["", "hint: install the extra `ui`: `pip install 'orchestrator[ui]'`"]
+    hint = "install the extra `ui` from a checkout: `pip install '/path/to/checkout[ui]'`"
+    assert said[1:] == ["", f"hint: {hint}"]
 
 
 @pytest.mark.parametrize(("options", "said"), [
