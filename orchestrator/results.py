@@ -55,10 +55,14 @@ class Reason(StrEnum):
     NETWORK_LOST = "network_lost"
     """The worker's gateway, or the container that owns its network, ended before the worker."""
     SETUP_FAILED = "setup_failed"
-    """The worktree or the container could not be created."""
+    """The worktree or the container could not be created, or a service did not become ready."""
     ENGINE_ERROR = "engine_error"
     INTERNAL_ERROR = "internal_error"
     """A bug in the orchestrator."""
+
+
+_BLOCKED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
+"""Reasons of tasks that could not start from the work of the tasks that they depend on."""
 
 
 class CheckResult(BaseModel):
@@ -179,8 +183,8 @@ class WorkerResult(BaseModel):
     of its output.
     """
     attempts: int = 1
-    """Number of times that the worker was started. `cost` and `tokens` cover all attempts, every
-    other field the last attempt.
+    """Number of times that the worker was started. With several attempts, `cost`, `tokens` and
+    `kept_refs` cover all attempts, and every other field covers the last attempt.
     """
     exit_code: int | None = None
     """Exit code of the container's main process; null when its end was not observed."""
@@ -205,9 +209,9 @@ class WorkerResult(BaseModel):
     `artifacts` in the directory `log`; at most 1000.
     """
     tokens: int | None = None
-    """Number of tokens that the agent reported; null when unknown."""
+    """Number of tokens, reported by the agent or measured by the broker; null when unknown."""
     cost_known: bool = False
-    """Whether `cost` was reported by the agent."""
+    """Whether `cost` was reported by the agent or measured by the broker."""
     retry_after: float | None = None
     """For `rate_limited`: seconds after the worker's end until the model's API accepts requests
     again, as the API reported; null when unknown.
@@ -243,8 +247,12 @@ class WorkerResult(BaseModel):
 
     @property
     def never_ran(self) -> bool:
-        """Return whether the container never started, as when the task was skipped."""
-        return self.started_at is None
+        """Return whether the task was skipped because of other tasks, and so did not run.
+
+        It was not needed, or it could not start from the work of the tasks that it depends on.
+        """
+        is_unneeded = self.status is Status.SUCCESS and self.started_at is None
+        return self.reason in _BLOCKED or (is_unneeded and self.name is not None)
 
 
 class RunResult(BaseModel):

@@ -48,6 +48,11 @@ class WorkerSpec(BaseModel):
         return self.branch_name or f"architect/parallel-{self.worker_id}"
 
     @property
+    def ref(self) -> str:
+        """Return the full name of the worker's branch."""
+        return f"refs/heads/{self.branch}"
+
+    @property
     def is_named(self) -> bool:
         """Return whether the name of the worktree or branch comes from a template."""
         return self.worktree_dir is not None or self.branch_name is not None

@@ -1,6 +1,7 @@
 """Tests of the overall status, the exit code and the JSON of results."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from pydantic import ValidationError
@@ -132,3 +133,19 @@ def test_result_rejects_unknown_fields_and_is_immutable() -> None:
 
 def test_title_is_the_name_of_the_worktree() -> None:
     assert OK.title == ".architect-parallel-1"
+
+
+@pytest.mark.parametrize(
+    ("result", "skipped"),
+    [
+        (worker(name="a"), True),
+        (worker(), False),
+        (worker(name="a", started_at=datetime(2026, 11, 21, tzinfo=UTC)), False),
+        (worker("failed", Reason.SETUP_FAILED, name="a"), False),
+        (worker("failed", Reason.CANCELLED, name="a"), False),
+        (SKIPPED, True),
+        (CONFLICT, True),
+    ],
+)
+def test_only_skipped_tasks_never_ran(result: WorkerResult, skipped: bool) -> None:
+    assert result.never_ran is skipped

@@ -62,10 +62,11 @@ class Request:
             self.adds_usage = True
 
     def limit_answer(self, fits: Callable[[int], bool]) -> int | None:
-        """Lower the limit of tokens of the answer until the call fits into the budget.
+        """Lower the token limit of each answer until the call fits into the budget.
 
         Args:
-            fits: Function that returns whether the budget is enough for a number of answer tokens.
+            fits: Function that returns whether the budget is enough for this many tokens in all
+                alternative answers together.
 
         Returns:
             Maximum number of tokens of all alternative answers together; None if not even the

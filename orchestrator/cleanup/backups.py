@@ -5,7 +5,7 @@ The ref of worker N of a run is `<run>/<N>`; the next backup after a restore is 
 
 from itertools import count
 
-from orchestrator.cleanup.inventory import RecordedWorker, commit_of, head_of, is_reached
+from orchestrator.cleanup.inventory import RecordedWorker, head_of, is_reached
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import ATTEMPTS, BACKUPS, Repository, worker_refs
 from orchestrator.git.snapshot import NewCommit, Tree, snapshot
@@ -54,7 +54,7 @@ def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> s
     for round_number in count(1):
         suffix = "" if round_number == 1 else f".{round_number}"
         ref = f"{BACKUPS}{worker.directory.run_id}{suffix}/{worker.number}"
-        held = commit_of(repository, ref)
+        held = repository.commit_of(ref)
         if held is None or repository.git.succeeds("merge-base", "--is-ancestor", held, commit):
             return ref
     raise AssertionError("unreachable")

@@ -53,11 +53,6 @@ class RecordedWorker:
         return self.record.top / self.spec.directory
 
     @property
-    def ref(self) -> str:
-        """The ref of the worker's branch."""
-        return f"refs/heads/{self.spec.branch}"
-
-    @property
     def base(self) -> str:
         """The commit that the worker started from: its own base, or else the run's."""
         return self.directory.base_of(self.number) or self.record.base
@@ -226,17 +221,9 @@ def worktrees(repository: Repository) -> frozenset[int]:
     return frozenset(found)
 
 
-def commit_of(repository: Repository, ref: str) -> str | None:
-    """Return the commit that a ref points at, or None."""
-    try:
-        return repository.git.text("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    except GitCommandError:
-        return None
-
-
 def head_of(repository: Repository, worktree: Worktree) -> str | None:
     """Return the HEAD commit of a worktree, which need not be on the worker's branch."""
-    return commit_of(repository, f"worktrees/{worktree.git_dir.name}/HEAD")
+    return repository.commit_of(f"worktrees/{worktree.git_dir.name}/HEAD")
 
 
 def is_reached(repository: Repository, commit: str, *places: str) -> bool:
@@ -272,7 +259,7 @@ def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
         return False
     worktree = worker.worktree()
     head = head_of(repository, worktree) if worktree else None
-    tips = {commit_of(repository, worker.ref), head} - {None}
+    tips = {repository.commit_of(worker.spec.ref), head} - {None}
     made = (tip for tip in tips if tip and worker.has_made(tip))
     return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in made)
 
@@ -281,7 +268,7 @@ def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
     """Return whether a remote has all commits of a worker, as far as the repository knows."""
     worktree = worker.worktree()
     head = head_of(repository, worktree) if worktree else None
-    made = {commit_of(repository, worker.ref), head} - {None, worker.base}
+    made = {repository.commit_of(worker.spec.ref), head} - {None, worker.base}
     home = all(is_on_a_remote(repository, tip) for tip in made if tip)
     return home and not worker.is_stranded()
 

@@ -15,7 +15,6 @@ from orchestrator.cleanup.inventory import (
     RecordedWorker,
     Wanted,
     base_ref,
-    commit_of,
     is_refused,
     kept_of,
     owners,
@@ -277,7 +276,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     with repository.lock():
         if not worker.still_owns_its_number(repository):
             raise RepositoryError("another run now uses the worker's number")
-        tip = commit_of(repository, worker.ref)
+        tip = repository.commit_of(worker.spec.ref)
         kept = None if job.purge else work_to_keep(repository, worker, tip)
         backup = backup_ref(repository, worker, kept) if kept else None
         if not job.dry_run:
@@ -325,7 +324,7 @@ def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> 
             raise
     if tip is None:
         return
-    elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.ref)
+    elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.spec.ref)
     if elsewhere:
         raise RepositoryError(f"branch `{worker.spec.branch}` is checked out in {elsewhere}")
     repository.drop_branch(worker.spec.branch, at=tip)

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.cleanup.backups import list_backups
-from orchestrator.cleanup.inventory import commit_of, owners, worker_refs
+from orchestrator.cleanup.inventory import owners, worker_refs
 from orchestrator.errors import ConfigError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.kept_refs import list_kept
@@ -114,7 +114,7 @@ def _in_the_way(repository: Repository, run_id: str, number: int) -> list[str]:
     problems = []
     if (repository.top / spec.directory).exists():
         problems.append(f"{repository.top / spec.directory} exists already")
-    if commit_of(repository, f"refs/heads/{spec.branch}"):
+    if repository.commit_of(spec.ref):
         problems.append(f"the branch `{spec.branch}` exists already")
     return problems
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import check_commands
 
@@ -19,18 +20,27 @@ def settings_without_tasks(repository: Repository, file: Path | None) -> Paralle
     return _load(repository, {}, file, task_needed=False)
 
 
-def configured_checks(repository: Repository, file: Path | None) -> tuple[str, ...]:
-    """Return the commands of the checks that the configuration names.
+def required_checks(config: ParallelConfig, what: str) -> tuple[str, ...]:
+    """Return the commands of the checks that a configuration names, each once.
+
+    Args:
+        config: The configuration.
+        what: The option or the work that needs a check, for the error message.
 
     Raises:
-        ConfigError: The configuration is invalid.
+        ConfigError: The configuration names no checks.
     """
-    config = settings_without_tasks(repository, file)
-    return tuple(check.run for check in config.project.checks)
+    checks = tuple(dict.fromkeys(check.run for check in config.project.checks))
+    if not checks:
+        raise ConfigError(
+            f"{what} needs a check",
+            hint="name a command that must succeed: `--check 'make test'`",
+        )
+    return checks
 
 
 def settings_of_checks(
-    repository: Repository, commands: Sequence[str], file: Path | None, *, workers: int
+    repository: Repository, commands: Sequence[str], file: Path | None
 ) -> ParallelConfig:
     """Return the settings of a run with one task for each command.
 
@@ -38,7 +48,7 @@ def settings_of_checks(
         ConfigError: The configuration is invalid, or a command is empty.
     """
     check_commands(commands)
-    options = {"tasks": tuple(commands), "agent_cli": "shell", "workers": str(workers)}
+    options = {"tasks": tuple(commands), "agent_cli": "shell", "workers": "1"}
     return _load(repository, options, file, task_needed=True)
 
 

@@ -1,10 +1,9 @@
 """Execute a run in the foreground: show its progress, handle signals, print its result."""
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.cli.next_step import NextStep
+from orchestrator.cli.next_step import NextStep, Sequel
 from orchestrator.cli.options import OutputOptions
 from orchestrator.cli.output.ci import automatic_report
 from orchestrator.cli.output.formats import terminal_width
@@ -117,13 +116,12 @@ def _go_on(
     code = exit_code(result.results, fail_on=config.fail_on)
     if not output.json:
         _show_result(result, config, output, workflow)
-    more: Mapping[str, object] = {}
+    sequel: Sequel | None = None
     try:
         sequel = next_step(result, show_text=not output.json)
-        more = sequel.values
     finally:
         if output.json:
-            show_json(run_json(result, more))
+            show_json(run_json(result, None if sequel is None else sequel.values))
     return sequel.exit_code and (code or sequel.exit_code), sequel.merged
 
 

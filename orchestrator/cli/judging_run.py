@@ -9,13 +9,17 @@ from typing import get_args
 
 import typer
 
-from orchestrator.cli.check_settings import settings_of_checks, settings_without_tasks
+from orchestrator.cli.check_settings import (
+    required_checks,
+    settings_of_checks,
+    settings_without_tasks,
+)
 from orchestrator.cli.commands.eval import EvalOptions
-from orchestrator.cli.commands.merge import show_merged
 from orchestrator.cli.judging_options import JudgingOptions
 from orchestrator.cli.new_run import refuse_idle_options
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.judgement_table import judgement_text
+from orchestrator.cli.output.merge_text import show_merged
 from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
 from orchestrator.cli.output.views import View, make_view
 from orchestrator.cli.reporting import Reports
@@ -29,9 +33,9 @@ from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import Tests
 from orchestrator.judging.hidden_files import read_hidden
 from orchestrator.judging.judgement import Judgement
-from orchestrator.landing.merged import Merged
+from orchestrator.judging.pick import silent
 from orchestrator.runs.candidates import CandidateJudge, Rounds, checks_config
-from orchestrator.runs.picking import merge_best, with_merge
+from orchestrator.runs.picking import PickedJudgement, merge_best, with_merge
 from orchestrator.text.sanitize import one_line
 
 _CANDIDATES = 3
@@ -59,7 +63,7 @@ def judge_workers(wanted: Wanted, options: JudgingOptions) -> Judgement:
     """
     repository = Repository(Path.cwd())
     rules = rules_of(repository, wanted, options)
-    config = settings_of_checks(repository, rules.all_checks, wanted.file, workers=1)
+    config = settings_of_checks(repository, rules.all_checks, wanted.file)
     judge = _make_judge(repository, rules, config, quiet=wanted.quiet)
     with interruptible(lambda again: judge.cancel(kill=again)):
         return judge.judge(wanted.run, wanted.numbers)
@@ -68,7 +72,7 @@ def judge_workers(wanted: Wanted, options: JudgingOptions) -> Judgement:
 def _make_judge(
     repository: Repository, rules: JudgingRules, config: ParallelConfig, *, quiet: bool
 ) -> CandidateJudge:
-    note = (lambda _: None) if quiet else tell
+    note = silent if quiet else tell
     return CandidateJudge(rules, repository.top, config=config, note=note)
 
 
@@ -115,11 +119,7 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
     settings = settings_without_tasks(repository, wanted.file)
     must_fix = tuple(options.must_fix or ())
     configured = tuple(check.run for check in settings.project.checks)
-    checks = tuple(wanted.checks or ()) or configured
-    if not checks and not must_fix:
-        raise ConfigError(
-            "judging needs a check", hint="name a command that must succeed: `--check 'make test'`"
-        )
+    checks = wanted.checks or (configured if must_fix else required_checks(settings, "judging"))
     return JudgingRules(
         checks=tuple(one for one in dict.fromkeys(checks) if one not in must_fix),
         must_fix=must_fix,
@@ -172,7 +172,8 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
         with interruptible(lambda again: judge.cancel(kill=again)):
             judgement = judge.evaluate(config, rounds, lambda: _view(options))
         if options.pick:
-            merged = _pick(repository, judgement, as_json=options.json)
+            judgement = picked = _pick(repository, judgement, as_json=options.json)
+            merged = picked.merged
         else:
             print_judgement(judgement, as_json=options.json)
     finally:
@@ -180,19 +181,19 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
     raise typer.Exit(judgement.exit_code)
 
 
-def _pick(repository: Repository, judgement: Judgement, *, as_json: bool) -> Merged | None:
+def _pick(repository: Repository, judgement: Judgement, *, as_json: bool) -> PickedJudgement:
     """Print a judgement, and merge the candidate that is clearly the best, if there is one."""
     if not as_json:
         print_judgement(judgement, as_json=False)
     try:
         merged = merge_best(repository, judgement, tell)
-        judgement = with_merge(judgement, merged)
+        judgement = picked = with_merge(judgement, merged)
     finally:
         if as_json:
             print_judgement(judgement, as_json=True)
     if merged is not None and not as_json:
         show_merged(merged)
-    return merged
+    return picked
 
 
 def _view(options: EvalOptions) -> View:

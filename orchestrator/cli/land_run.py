@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from orchestrator.cli.commands.merge import SOME_LEFT, show_merged
+from orchestrator.cli.check_settings import required_checks
+from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.judging.pick import silent
 from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult
 from orchestrator.text.sanitize import one_line
@@ -40,13 +42,7 @@ def _checks(config: ParallelConfig, how: str) -> tuple[str, ...]:
         raise ConfigError(
             f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}"
         )
-    checks = tuple(dict.fromkeys(check.run for check in config.project.checks))
-    if how == "queue" and not checks:
-        raise ConfigError(
-            "`--land queue` needs a check",
-            hint="name a command that must succeed: `--check 'make test'`",
-        )
-    return checks if how == "queue" else ()
+    return required_checks(config, "`--land queue`") if how == "queue" else ()
 
 
 class LandRun:
@@ -61,7 +57,7 @@ class LandRun:
             ConfigError: `how` is neither `merge` nor `queue`, or there are no checks for a queue.
         """
         checks = _checks(config, how)
-        note = (lambda _: None) if quiet else tell
+        note = silent if quiet else tell
         merging = import_module("orchestrator.runs.merging")
         self._merger: Any = merging.Merger(repository.top, config=config, note=note)
         self._options = merging.MergeOptions(checks=checks, on_conflict="skip")

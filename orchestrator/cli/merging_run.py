@@ -9,7 +9,11 @@ from typing import Any, TypeVar
 
 import typer
 
-from orchestrator.cli.check_settings import configured_checks, settings_of_checks
+from orchestrator.cli.check_settings import (
+    required_checks,
+    settings_of_checks,
+    settings_without_tasks,
+)
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.messages import tell, tell_failure
 from orchestrator.cli.signals import Interruption
@@ -52,9 +56,11 @@ def merge_with_containers(repository: Repository, request: MergeRequest) -> Merg
     merging = import_module("orchestrator.runs.merging")
     options, config = request.options, None
     if request.queue:
-        checks = options["checks"] or _configured(repository, request.file)
+        checks = options["checks"] or required_checks(
+            settings_without_tasks(repository, request.file), "`--queue`"
+        )
         options = {**options, "checks": checks}
-        config = settings_of_checks(repository, checks, request.file, workers=1)
+        config = settings_of_checks(repository, checks, request.file)
     if options["on_conflict"] == "agent":
         options = {**options, "agent": _agent_settings(repository, request)}
     merger = merging.Merger(repository.top, config=config, note=tell)
@@ -63,16 +69,6 @@ def merge_with_containers(repository: Repository, request: MergeRequest) -> Merg
         merger, lambda: merger.merge(wanted, request.run, request.workers)
     )
     return merged
-
-
-def _configured(repository: Repository, file: Path | None) -> tuple[str, ...]:
-    checks = configured_checks(repository, file)
-    if not checks:
-        raise ConfigError(
-            "`--queue` needs a check",
-            hint="name a command that must succeed: `--check 'make test'`",
-        )
-    return checks
 
 
 def find_tested_conflicts(
@@ -95,7 +91,7 @@ def find_tested_conflicts(
         OrchestratorError: The engine cannot be reached, or the checks fail on the base.
         typer.Exit: The command was interrupted.
     """
-    config = settings_of_checks(repository, checks, file, workers=1)
+    config = settings_of_checks(repository, checks, file)
     merging = import_module("orchestrator.runs.merging")
     merger = merging.Merger(repository.top, config=config, note=tell)
     found: Conflicts = _interruptible(merger, lambda: merger.conflicts(checks, run, workers))

@@ -167,7 +167,7 @@ def _check_combination(run: RunOptions) -> None:
     if run.timings and (run.dry_run or run.detach):
         raise ConfigError(
             "`--timings` cannot be used with `--dry-run` or `--detach`",
-            hint="remove one of the two options",
+            hint="remove `--timings`, or the other option",
         )
     if run.next_step and (run.dry_run or run.detach or run.events or run.summary):
         hint = "`orchestrator judge`, then `orchestrator pick`"

@@ -97,7 +97,7 @@ class OutputOptions:
         if self.timings and (self.json or self.summary):
             raise ConfigError(
                 "`--timings` cannot be used with `--json` or `--summary`",
-                hint="remove `--timings`: the output of `--json` always has `timings`",
+                hint="remove `--timings`; the output of `--json` has timings already",
             )
 
 

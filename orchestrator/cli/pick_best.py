@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.cli.commands.merge import show_merged
+from orchestrator.cli.check_settings import required_checks
 from orchestrator.cli.output.judgement_table import judgement_text
+from orchestrator.cli.output.merge_text import show_merged
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
+from orchestrator.judging.pick import silent
 from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult
 from orchestrator.runs.candidates import CandidateJudge, checks_config
@@ -24,7 +26,7 @@ class Picked:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if a worker was merged, 1 if none passes, 2 if the judgement is undecided."""
+        """Return 0 if a worker was merged, 2 if the judgement is undecided, and 1 otherwise."""
         return self.judgement.exit_code
 
     @property
@@ -54,15 +56,10 @@ class PickBest:
                 "tasks",
                 hint="without `--pick`: `orchestrator merge --queue` merges work on several tasks",
             )
-        checks = tuple(dict.fromkeys(check.run for check in config.project.checks))
-        if not checks:
-            raise ConfigError(
-                "`--pick` needs a check",
-                hint="name a command that must succeed: `--check 'make test'`",
-            )
+        checks = required_checks(config, "`--pick`")
         rules = JudgingRules(checks=checks, instruments=config.judge.instruments)
         settings = checks_config(config, checks)
-        note = (lambda _: None) if quiet else tell
+        note = silent if quiet else tell
         self._repository = repository
         self._judge = CandidateJudge(rules, repository.top, config=settings, note=note)
 

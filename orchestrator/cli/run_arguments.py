@@ -30,6 +30,9 @@ RunOption = Annotated[
         help="Id of the run, or its first characters. [default: the newest run]",
     ),
 ]
+Number = Annotated[
+    int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
+]
 Follow = Annotated[
     bool,
     typer.Option("-f", "--follow", help="Keep printing until the run ends.", show_default=False),

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _END = 0
 
 
-def _ignore_signal(number: int, frame: FrameType | None) -> None:
+def ignore_signal(number: int, frame: FrameType | None) -> None:
     """Do nothing. Without a handler in Python, Python would not write to the wakeup descriptor."""
 
 
@@ -39,10 +39,10 @@ class Interruption:
         os.set_blocking(self._write, False)
         # Before the handlers are installed: a signal between the two steps would be lost.
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in _SIGNALS:
+        for number in SIGNALS:
             # Ignored on purpose, as under nohup or in the background of a script.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, _ignore_signal)
+                self._before[number] = signal.signal(number, ignore_signal)
         self._watcher.start()
         return self
 
@@ -57,7 +57,7 @@ class Interruption:
 
     def _watch(self) -> None:
         while (number := os.read(self._read, 1)[0]) != _END:
-            if number in _SIGNALS:
+            if number in SIGNALS:
                 again = self._first is not None
                 self._first = self._first or number
                 self._stop(again)

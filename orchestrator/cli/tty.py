@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from orchestrator.cli.signals import SIGNALS, ignore_signal
 from orchestrator.engine.protocol import InnerProcess, TerminalSize
 from orchestrator.errors import OrchestratorError
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHUNK = 4096
 _PATIENCE = 2.0
 """Maximum number of seconds to wait for the end of the thread that reads the keyboard."""
@@ -90,7 +90,7 @@ def _raw(keys: int, screen: int) -> Iterator[None]:
 @contextmanager
 def unwinding() -> Iterator[None]:
     """Turn signals that would kill this process into SystemExit, so that cleanup code runs."""
-    before = {number: signal.signal(number, _end) for number in _ENDING}
+    before = {number: signal.signal(number, _end) for number in SIGNALS}
     try:
         yield
     finally:
@@ -104,7 +104,7 @@ def _window() -> Iterator[tuple[int, int]]:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     wakeup = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    before = signal.signal(signal.SIGWINCH, _ignore_signal)
+    before = signal.signal(signal.SIGWINCH, ignore_signal)
     try:
         yield woken, wake
     finally:
@@ -116,10 +116,6 @@ def _window() -> Iterator[tuple[int, int]]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
-    for other in _ENDING:
+    for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
-
-
-def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Do nothing. Without a handler in Python, Python would not write to the wakeup descriptor."""

@@ -65,8 +65,8 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="`none`: nothing; `allowlist`: `--allow` hosts; `learn`: web hosts, "
-            "listed at the end; `open`: the internet.",
+            help="`none`: nothing; `allowlist`: `--allow`; `learn`: any web host, listed; "
+            "`open`: internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for

@@ -10,7 +10,6 @@ from pydantic_core import ErrorDetails
 from orchestrator.config.fields import (
     CONTAINER_FIELDS,
     PROJECT_FIELDS,
-    RUN_FIELDS,
     FieldPath,
     Setting,
     allowed,
@@ -22,7 +21,6 @@ from orchestrator.text.sanitize import one_line
 
 Values = dict[str, object]
 Validate = Callable[[Values], ParallelConfig]
-_TASKS = RUN_FIELDS["tasks"]
 _ENV = CONTAINER_FIELDS["env"]
 _SECRETS = CONTAINER_FIELDS["secrets"]
 _SERVICES = PROJECT_FIELDS["services"]

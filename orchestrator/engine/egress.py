@@ -20,6 +20,8 @@ from orchestrator.errors import ConfigError, UnsupportedError
 from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
 from orchestrator.gateway.host_sets import SIGN, HostSets
 from orchestrator.gateway.hosts import checked_hosts, host_of_url
+from orchestrator.gateway.package_managers import FoundUrl, Machine
+from orchestrator.git.repository import Repository
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
@@ -91,6 +93,25 @@ def _check_stage(stage: str, found: Sequence[Access]) -> None:
             f"`--{stage}-allow` names a host, but `{stage}_network` is `none`",
             hint=f"remove `--{stage}-allow`, or use `--{stage}-network allowlist`",
         )
+
+
+def host_sets(
+    own: Mapping[str, tuple[str, ...]], repository: Repository, environ: Mapping[str, str]
+) -> HostSets:
+    """Return the sets that allow-lists may name.
+
+    Args:
+        own: The sets of a configuration file.
+        repository: The repository, whose remotes are the set `git`.
+        environ: The caller's environment variables.
+    """
+
+    def remotes() -> Iterator[FoundUrl]:
+        for line in repository.git.text("remote", "--verbose").splitlines():
+            name, _, rest = line.partition("\t")
+            yield FoundUrl(rest.rpartition(" ")[0], f"remote {name}")
+
+    return HostSets(own=own, machine=Machine(environ=environ), remotes=remotes)
 
 
 def worker_egress(

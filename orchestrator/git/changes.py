@@ -49,7 +49,7 @@ def changes(repository: Repository, *, base: str, tip: str) -> Changes:
         RepositoryError: Git failed to count the changed lines, and then to list the changed paths.
     """
     try:
-        return _counted(_rows(_git(repository), "--numstat", base, tip))
+        return _counted(_rows(_git(repository), base, tip))
     except RepositoryError as error:
         # Counting may exceed git's limits for memory or time; listing the names is cheap.
         rows = ((0, 0, path) for path in changed_paths(repository, base=base, tip=tip))
@@ -138,7 +138,7 @@ def stat_lines(repository: Repository, *, base: str, tip: str) -> Iterator[tuple
     Raises:
         RepositoryError: Git failed, perhaps because counting exceeds its limits.
     """
-    return _rows(_git(repository), "--numstat", base, tip)
+    return _rows(_git(repository), base, tip)
 
 
 _PATCH = ("diff-tree", "-r", "-p", "--no-color", *_FORM)
@@ -148,8 +148,8 @@ def _git(repository: Repository) -> Git:
     return repository.git.within(UNTRUSTED, _LARGE_IS_BINARY)
 
 
-def _rows(git: Git, what: str, base: str, tip: str) -> Iterator[tuple[int, int, str]]:
-    with git.reading("diff-tree", "-r", "-z", what, *_FORM, base, tip) as output:
+def _rows(git: Git, base: str, tip: str) -> Iterator[tuple[int, int, str]]:
+    with git.reading("diff-tree", "-r", "-z", "--numstat", *_FORM, base, tip) as output:
         for row in records(output, b"\0"):
             added, removed, path = row.split(b"\t", 2)
             # Git prints `-` for a binary file.

@@ -391,9 +391,3 @@ def version() -> tuple[int, ...]:
     """
     words = Git(None).text("version").split()
     return tuple(int(part) for part in words[2].split(".")[:3] if part.isdigit())
-
-
-def shallow_commits(common_dir: Path) -> frozenset[str]:
-    """Return the commits of a shallow clone whose parents are missing."""
-    file = common_dir / "shallow"
-    return frozenset(file.read_text().split()) if file.exists() else frozenset()

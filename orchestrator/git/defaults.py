@@ -1,7 +1,7 @@
 """The settings and environment variables with which every git command runs."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 CONFIG: Mapping[str, str] = {
     "core.hooksPath": os.devnull,
@@ -41,3 +41,11 @@ owner, inode and device of unchanged files may differ from those in the index.
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Variables of the caller's environment that git gets; any GIT_* variable could redirect git.
 KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")
+
+
+def filters_off(configured: Iterable[str]) -> dict[str, str]:
+    """Return settings that switch off every filter driver in these configuration keys."""
+    keys = (key for key in configured if key.startswith("filter."))
+    drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
+    off = {"smudge": "", "clean": "", "process": "", "required": "false"}
+    return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}

@@ -5,7 +5,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO
@@ -13,7 +13,7 @@ from typing import IO
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.command import Git, discover
-from orchestrator.git.defaults import SIZE_AND_TIME
+from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
 from orchestrator.git.git_directory import shallow_commits
 from orchestrator.text.name_templates import LONGEST_ID
 
@@ -129,6 +129,12 @@ class Repository:
                 f"cannot write to {self.state_dir}: {error.strerror}",
                 hint="make the directory writable for you: runs store their records in it",
             ) from error
+
+    def commit_of(self, name: str) -> str | None:
+        """Return the commit that a ref or an id names; None if there is no such commit."""
+        with suppress(GitCommandError):
+            return self._parsed(f"{name}^{{commit}}")
+        return None
 
     def resolve(self, revision: str) -> str:
         """Return the commit that `revision` names.
@@ -389,11 +395,3 @@ def _append(path: Path, lines: Iterable[str]) -> None:
     made = path.with_name(f"{path.name}.{os.getpid()}")
     made.write_text(text + "".join(f"{line}\n" for line in lines))
     made.replace(path)
-
-
-def filters_off(configured: Iterable[str]) -> dict[str, str]:
-    """Return settings that switch off every filter driver in these configuration keys."""
-    keys = (key for key in configured if key.startswith("filter."))
-    drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
-    off = {"smudge": "", "clean": "", "process": "", "required": "false"}
-    return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}

@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.command import Git
+from orchestrator.git.defaults import filters_off
 from orchestrator.git.object_packs import History, pack_commit
-from orchestrator.git.repository import Repository, filters_off
+from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 FOLDER = "submodules"

@@ -46,22 +46,6 @@ class Tip:
 class MergeConflict(OrchestratorError):
     """The commits of some tasks cannot be merged; nothing was imported."""
 
-    def __init__(
-        self, said: str, *, task: str, others: Sequence[str], files: Sequence[str] = ()
-    ) -> None:
-        """Describe the conflict.
-
-        Args:
-            said: The error message.
-            task: The task whose commit could not be added.
-            others: The tasks that it conflicts with.
-            files: Conflicting files, escaped for display and limited to MOST_FILES.
-        """
-        super().__init__(said)
-        self.task = task
-        self.others = tuple(others)
-        self.files = tuple(files)
-
 
 def check_git() -> None:
     """Check that the installed git can merge without a checkout.
@@ -181,10 +165,7 @@ class _Merge:
         others = self._who_touched(paths[:MOST_FILES], before)
         where = ", ".join(f"`{name}`" for name in shown) or "the same files"
         more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
-        said = f"{_both(tip, others)} cannot be merged: both changed {where}{more}"
-        return MergeConflict(
-            said, task=tip.task, others=[other.task for other in others], files=shown
-        )
+        return MergeConflict(f"{_both(tip, others)} cannot be merged: both changed {where}{more}")
 
     def _who_touched(self, paths: Sequence[bytes], before: Sequence[Tip]) -> Sequence[Tip]:
         """Return the tasks that last changed some of the files; all tasks if none did."""
@@ -237,8 +218,7 @@ def _both(tip: Tip, others: Sequence[Tip]) -> str:
 
 
 def _refused(tip: Tip, before: Sequence[Tip], why: str) -> MergeConflict:
-    said = f"{_both(tip, before)} cannot be merged: {one_line(why)}"
-    return MergeConflict(said, task=tip.task, others=[other.task for other in before])
+    return MergeConflict(f"{_both(tip, before)} cannot be merged: {one_line(why)}")
 
 
 def _of_git(error: GitCommandError, tip: Tip, before: Sequence[Tip]) -> Exception:

@@ -121,7 +121,7 @@ def ensure_worktree(
         with suppress(GitCommandError):  # git may have forgotten the worktree, too
             remove_worktree(repository, path)
         worktree = add_worktree(repository, spec)
-    check_out(repository, worktree, f"refs/heads/{spec.branch}", owner=owner)
+    check_out(repository, worktree, spec.ref, owner=owner)
     return worktree
 
 

@@ -52,9 +52,9 @@ class Comparison:
         self.unstable: set[str] = set()
         """Checks whose results on the base commit differ between runs."""
 
-    def _jobs(self, commits: Iterable[str], attempt: int = 1) -> list[Job]:
+    def _jobs(self, commits: Iterable[str]) -> list[Job]:
         return [
-            Job(commit=commit, command=command, attempt=attempt)
+            Job(commit=commit, command=command, attempt=1)
             for commit in commits
             for command in self._rules.all_checks
         ]

@@ -48,8 +48,12 @@ def _files(place: Path) -> dict[str, bytes]:
 
 
 def _content(path: Path, shown: str) -> bytes:
-    if not is_text(shown) or ".git" in path.parts:
-        raise ConfigError(f"`--hidden`: a path must be text and outside `.git`: {one_line(shown)}")
+    if not is_text(shown):
+        raise ConfigError(
+            f"`--hidden`: the name of this path is not valid UTF-8: {one_line(shown)}"
+        )
+    if ".git" in path.parts:
+        raise ConfigError(f"`--hidden`: this path is inside `.git`: {one_line(shown)}")
     try:
         return read_limited(path, most=MOST_BYTES)
     except OSError as error:

@@ -8,7 +8,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.changes import stat_lines
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Candidate, Column, Judgement
-from orchestrator.landing.branches import commit_of
 
 MOST_FILES = 1000
 """Maximum number of files that are listed."""
@@ -89,7 +88,7 @@ def _decided_by(above: tuple[Candidate, ...]) -> Column:
 def _files(
     repository: Repository, one: Candidate, other: Candidate
 ) -> tuple[FileDifference, ...] | None:
-    if any(commit_of(repository, each.commit) is None for each in (one, other)):
+    if any(repository.commit_of(each.commit) is None for each in (one, other)):
         return None
     rows = stat_lines(repository, base=one.commit, tip=other.commit)
     found = [

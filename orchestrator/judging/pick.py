@@ -5,7 +5,7 @@ from collections.abc import Callable
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Candidate, Judgement
-from orchestrator.landing.branches import read_branches
+from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Merged
 
@@ -30,6 +30,21 @@ def candidate_of(judgement: Judgement, number: int | None = None) -> Candidate |
     return found
 
 
+def judged_branch(repository: Repository, judgement: Judgement, chosen: Candidate) -> RunBranches:
+    """Return the branch of a candidate.
+
+    Raises:
+        ConfigError: The branch has moved since the judgement.
+    """
+    branches = read_branches(repository, chosen.run_id, [chosen.worker_id])
+    if branches.branches[0].commit != chosen.commit:
+        raise ConfigError(
+            f"the branch of worker {chosen.worker_id} has moved since it was judged",
+            hint=f"judge the run again: `orchestrator judge {judgement.run_id}`",
+        )
+    return branches
+
+
 def merge_candidate(
     repository: Repository,
     judgement: Judgement,
@@ -50,12 +65,7 @@ def merge_candidate(
         ConfigError: The branch has moved since the judgement.
         OrchestratorError: The branch cannot be merged.
     """
-    branches = read_branches(repository, chosen.run_id, [chosen.worker_id])
-    if branches.branches[0].commit != chosen.commit:
-        raise ConfigError(
-            f"the branch of worker {chosen.worker_id} has moved since it was judged",
-            hint=f"judge the run again: `orchestrator judge {judgement.run_id}`",
-        )
+    branches = judged_branch(repository, judgement, chosen)
     if chosen.protected != chosen.commit and judgement.tests != "free":
         note(
             f"worker {chosen.worker_id} changed tests, but was judged with the base's tests; "

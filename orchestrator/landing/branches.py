@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.errors import ConfigError, GitCommandError
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status
 from orchestrator.state.history import RunHistory, choose_run
@@ -104,9 +104,9 @@ def _branches(
         number = spec.worker_id
         result = history.worker_result(number, live=live)
         recorded = result.commit if result else None
-        tip = commit_of(repository, mine[number]) if number in mine else recorded
+        tip = repository.commit_of(mine[number]) if number in mine else recorded
         base = history.directory.base_of(number) or history.record.base
-        if tip is not None and commit_of(repository, tip) == tip:
+        if tip is not None and repository.commit_of(tip) == tip:
             status = result.status if result else None
             summary = result.summary if result else None
             names = (spec.branch, spec.branch_name is not None)
@@ -123,15 +123,5 @@ def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]
     return {
         number: ref
         for number, (run, _, spec) in holders_of(entries, refs).items()
-        if run.run_id == history.run_id and (ref := f"refs/heads/{spec.branch}") in refs
+        if run.run_id == history.run_id and (ref := spec.ref) in refs
     }
-
-
-def commit_of(repository: Repository, name: str) -> str | None:
-    """Return the commit that a ref or an id names; None if there is no such commit."""
-    try:
-        return repository.git.text(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-        )
-    except GitCommandError:
-        return None

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import commit_of
 from orchestrator.landing.checkout import bring_forward, check_files, is_at
 from orchestrator.landing.merged import Form
 from orchestrator.landing.record import (
@@ -25,6 +24,8 @@ from orchestrator.text.sanitize import one_line
 
 _REFUSED = re.compile(r"Cannot merge|overwritten by|would lose|Unable to create '[^']*\.lock'")
 """Messages of git when it refuses to update files, before it writes any of them."""
+
+_SHORT = 12
 
 
 @contextmanager
@@ -95,8 +96,9 @@ def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
     landed = _latest(repository, target, run_id)
     if not landed.is_undone_from(target.commit):
         raise NotFitError(
-            f"the merge of {_workers(landed)} is not undone: `{target.branch}` has moved since",
-            hint=f"revert the commits with `git revert`; the merge ended at {landed.after[:12]}",
+            f"cannot undo the merge of {_workers(landed)}: `{target.branch}` has new commits since "
+            "that merge",
+            hint=f"`{_reverting(landed)}` takes the merged changes back",
         )
     with repository.lock():
         _check_all(repository, target, old=landed.after, new=landed.before)
@@ -123,6 +125,16 @@ def _latest(repository: Repository, target: Target, run_id: str | None) -> Lande
 
 def _workers(landed: Landed) -> str:
     return ", ".join(f"worker {number}" for number in landed.workers)
+
+
+def _reverting(landed: Landed) -> str:
+    """Return a command that removes the merged changes, and keeps the commits on top of them."""
+    merged = f"{landed.before[:_SHORT]}..{landed.after[:_SHORT]}"
+    if landed.form == "apply":
+        return f"git diff --binary {merged} | git apply --reverse"
+    if landed.form == "merge":
+        return f"git revert -m 1 $(git rev-list --first-parent {merged})"
+    return f"git revert {merged}"
 
 
 def _path(target: Target) -> str | None:
@@ -200,7 +212,7 @@ def complete(repository: Repository) -> UnderWay | None:
         if change is None:
             return None
         landed = change.landed
-        at = commit_of(repository, f"refs/heads/{landed.branch}")
+        at = repository.commit_of(f"refs/heads/{landed.branch}")
         moved = at == (change.new if landed.moves else landed.before)
         if moved:
             _complete_files(repository, find_target(repository, landed.branch), change)

@@ -13,7 +13,6 @@ from orchestrator.errors import GitCommandError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.sealed_commits import signature, write_commit
-from orchestrator.landing.branches import commit_of
 from orchestrator.landing.merged import Form
 
 _UNDER_WAY = "landing.json"
@@ -95,7 +94,7 @@ def write_record(repository: Repository, landed: Landed) -> Landed:
     Returns:
         The merge, with a link to the previous record.
     """
-    held = commit_of(repository, landed.ref)
+    held = repository.commit_of(landed.ref)
     landed = landed.model_copy(update={"previous": held})
     parents = [landed.after, landed.before, *([held] if held else [])]
     made = write_commit(
@@ -108,7 +107,7 @@ def write_record(repository: Repository, landed: Landed) -> Landed:
 
 def drop_record(repository: Repository, landed: Landed) -> None:
     """Remove the latest record of a run. The caller holds the repository lock."""
-    held = commit_of(repository, landed.ref)
+    held = repository.commit_of(landed.ref)
     if held is not None and read_record(repository, held) == landed:
         _move(repository, landed.ref, landed.previous, held)
 

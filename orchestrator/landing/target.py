@@ -8,7 +8,6 @@ from pathlib import Path
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import BRANCHES, Repository
-from orchestrator.landing.branches import commit_of
 from orchestrator.text.sanitize import one_line
 
 _HEADS = "refs/heads/"
@@ -60,7 +59,7 @@ def find_target(repository: Repository, into: str | None) -> Target:
     branch = ref.removeprefix(_HEADS)
     if ref.startswith(BRANCHES) or ref in repository.worker_branches():
         raise ConfigError(f"`{branch}` is the branch of a worker", hint="name a branch of your own")
-    commit = commit_of(repository, ref)
+    commit = repository.commit_of(ref)
     if commit is None:
         raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=_hint(repository, ref))
     return Target(branch, commit, _checkout(repository, branch))
@@ -69,11 +68,21 @@ def find_target(repository: Repository, into: str | None) -> Target:
 def _wanted(repository: Repository, into: str | None) -> str:
     if into is not None:
         return f"{_HEADS}{into.removeprefix(_HEADS)}"
-    if (ref := checked_out_ref(repository)) is None:
+    return f"{_HEADS}{checked_out_branch(repository)}"
+
+
+def checked_out_branch(repository: Repository) -> str:
+    """Return the name of the branch that is checked out, without `refs/heads/`.
+
+    Raises:
+        ConfigError: HEAD is detached.
+    """
+    try:
+        return repository.git.text("symbolic-ref", "--quiet", "HEAD").removeprefix(_HEADS)
+    except GitCommandError as error:
         raise ConfigError(
             "no branch is checked out", hint="name the branch to merge into with `--into`"
-        )
-    return ref
+        ) from error
 
 
 def _hint(repository: Repository, ref: str) -> str:
@@ -82,14 +91,6 @@ def _hint(repository: Repository, ref: str) -> str:
     if is_possible and repository.git.succeeds("check-ref-format", ref):
         return f"`git branch {branch}` creates the branch"
     return "`git branch` lists the branches"
-
-
-def checked_out_ref(repository: Repository) -> str | None:
-    """Return the full name of the branch that is checked out; None if HEAD is detached."""
-    try:
-        return repository.git.text("symbolic-ref", "--quiet", "HEAD")
-    except GitCommandError:
-        return None
 
 
 def _checkout(repository: Repository, branch: str) -> Worktree | None:
@@ -139,7 +140,7 @@ def check_fit(repository: Repository, target: Target) -> None:
     Raises:
         NotFitError: The branch or its checkout cannot be changed now.
     """
-    if commit_of(repository, target.ref) != target.commit:
+    if repository.commit_of(target.ref) != target.commit:
         raise NotFitError(
             f"`{target.branch}` moved during the merge: nothing was changed",
             hint="run the command again",

@@ -22,7 +22,7 @@ from orchestrator.judging.judgement import Candidate, CheckVerdict
 from orchestrator.landing.merged import LeftWorker, Merged
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.markup import escaped
-from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.model import ERRORS, RunReport, WorkerReport
 from orchestrator.reports.phase import PhaseKind
 from orchestrator.results import CheckResult, Reason, Status, WorkerResult
 from orchestrator.state.history import RunState
@@ -35,10 +35,6 @@ _LONGEST = 4000
 _SHORTEST = 200
 """Maximum number of characters of a message, if the report is too large with longer messages."""
 _UNNAMED = re.compile(r"[^A-Za-z0-9_-]+")
-_ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
-"""Reasons that are errors of the machine or its settings, and not failures of the task."""
-_SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CANCELLED, Reason.CONFLICT})
-"""Reasons of workers whose tasks did not run, or were cancelled."""
 
 
 @dataclass(frozen=True)
@@ -139,13 +135,13 @@ def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
     if result is None:
         return _Verdict("skipped", "unfinished", f"the worker is not done: {worker.state.value}")
     if result.status is Status.SUCCESS:
-        skipped = worker.name is not None and result.never_ran
-        return _Verdict("skipped", "not_needed", result.message or "") if skipped else None
+        unneeded = _Verdict("skipped", "not_needed", result.message or "")
+        return unneeded if result.never_ran else None
     kind = (result.reason or result.status).value
     message = _numbered(worker, result.message or kind)
-    if result.reason in _SKIPPED:
+    if result.never_ran or result.reason is Reason.CANCELLED:
         return _Verdict("skipped", kind, message)
-    tag = "error" if result.reason in _ERRORS else "failure"
+    tag = "error" if result.reason in ERRORS else "failure"
     return _Verdict(tag, kind, message, _output(worker.directory))
 
 

@@ -9,7 +9,6 @@ of files and of checks may be hostile: each format escapes them.
 """
 
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -148,11 +147,6 @@ class RunReport(_Frozen):
     merged: Merged | None = None
     """The merge of the run's branches; only in a report of the command that merged them."""
 
-    @cached_property
-    def by_key(self) -> dict[str, WorkerReport]:
-        """The workers by their keys."""
-        return {worker.key: worker for worker in self.workers}
-
     @property
     def cost(self) -> float:
         """Total cost in USD of all workers whose cost is known."""
@@ -187,6 +181,8 @@ class RunReport(_Frozen):
 
 
 _SEVERITY = {Status.FAILED: 0, Status.TIMEOUT: 1, Status.PARTIAL: 2}
+ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
+"""Reasons that are errors of the machine or its settings, and not failures of the task."""
 _CONSEQUENCES = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
 """Reasons of workers that failed only because of another worker."""
 

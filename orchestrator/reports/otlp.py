@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.model import ERRORS, RunReport, WorkerReport
 from orchestrator.reports.phase import Phase, PhaseKind
 from orchestrator.results import Reason, Status
 from orchestrator.state.history import RunState
@@ -22,8 +22,6 @@ _SEMANTIC_CONVENTIONS = "https://opentelemetry.io/schemas/1.44.0"
 _SERVER, _INTERNAL = 2, 1
 _OK, _ERROR = 1, 2
 _PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
-_ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
-_SKIPS = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
 
 Json = dict[str, object]
 
@@ -170,7 +168,7 @@ def run_result(report: RunReport) -> str:
         return "error"
     if any(worker.reason is Reason.CANCELLED for worker in report.workers):
         return "cancellation"
-    if any(worker.reason in _ERRORS for worker in report.workers):
+    if any(worker.reason in ERRORS for worker in report.workers):
         return "error"
     if report.status is None or report.status is Status.SUCCESS:
         return "success"
@@ -181,9 +179,9 @@ def worker_result(worker: WorkerReport) -> str:
     """Return the name of a worker's result in the semantic conventions of OpenTelemetry."""
     if worker.reason is Reason.CANCELLED:
         return "cancellation"
-    if worker.reason in _SKIPS or (worker.result and worker.result.never_ran and worker.name):
+    if worker.result is not None and worker.result.never_ran:
         return "skip"
-    if worker.reason in _ERRORS:
+    if worker.reason in ERRORS:
         return "error"
     if worker.status is Status.TIMEOUT:
         return "timeout"

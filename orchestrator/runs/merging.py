@@ -12,6 +12,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import Tester, Tests, check_commands
+from orchestrator.judging.pick import Note, silent
 from orchestrator.judging.protected import Protection
 from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import RunBranches, read_branches
@@ -36,12 +37,6 @@ MOST_DIFF = 64 * 1024**2
 _MOST_AT_ONCE = 10
 _FILES = 5
 _SAID = {"pass": "passed", "fail": "failed", "none": "gave no answer"}
-Note = Callable[[str], None]
-"""Function that receives messages about the progress, each of one line."""
-
-
-def _silent(_: str) -> None:
-    """Ignore a message about the progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +75,7 @@ class Merger:
         root: Path | str | None = None,
         *,
         config: ParallelConfig | None = None,
-        note: Note = _silent,
+        note: Note = silent,
     ) -> None:
         """Store the arguments.
 

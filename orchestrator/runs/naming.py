@@ -188,7 +188,7 @@ class _Names:
         # A branch without a commit is no ref yet.
         unborn = (line.removeprefix(branch) for line in lines if line.startswith(branch))
         refs = git.text("for-each-ref", "--format=%(refname)").splitlines()
-        self._refs = frozenset([*refs, *unborn, *(worker.ref for worker in self._claimed)])
+        self._refs = frozenset([*refs, *unborn, *(worker.spec.ref for worker in self._claimed)])
 
     def _placed(self, directory: str) -> str:
         """Return a worktree's path, relative to the repository's top, or absolute if outside of it.

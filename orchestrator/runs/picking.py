@@ -16,6 +16,12 @@ class PickedJudgement(Judgement):
     merged: Merged | None = None
     """How the best candidate was merged; null if it was not merged."""
 
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if the best candidate was merged, 2 if the judgement is undecided, else 1."""
+        is_left = self.merged is not None and bool(self.merged.left)
+        return 1 if is_left else super().exit_code
+
 
 def merge_best(repository: Repository, judgement: Judgement, note: Note = silent) -> Merged | None:
     """Merge the candidate that is clearly the best; return None if no candidate is."""

@@ -25,9 +25,9 @@ from orchestrator.engine.egress import (
     check_allow,
     check_gateways,
     check_shared_network,
+    host_sets,
     worker_egress,
 )
-from orchestrator.engine.host_sets import host_sets
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.git.repository import Repository

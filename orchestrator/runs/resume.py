@@ -174,7 +174,7 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
                 hint="start a new run with `orchestrator parallel`",
             )
         refs = worker_refs(repository)
-        missing = [one.spec.branch for one in waiting if one.ref not in refs]
+        missing = [one.spec.branch for one in waiting if one.spec.ref not in refs]
         if missing:
             repository.claim(missing, record.base, keep=base_ref(record))
 

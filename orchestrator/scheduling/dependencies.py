@@ -150,5 +150,5 @@ def _move_branch(worker: WorkerContext, base: str) -> None:
     """Move the branch of a worker that has not started to the commit it will start from."""
     repository, at = worker.run.repository, worker.run.base
     with repository.lock():
-        if repository.resolve(worker.branch_ref) == at:
+        if repository.resolve(worker.spec.ref) == at:
             repository.move_branch(worker.spec.branch, new=base, old=at)

@@ -41,16 +41,6 @@ class Start:
     at: float
 
 
-@dataclass(frozen=True)
-class Pause:
-    """A period during which no worker of one model provider starts."""
-
-    provider: str
-    until: float
-    known: bool
-    """Whether the provider reported the length of the period; otherwise the length is a guess."""
-
-
 @dataclass
 class _State:
     """The limits and pauses of one model provider."""
@@ -118,7 +108,7 @@ class RateLimiter:
             state.bucket.take(now)
         return Start(provider, now)
 
-    def limited(self, start: Start, now: float, resets_in: float | None) -> Pause | None:
+    def limited(self, start: Start, now: float, resets_in: float | None) -> float | None:
         """Record that a provider refused a worker, and pause the provider for all workers.
 
         Refusals of several workers at the same time count as one event.
@@ -129,7 +119,7 @@ class RateLimiter:
             resets_in: Seconds until the provider accepts requests again; None if unknown.
 
         Returns:
-            The pause; None if it would be too long to wait for.
+            The end of the pause; None if the pause would be too long to wait for.
         """
         state = self._state(start.provider)
         running = state.running
@@ -170,7 +160,7 @@ class RateLimiter:
         doubled = min(max(state.pauses - 1, 0), 10)
         return min(FIRST_PAUSE * 2.0**doubled, LONGEST_PAUSE, self.patience)
 
-    def _pause(self, name: str, state: _State, now: float, length: float, *, known: bool) -> Pause:
+    def _pause(self, name: str, state: _State, now: float, length: float, *, known: bool) -> float:
         begins = now >= state.paused_until
         until = now + length
         if begins:
@@ -182,7 +172,7 @@ class RateLimiter:
         state.paused_until = max(until, state.paused_until)
         if is_news:
             self.emit(ProviderPaused(provider=name, seconds=round(until - now, 3), known=known))
-        return Pause(name, state.paused_until, known)
+        return state.paused_until
 
     def _recover_with_time(self, name: str, state: _State, now: float) -> None:
         since = max(state.changed_at, state.paused_until)

@@ -64,9 +64,9 @@ class StartGate:
         resets_in = came.resets_in if isinstance(came, RetryLater) else came.retry_after
         start, now = self._starts.pop(number, None), time.monotonic()
         if start is not None and refused and self._patience:
-            pause = self._limiter.limited(start, now, resets_in)
-            if pause is not None:
-                self._run.pace.pause(pause.provider, pause.until)
+            until = self._limiter.limited(start, now, resets_in)
+            if until is not None:
+                self._run.pace.pause(start.provider, until)
         elif start is not None:
             succeeded = isinstance(came, WorkerResult) and came.status is Status.SUCCESS
             self._limiter.ended(start, now, succeeded=succeeded)

@@ -43,4 +43,4 @@ def is_left(record: RunOutline, spec: WorkerSpec, refs: frozenset[str]) -> bool:
         spec: The worker.
         refs: The existing branches.
     """
-    return (record.top / spec.directory).exists() or f"refs/heads/{spec.branch}" in refs
+    return (record.top / spec.directory).exists() or spec.ref in refs

@@ -31,7 +31,7 @@ def count(number: int, noun: str) -> str:
 
 
 def slots_in_use(slots: int) -> str:
-    """Return why a worker waits if all slots for workers are in use."""
+    """Return the text that says that a worker waits because all `slots` slots are in use."""
     return "the only slot is in use" if slots == 1 else f"all {slots} slots are in use"
 
 

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+from orchestrator.text.quantities import money
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _UNITS = "KMGT"
 MINUS = "\N{MINUS SIGN}"
@@ -43,9 +45,7 @@ def moment(at: datetime) -> str:
 
 def dollars(cost: float, *, known: bool = True) -> str:
     """Return an amount of US dollars such as `$1.20`; below a dollar, with four decimal places."""
-    if not known:
-        return UNKNOWN
-    return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
+    return money(cost) if known else UNKNOWN
 
 
 def octets(number: int) -> str:

@@ -59,7 +59,6 @@ _REASONS = {
     Reason.NEEDS_INPUT: "waited for an answer",
 }
 """Words that pages show for reasons of failures whose names do not explain themselves."""
-_SKIPPED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
@@ -283,7 +282,7 @@ def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
             return Badge("Needs attention", "warning")
         waits = worker.state in (WorkerState.QUEUED, WorkerState.RETRYING)
         return Badge(_STATES[worker.state], "idle" if waits else "active")
-    if result.reason in _SKIPPED or (result.never_ran and result.status is Status.SUCCESS):
+    if result.never_ran:
         return Badge("Skipped", "neutral")
     if result.reason is Reason.CANCELLED:
         return Badge("Cancelled", "neutral")

@@ -196,7 +196,7 @@ def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
     base, again = worker.base, worker.run.resumed
     try:
         with repository.lock():
-            if repository.resolve(worker.branch_ref) != base:
+            if repository.resolve(worker.spec.ref) != base:
                 repository.move_branch(spec.branch, new=base, old=commit)
             if worker.run.checkouts is not None:
                 return

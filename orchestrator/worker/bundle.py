@@ -9,8 +9,6 @@ from functools import cache
 from importlib.resources import files
 
 PACKAGE = "orchestrator.worker.in_container"
-MOST_BYTES = 128 * 1024 - 1
-"""Maximum number of bytes of one argument that Linux passes to a program."""
 _IMPORT = re.compile(r"^from (orchestrator(?:\.\w+)+) import", re.MULTILINE)
 _START = """\
 import sys, types

@@ -224,11 +224,6 @@ class WorkerContext:
         )
 
     @property
-    def branch_ref(self) -> str:
-        """Return the full name of the worker's branch."""
-        return f"refs/heads/{self.spec.branch}"
-
-    @property
     def name(self) -> str:
         """Return the prefix of the names of the worker's containers."""
         return f"orchestrator-{self.run.directory.run_id}-{self.number}"

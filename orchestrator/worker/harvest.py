@@ -239,7 +239,7 @@ def _land(request: HarvestRequest, harvested: Harvested) -> None:
 
 def _land_again(request: HarvestRequest, harvested: Harvested) -> None:
     """Move the branch to the commit that a dead process recorded, unless it is there already."""
-    if request.repository.resolve(f"refs/heads/{request.spec.branch}") != harvested.tip:
+    if request.repository.resolve(request.spec.ref) != harvested.tip:
         _move_branch(request, harvested.tip)
 
 

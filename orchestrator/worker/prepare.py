@@ -129,7 +129,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
     root.mkdir()
     again = bool(worker.attempts())
     # For a retry, an earlier step decided whether the branch is back at the base.
-    start = run.repository.resolve(worker.branch_ref) if again else worker.base
+    start = run.repository.resolve(worker.spec.ref) if again else worker.base
     extras = Extras(
         copies=run.request.copies,
         added=frozenset(filter(None, [worker.config.project.dotenv])),
@@ -283,5 +283,5 @@ def show_worktree(worker: WorkerContext) -> None:
             # A process that died may have written a part of it.
             put_worktree_aside(repository, spec, worker.directory)
         worktree = add_worktree(repository, spec)
-    check_out(repository, worktree, worker.branch_ref)
+    check_out(repository, worktree, worker.spec.ref)
     checkpoints.note_shown()

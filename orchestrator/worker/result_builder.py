@@ -110,7 +110,7 @@ def failed(
     """
     spec, commit = worker.spec, worker.base
     with suppress(OrchestratorError):
-        tip = worker.run.repository.resolve(worker.branch_ref)
+        tip = worker.run.repository.resolve(worker.spec.ref)
         commit = worker.base if tip == worker.run.base else tip
     return WorkerResult(
         worker_id=spec.worker_id,
@@ -141,7 +141,7 @@ def cancelled(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
     why = f"{worker.cancel.why} before attempt {last.attempts + 1}"
     said = f"{why}; attempt {last.attempts}: {last.reason}: {last.message}"
     update: dict[str, object] = {"reason": Reason.CANCELLED, "message": said}
-    tip = worker.run.repository.resolve(worker.branch_ref)
+    tip = worker.run.repository.resolve(worker.spec.ref)
     if tip != last.commit:
         nothing = {"files_modified": [], "files_total": 0, "insertions": 0, "deletions": 0}
         update |= {"commit": tip, **nothing}

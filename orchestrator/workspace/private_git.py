@@ -200,7 +200,6 @@ def _inside(repository: Repository, settings: Mapping[str, str]) -> SubmoduleGit
         object_format=repository.object_format,
         settings=_settings_text(settings),
         workspace=WORKSPACE,
-        store=STORE,
         objects=OBJECTS,
     )
 

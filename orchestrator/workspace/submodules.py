@@ -77,8 +77,6 @@ class SubmoduleGitDir:
     """Text of the git configuration that all submodules have in common."""
     workspace: str
     """Path of the worktree in the container."""
-    store: str
-    """Path of the worker's git directory in the container."""
     objects: str
     """Path of the base commit's git objects in the container."""
 

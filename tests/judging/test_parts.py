@@ -1,5 +1,6 @@
 """Tests of JUnit files, hidden files, new lines of a change and instruments."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,16 @@ def test_hidden_files_are_outside_the_repository(tmp_path: Path) -> None:
     (hidden / "link").symlink_to("/etc/hostname")
     with pytest.raises(ConfigError, match="`link` cannot be read"):
         read_hidden(hidden, top=top)
+    (hidden / "link").unlink()
+    for name, said in (
+        (".git/x", "this path is inside `.git`: .git/x"),
+        (os.fsdecode(b"\xff"), "the name of this path is not valid UTF-8: "),
+    ):
+        (hidden / name).parent.mkdir(exist_ok=True)
+        (hidden / name).touch()
+        with pytest.raises(ConfigError, match=f"`--hidden`: {said}"):
+            read_hidden(hidden, top=top)
+        (hidden / name).unlink()
 
 
 def test_change_counts_the_product_and_has_its_new_lines(world: World) -> None:

@@ -175,12 +175,14 @@ def test_no_setting_of_git_pushes_more(
     assert heads(remote) == {"main": world.base, "architect/parallel-1-run": one.commit}
 
 
-def test_hook_of_the_repository_does_not_run(world: World) -> None:
+def test_hook_of_the_repository_does_not_run(world: World, remote: Path) -> None:
     hook = world.repo / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {world.scratch}/ran\nexit 1\n")
     hook.chmod(0o755)
-    publish_all(world, worker(world, 1, {"new": "x\n"}))
+    one = worker(world, 1, {"new": "x\n"})
+    publish_all(world, one)
+    assert heads(remote)["architect/parallel-1-run"] == one.commit
     assert not (world.scratch / "ran").exists()
 
 
@@ -217,6 +219,7 @@ def test_hostile_texts_are_values_only(world: World, forges: Forges, text: str, 
 def test_text_cannot_leave_its_block(world: World) -> None:
     one = worker(world, 1, {"new": "x\n"}, task="~~~\n~~~~\n# out", summary="~~~~~~\n# out")
     body = body_of(Repository(world.repo), "run", one, None)
+    assert body.count("# out") == 2
     fence = ""
     for line in body.splitlines():
         if not fence and line.startswith("~~~"):

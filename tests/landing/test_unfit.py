@@ -255,7 +255,27 @@ def test_undo_after_a_commit_on_top_is_refused(world: World) -> None:
     git(world.repo, "commit", "-q", "--allow-empty", "-m", "on top")
     before = untouched(world)
     with pytest.raises(
-        OrchestratorError, match="the merge of worker 1 is not undone: `main` has moved since"
+        OrchestratorError, match="cannot undo the merge of worker 1: `main` has new commits since"
     ):
         undo(Repository(world.repo), into=None, run_id=None)
     assert untouched(world) == before
+
+
+@pytest.mark.parametrize("form", ["merge", "squash", "rebase", "apply"])
+def test_hint_for_a_merge_that_cannot_be_undone_works(world: World, form: str) -> None:
+    changed = branch(world, 1, {"a.txt": "x\n"}), branch(world, 2, {"numbers": None, "new": "n\n"})
+    before = world.show("main", "a.txt"), world.show("main", "numbers")
+    merge(world, *changed, form=form)
+    assert (world.repo / "a.txt").read_text() == "x\n"
+    tree = git(world.repo, "commit-tree", "-p", "main", "-m", "on top", "main^{tree}")
+    git(world.repo, "update-ref", "refs/heads/main", tree)
+    with pytest.raises(OrchestratorError) as caught:
+        undo(Repository(world.repo), into=None, run_id=None)
+    command = (caught.value.hint or "").split("`")[1]
+    subprocess.run(
+        ["sh", "-c", command], cwd=world.repo, check=True, capture_output=True,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    files = (world.repo / name for name in ("a.txt", "numbers"))
+    assert tuple(path.read_text().strip() for path in files) == before
+    assert not (world.repo / "new").exists()

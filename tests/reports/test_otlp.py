@@ -92,6 +92,16 @@ def test_result_of_a_run(tmp_path: Path, changes: dict[str, object], result: str
         assert otlp.run_result(bad) == expected
 
 
+def test_result_of_a_task(tmp_path: Path) -> None:
+    """A task whose setup failed did not start, but it was not skipped."""
+    failed = Status.FAILED
+    for reason, expected in ((Reason.SETUP_FAILED, "error"), (Reason.CONFLICT, "skip")):
+        worker = ended(tmp_path, 1, failed, reason=reason, name="build", message=SECRET)
+        assert worker.started_at is None
+        assert otlp.worker_result(worker) == expected
+    assert otlp.worker_result(ended(tmp_path, 1, name="build", started_at=None)) == "skip"
+
+
 def test_ids_are_the_same_when_a_run_is_resumed_and_below_a_given_parent(tmp_path: Path) -> None:
     done = ended_run(tmp_path, [ended(tmp_path, 1)])
     worker = ended(tmp_path, 1, result=None, state=WorkerState.RUNNING)

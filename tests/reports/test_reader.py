@@ -85,7 +85,9 @@ def spans(report: RunReport, key: str) -> list[tuple[str, float, float]]:
     return [
         (phase.kind.value, (phase.start - start) / timedelta(seconds=1),
          (phase.end - start) / timedelta(seconds=1))
-        for phase in report.by_key[key].phases
+        for worker in report.workers
+        if worker.key == key
+        for phase in worker.phases
     ]  # fmt: skip
 
 
@@ -97,7 +99,7 @@ def test_an_ended_run_of_an_older_version(tmp_path: Path) -> None:
         ("worker-2", Status.FAILED, Reason.AGENT_FAILED),
         ("worker-3", Status.TIMEOUT, Reason.TIMEOUT),
     ]
-    kinds = [phase.kind.value for phase in report.by_key["worker-3"].phases]
+    kinds = [phase.kind.value for phase in report.workers[2].phases]
     assert kinds == ["queue", "prepare", "agent", "stop", "harvest"]
     assert [worker.key for worker in report.bad] == ["worker-2", "worker-3"]
     assert report.critical_path == ("worker-3",)
@@ -109,8 +111,8 @@ def test_a_workflow_has_names_dependencies_and_a_critical_path(tmp_path: Path) -
     report = recorded(tmp_path, WORKFLOW)
     assert report.name is not None
     assert [worker.key for worker in report.workers][:2] == ["build", "check"]
-    assert report.by_key["check"].depends_on
-    assert set(report.critical_path) <= report.by_key.keys()
+    assert report.workers[1].depends_on
+    assert set(report.critical_path) <= {worker.key for worker in report.workers}
     marked = tuple(worker.key for worker in report.workers if worker.is_critical)
     assert set(marked) == set(report.critical_path)
 
@@ -189,14 +191,17 @@ def test_checks_and_teardown_are_phases_with_their_problems(directory: RunDirect
     assert not any(phase.is_open for phase in report.workers[0].phases)
 
 
-def test_phases_have_no_gaps_even_if_the_clock_is_set_back() -> None:
+def test_no_phase_ends_before_its_start_if_the_clock_is_set_back() -> None:
     events = [
         started(),
         WorkerPreparing(at=at(-5), worker_id=4),
         WorkerStarted(at=at(3), worker_id=4, container="c"),
     ]
-    phases = phases_of(events, at(1))[4]
-    assert all(phase.start <= phase.end for phase in phases)
+    assert [(phase.kind, phase.start, phase.end) for phase in phases_of(events, at(1))[4]] == [
+        (PhaseKind.QUEUE, at(0), at(0)),
+        (PhaseKind.PREPARE, at(-5), at(3)),
+        (PhaseKind.AGENT, at(3), at(3)),
+    ]
 
 
 def test_attempts_are_read_from_their_directories(directory: RunDirectory) -> None:

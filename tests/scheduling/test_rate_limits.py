@@ -261,12 +261,12 @@ class World:
         kind = self.chance.random()
         if kind < 0.25:
             resets_in = self.chance.choice([None, None, 0.5, 30.0, 119.0, 500.0])
-            pause = self.bench.governor.limited(start, self.now, resets_in)
-            assert (pause is None) == (resets_in == 500.0)
-            if pause is not None:
-                assert pause.until >= self.paused[start.provider]
-                assert pause.until <= self.now + 121
-                self.paused[start.provider] = pause.until
+            until = self.bench.governor.limited(start, self.now, resets_in)
+            assert (until is None) == (resets_in == 500.0)
+            if until is not None:
+                assert until >= self.paused[start.provider]
+                assert until <= self.now + 121
+                self.paused[start.provider] = until
             self.waiting.append(start.provider)
         else:
             self.bench.governor.ended(start, self.now, succeeded=kind < 0.9)

@@ -21,6 +21,16 @@ def test_results_are_not_inserted_into_a_shell_command() -> None:
         check_results(config("shell"), [task(inserted=(0,))])
 
 
+def is_refused(agent: str, *inserted: int) -> bool:
+    """Return whether results at these positions in a task are refused."""
+    try:
+        check_results(config(agent), [task(inserted=inserted)])
+    except ConfigError:
+        return True
+    return False
+
+
 def test_results_are_inserted_into_a_prompt_and_escaped_marks_stay() -> None:
-    check_results(config("claude"), [task(inserted=(0,))])
-    check_results(config("shell"), [task(inserted=())])
+    assert not is_refused("claude", 0)
+    assert not is_refused("shell")
+    assert is_refused("shell", 0)

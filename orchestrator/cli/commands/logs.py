@@ -14,7 +14,7 @@ import typer
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.ci import in_ci
 from orchestrator.cli.output.messages import put, show_json
-from orchestrator.cli.run_arguments import Follow, RunOption, follow, open_run
+from orchestrator.cli.run_arguments import Follow, Number, RunOption, follow, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
 from orchestrator.execution.output import stage_logs
@@ -25,9 +25,6 @@ from orchestrator.text.sanitize import lines
 _LONGEST = 64 * 1024
 """Maximum size of a line in bytes; longer lines are split."""
 
-Number = Annotated[
-    int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
-]
 Raw = Annotated[
     bool,
     typer.Option(

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from json import dumps
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any, get_args
 
 import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Config, GivenSettings, Json, Report, with_settings
-from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
+from orchestrator.cli.output.messages import show, show_json
 from orchestrator.cli.reporting import Reports
 from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
@@ -22,11 +22,9 @@ from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo as take_back
 from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
 from orchestrator.landing.merged import Form, Merged
-from orchestrator.reports.decisions import merge_lines
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.path_patterns import problem
-from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 _OF_AGENT = (
@@ -36,7 +34,6 @@ _OF_AGENT = (
 """Settings of an agent that resolves conflicts."""
 _SAME = ("form", "order", "on_conflict", "into", "dry_run")
 """Options that `MergeOptions` of `orchestrator.runs.merging` has under the same names."""
-SOME_LEFT = 1
 _SHORT = 12
 
 
@@ -280,20 +277,3 @@ def _undo(
 
 def _run_id(repository: Repository, wanted: str) -> str:
     return named_run(list(all_runs(repository.state_dir)), wanted).run_id
-
-
-def show_merged(merged: Merged, *, into: str | None = None) -> None:
-    """Print which branches were merged, and which were left out."""
-    for line in merge_lines(merged):
-        show(line)
-    _tell_more(merged, into)
-
-
-def _tell_more(merged: Merged, into: str | None) -> None:
-    if merged.given_conflicts is not None:
-        conflicts = sum(left.reason == "conflict" for left in merged.left)
-        given = count(merged.given_conflicts, "conflict")
-        tell(f"with the best order: {count(conflicts, 'conflict')}; with the given order: {given}")
-    if merged.landed and not merged.dry_run:
-        branch = f" --into {quote(merged.target)}" if into else ""
-        tell(f"to undo the merge: orchestrator merge --undo{branch}")

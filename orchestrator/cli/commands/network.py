@@ -12,9 +12,9 @@ import typer
 from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.formats import amount, table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.run_arguments import RunOption, open_run
+from orchestrator.cli.run_arguments import Number, RunOption, open_run
 from orchestrator.config.loading import load_settings
-from orchestrator.engine.host_sets import host_sets
+from orchestrator.engine.egress import host_sets
 from orchestrator.execution.network_log import NETWORK_LOG
 from orchestrator.gateway.host_sets import SIGN, SetMember
 from orchestrator.gateway.log import (
@@ -34,9 +34,6 @@ _HOST = 1
 _NONE = "-"
 _SECONDS = len("2026-01-02T03:04:05")
 
-Number = Annotated[
-    int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
-]
 Refused = Annotated[bool, typer.Option("--refused", help="List only refused connections.")]
 
 

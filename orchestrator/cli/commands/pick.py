@@ -6,9 +6,9 @@ from typing import Annotated, get_args
 
 import typer
 
-from orchestrator.cli.commands.merge import SOME_LEFT, show_merged
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Json
+from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository

@@ -13,7 +13,7 @@ from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
-from orchestrator.judging.judgement import Candidate
+from orchestrator.judging.pick import candidate_of, judged_branch
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.forges import GitHub, GitLab, find_forge
@@ -23,7 +23,7 @@ from orchestrator.landing.pull_requests import (
     PullRequestWish,
     publish,
 )
-from orchestrator.landing.target import checked_out_ref
+from orchestrator.landing.target import checked_out_branch
 from orchestrator.text.sanitize import lines, one_line
 
 _FORGES = (GitHub.program, GitLab.program)
@@ -87,9 +87,9 @@ def pr(options: PullRequestOptions, words: RunAndWorkers = None) -> None:
     wanted, numbers = run_and_workers(words)
     _check(options, numbers)
     repository = Repository(Path.cwd())
-    if options.best:
-        wanted, numbers = _best(repository, wanted)
-    published = _publish(repository, read_branches(repository, wanted, numbers), options)
+    best = options.best
+    chosen = _best(repository, wanted) if best else read_branches(repository, wanted, numbers)
+    published = _publish(repository, chosen, options)
     if options.json:
         show_json(dumps(published.model_dump(mode="json"), indent=2))
     else:
@@ -114,7 +114,7 @@ def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOp
     forge = find_forge(repository.top, remote.url, options.forge, installed=not options.dry_run)
     wish = PullRequestWish(
         workers=tuple(branch.worker_id for branch in chosen.branches),
-        target=options.into or _checked_out(repository),
+        target=options.into or checked_out_branch(repository),
         stack=options.stack,
         draft=options.draft,
         dry_run=options.dry_run,
@@ -124,41 +124,22 @@ def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOp
     return publish(repository, run, wish, remote, forge)
 
 
-def _best(repository: Repository, run: str | None) -> tuple[str, tuple[int, ...]]:
-    """Return run and number of the worker that the latest judgement picked.
+def _best(repository: Repository, run: str | None) -> RunBranches:
+    """Return the branch of the worker that the latest judgement picked.
 
     Raises:
         ConfigError: The worker's branch has moved since the judgement.
         typer.Exit: No worker was picked.
     """
     judgement = latest_judgement(repository.state_dir, run)
-    chosen = [one for one in judgement.ranking if one.worker_id == judgement.picked]
-    if not chosen:
+    chosen = candidate_of(judgement)
+    if chosen is None:
         tell(
             "no worker is clearly the best: nothing was published; "
             f"`orchestrator compare {judgement.run_id}` shows why"
         )
         raise typer.Exit(judgement.exit_code)
-    _check_unmoved(repository, chosen[0])
-    return chosen[0].run_id, (chosen[0].worker_id,)
-
-
-def _check_unmoved(repository: Repository, chosen: Candidate) -> None:
-    (branch,) = read_branches(repository, chosen.run_id, [chosen.worker_id]).branches
-    if branch.commit != chosen.commit:
-        raise ConfigError(
-            f"the branch of worker {branch.worker_id} has moved since it was judged",
-            hint=f"judge the run again: `orchestrator judge {chosen.run_id}`",
-        )
-
-
-def _checked_out(repository: Repository) -> str:
-    ref = checked_out_ref(repository)
-    if ref is None:
-        raise ConfigError(
-            "no branch is checked out", hint="name the branch to merge into with `--into`"
-        )
-    return ref.removeprefix("refs/heads/")
+    return judged_branch(repository, judgement, chosen)
 
 
 def _show(published: Published) -> None:

@@ -14,7 +14,7 @@ import typer
 from orchestrator.agents import load_agent
 from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
 from orchestrator.cli.init.image_programs import BASE_PROGRAMS, programs_in
-from orchestrator.cli.init.render import build_command, needs_naming
+from orchestrator.cli.init.render import FILE_NAME, build_command, needs_naming
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.config.loading import check_file
 from orchestrator.config.run import ParallelConfig, repository_config_files
@@ -25,7 +25,6 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
-FILE_NAME = "orchestrator.yaml"
 _DEFAULT_AGENT = str(ParallelConfig.model_fields["agent_cli"].default)
 _WITHOUT_TOOLS = "commands that need them are written as comments"
 

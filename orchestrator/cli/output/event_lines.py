@@ -1,7 +1,7 @@
 """Format the events of a run as lines of text."""
 
 from orchestrator.cli.output.formats import called
-from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
+from orchestrator.cli.output.outcomes import explanation, is_consequence, outcome
 from orchestrator.events import (
     Intervention,
     ProviderPaused,
@@ -117,7 +117,7 @@ def stopping_line(event: WorkerStopping, name: str | None) -> str:
 def done_line(result: WorkerResult) -> str:
     """Return the line for the end of a worker."""
     who, took = called(result.worker_id, result.name), duration(result.duration)
-    if never_ran(result):
+    if is_consequence(result):
         return f"- {who} {one_line(result.message or 'skipped')}"
     if result.status is Status.SUCCESS:
         cost = f", {money(result.cost)}" if result.cost_known else ""

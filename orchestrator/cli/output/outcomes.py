@@ -1,13 +1,15 @@
 """Format how a worker ended."""
 
-from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.results import Reason, WorkerResult
 from orchestrator.text.sanitize import one_line
 
 
-def never_ran(result: WorkerResult) -> bool:
-    """Return whether a task of a workflow was skipped because of the outcomes of other tasks."""
-    is_unneeded = result.status is Status.SUCCESS and result.started_at is None
-    return result.name is not None and (is_unneeded or result.reason is Reason.DEPENDENCY)
+def is_consequence(result: WorkerResult) -> bool:
+    """Return whether a task did not run, for a reason that other tasks' results show already.
+
+    A conflict is shown by no other result.
+    """
+    return result.never_ran and result.reason is not Reason.CONFLICT
 
 
 def outcome(result: WorkerResult) -> str:

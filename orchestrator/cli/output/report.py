@@ -15,7 +15,7 @@ from orchestrator.cli.output.formats import (
     titled,
 )
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
+from orchestrator.cli.output.outcomes import explanation, is_consequence, outcome
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
@@ -99,7 +99,7 @@ def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
     for worker in workers:
         who = called(worker.worker_id, worker.name)
         names_refs = worker.message == "; ".join(told(worker.kept_refs))
-        if worker.status is Status.SUCCESS and not names_refs and not never_ran(worker):
+        if worker.status is Status.SUCCESS and not names_refs and not is_consequence(worker):
             lines += [f"{who}{said}"] if (said := explanation(worker)) else []
         if worker.kept_refs:
             lines.append(f"{who}: {kept_line(worker.kept_refs)}")
@@ -152,7 +152,7 @@ def time_lines(
 
 def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
     """Return a line with the failed tasks of a workflow; no line if no task failed."""
-    failed = [worker for worker in bad if worker.name is not None and not never_ran(worker)]
+    failed = [worker for worker in bad if worker.name is not None and not is_consequence(worker)]
     return [f"Failed: {', '.join(map(_failure_cause, failed))}"] if failed else []
 
 

@@ -18,8 +18,6 @@ LONGEST_ITEM = 4096
 class Source:
     """Where the items of a `foreach` task come from: files, a JSON file, or a command."""
 
-    task: str
-    """Id of the task."""
     kind: Literal["glob", "json", "command"]
     values: tuple[str, ...]
     """Patterns of the files; or the name of the single JSON file; or the command."""
@@ -91,13 +89,13 @@ def as_text(item: object) -> str:
     return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
-def source_of(foreach: Foreach, task: str) -> Source | None:
+def source_of(foreach: Foreach) -> Source | None:
     """Return the source of a `foreach` task's items; None if the workflow file has the items."""
     if foreach.glob is not None:
-        return Source(task, "glob", foreach.glob)
+        return Source("glob", foreach.glob)
     if foreach.json_file is not None:
-        return Source(task, "json", (foreach.json_file,))
-    return Source(task, "command", (foreach.command,)) if foreach.command is not None else None
+        return Source("json", (foreach.json_file,))
+    return Source("command", (foreach.command,)) if foreach.command is not None else None
 
 
 def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.config.document import read_text
 from orchestrator.config.node import DocumentError, Node
 from orchestrator.config.sources import unknown
-from orchestrator.workflow.parsing.templates import holds
+from orchestrator.workflow.parsing.templates import has_results
 
 AGENTS, LAST = "Parallel Agents", "Orchestration"
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<title>.+?)[ \t]*#*[ \t]*$")
@@ -92,7 +92,7 @@ def _last(found: Mapping[str, list[_Section]]) -> Iterator[Node]:
         section.text if section.level == 2 else f"### {section.title}\n{section.text}"
         for section in sections
     ).strip()
-    asked = text if holds(text, "results") else f"{text or LAST}\n\n{{{{results}}}}"
+    asked = text if has_results(text) else f"{text or LAST}\n\n{{{{results}}}}"
     before = [_slug(section.title) for section in found[AGENTS] if section.level > 2]
     yield _task(sections[0], {"task": asked, "reduce": before})
 

@@ -99,7 +99,7 @@ class Maker:
             return None
         batch = task.members.get("batch")
         size = batch.value if batch is not None and isinstance(batch.value, int) else 1
-        source = source_of(foreach, task.id)
+        source = source_of(foreach)
         try:
             items = (
                 [as_text(item) for item in foreach.items or (foreach.words or "").split()]

@@ -82,9 +82,9 @@ def fill_task(node: Node, values: Values) -> Node:
     )
 
 
-def holds(text: str, name: str) -> bool:
-    """Return whether a text contains a template with this name."""
-    return any(match["name"] == name and not match["literal"] for match in _USE.finditer(text))
+def has_results(text: str) -> bool:
+    """Return whether a text contains the template `{{results}}`."""
+    return any(match["name"] == "results" and not match["literal"] for match in _USE.finditer(text))
 
 
 def place(name: str) -> re.Pattern[str]:

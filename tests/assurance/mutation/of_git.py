@@ -128,7 +128,7 @@ def repository() -> Iterator[Protection]:
              "tests/git/test_quarantine.py")  # fmt: skip
     empty = "defence in depth: an empty `process` has the same effect in this git"
     yield from patches(
-        "git/repository.py",
+        "git/repository.py git/defaults.py",
         tests,
         ("revisions are not parsed as options", '"--end-of-options", ', "",
          "defence in depth: git's answer to an option is no commit"),

@@ -21,7 +21,7 @@ def landing() -> Iterator[Protection]:
         ("target: branch moves only from its expected commit", "why, ref, change.new, change.old)",
          "why, ref, change.new)"),
         ("target: branch has not moved since the merge began",
-         "if commit_of(repository, target.ref) != target.commit:",
+         "if repository.commit_of(target.ref) != target.commit:",
          "if False:"),
         ("target: checkout has not changed since the merge began",
          "if target.checkout != _checkout(repository, target.branch):", "if False:"),

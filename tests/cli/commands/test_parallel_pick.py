@@ -10,12 +10,16 @@ import docker
 import pytest
 
 from orchestrator.cli.app import run
+from orchestrator.cli.pick_best import Picked
 from orchestrator.git.repository import Repository
+from orchestrator.judging.judgement import Judgement
+from orchestrator.runs.picking import with_merge
 from orchestrator.state.run_directory import all_runs
 from tests.support.cli import start
 from tests.support.daemon import ours
 from tests.support.judging import commit_shop
 from tests.support.live import PATIENCE, eventually
+from tests.support.reports import judged, merged
 from tests.support.repository import git
 
 FIX = 'sed -i "s/width + height/width * height/" calc.py'
@@ -58,6 +62,44 @@ def test_task_becomes_one_tested_commit(repo: Path, capsys: pytest.CaptureFixtur
     assert run([*command, "--check", "grep nothing calc.py"]) == 2
     assert "2 candidates, 0 of them pass: there is nothing to pick" in capsys.readouterr().out
     assert git(repo, "rev-parse", "HEAD") == before
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    "command", [["eval", "-n", "1"], ["parallel", "--workers", "1"]], ids=["eval", "parallel"]
+)
+def test_best_worker_that_conflicts_is_not_merged(
+    command: list[str], repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    (repo / "calc.py").write_text("rewritten\n")
+    git(repo, "commit", "-q", "-a", "-m", "rewritten")
+    moved = git(repo, "rev-parse", "HEAD")
+    words = [*SHELL, "--base", base, "--check", CHECK, "--pick", "auto", "--json"]
+    assert run([*command, FIX, *words]) == 1
+    said = json.loads(capsys.readouterr().out)
+    judgement = said.get("judgement", said)
+    assert (judgement["picked"], judgement["merged"]["landed"]) == (1, [])
+    assert [left["reason"] for left in judgement["merged"]["left"]] == ["conflict"]
+    assert git(repo, "rev-parse", "HEAD") == moved
+
+
+@pytest.mark.parametrize(
+    ("left", "judgement", "code"),
+    [
+        (False, judged(), 0),
+        (True, judged(), 1),
+        (None, judged(decision="none", picked=None), 1),
+        (None, judged(decision="undecided", picked=None), 2),
+    ],
+)
+def test_exit_code_tells_whether_the_best_worker_was_merged(
+    left: bool | None, judgement: Judgement, code: int
+) -> None:
+    done = None
+    if left is not None:
+        done = merged() if left else merged().model_copy(update={"left": ()})
+    assert Picked(judgement=with_merge(judgement, done)).exit_code == code
 
 
 @pytest.mark.docker

@@ -1,8 +1,7 @@
 """Tests of options for scheduled runs, and of `run-one` and `run FILE`."""
 
 import json
-import threading
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,7 +102,6 @@ def test_timings_are_a_table(result, capsys):
 
 @pytest.mark.usefixtures("runner")
 def test_when_busy_waits_or_exits(repository, runner, monkeypatch, capsys):
-    monkeypatch.setattr(when_busy, "_PAUSE", 0.02)
     live = RunDirectory(Repository(repository).state_dir / "runs" / "20260101-000000-abcdef")
     live.path.mkdir(parents=True)
     (live.path / "lease").touch()
@@ -119,16 +117,14 @@ def test_when_busy_waits_or_exits(repository, runner, monkeypatch, capsys):
     assert runner.configs == []
     ended: list[float] = []
 
-    def end() -> None:
-        time.sleep(0.3)
-        ended.append(time.monotonic())
+    def end(seconds: float) -> None:
+        assert runner.configs == []
+        ended.append(seconds)
         live.release()
 
-    thread = threading.Thread(target=end)
-    thread.start()
+    monkeypatch.setattr(when_busy, "time", SimpleNamespace(sleep=end))
     assert run(["parallel", "a", "--when-busy", "wait", "--quiet", *SHELL]) == 1
-    thread.join()
-    assert time.monotonic() > ended[0]
+    assert len(ended) == 1
     assert len(runner.configs) == 1
     assert run(["parallel", "a", "--when-busy", "sometimes", *SHELL]) == 3
     assert "must be `start`, `wait` or `leave`" in capsys.readouterr().err

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import workflow_run
 from orchestrator.cli.app import run
 from orchestrator.cli.workflow_file import selected
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.parsing.json_schema import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow
+from orchestrator.workflow.planning import config_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 RELEASE = """\
@@ -169,5 +171,15 @@ class TestNetworkOfATask:
         assert run([*self.RUN]) == 3
 
     @pytest.mark.parametrize("default", [("--preset", "untrusted"), ("--config", "mine.yaml")])
-    def test_task_overrides_a_default_network(self, default):
+    def test_task_overrides_a_default_network(self, default, monkeypatch):
+        found = {}
+
+        def record(config, *, workflow, **rest):
+            for task in workflow.tasks:
+                found[task.id] = config_of(config, task).isolation.network
+            return original(config, workflow=workflow, **rest)
+
+        original = workflow_run.ParallelRunner
+        monkeypatch.setattr(workflow_run, "ParallelRunner", record)
         assert run([*self.RUN, *default]) == 0
+        assert found == {"shut": "none", "wide": "open"}

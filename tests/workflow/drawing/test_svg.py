@@ -59,6 +59,7 @@ class TestSvg:
     def test_boxes_do_not_overlap(self):
         root = ElementTree.fromstring(svg(workflow(RELEASE)).encode())
         boxes = list(self.boxes(root).values())
+        assert len(boxes) == len(RELEASE)
         page = float(root.attrib["width"]), float(root.attrib["height"])
         for n, (x, y, width, height) in enumerate(boxes):
             assert x >= 0 and y >= 0 and x + width <= page[0] and y + height <= page[1]  # noqa: PT018

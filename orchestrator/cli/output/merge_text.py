@@ -1,0 +1,28 @@
+"""Print the result of a merge."""
+
+from shlex import quote
+
+from orchestrator.cli.output.messages import show, tell
+from orchestrator.landing.merged import Merged
+from orchestrator.reports.decisions import merge_lines
+from orchestrator.text.quantities import count
+
+SOME_LEFT = 1
+"""Exit code of a merge that left out some of the branches."""
+
+
+def show_merged(merged: Merged, *, into: str | None = None) -> None:
+    """Print which branches were merged, and which were left out."""
+    for line in merge_lines(merged):
+        show(line)
+    _tell_more(merged, into)
+
+
+def _tell_more(merged: Merged, into: str | None) -> None:
+    if merged.given_conflicts is not None:
+        conflicts = sum(left.reason == "conflict" for left in merged.left)
+        given = count(merged.given_conflicts, "conflict")
+        tell(f"with the best order: {count(conflicts, 'conflict')}; with the given order: {given}")
+    if merged.landed and not merged.dry_run:
+        branch = f" --into {quote(merged.target)}" if into else ""
+        tell(f"to undo the merge: orchestrator merge --undo{branch}")
