@@ -12,11 +12,13 @@ from pydantic import ValidationError
 from orchestrator.config.container import Isolation
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
+from orchestrator.events import Event, WorkerStarted
 from orchestrator.execution.ports import LOWEST, SIZE, PortBlocks
 from orchestrator.results import Status
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.local_engine import LocalContainer, LocalEngine
-from tests.support.runs import shell_run
+from tests.support.runs import configured, shell_run
 
 TWO = {"PORT": 3000, "API_PORT": 3010}
 
@@ -170,11 +172,31 @@ def test_retry_keeps_the_ports(repo: Path, local_engine: LocalEngine) -> None:
 
 
 def test_ended_worker_releases_its_block(repo: Path, local_engine: LocalEngine) -> None:
+    """The block of worker 1 is free when worker 2 starts, although the run goes on."""
+    firsts: list[int] = []
+    released: list[bool] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            firsts.append(event.ports[3000])
+            if event.worker_id == 2:
+                released.append(is_released(firsts[0]))
+
     isolation = Isolation.model_validate({"ports": [3000]})
-    runs = [shell_run(repo, local_engine, "true", isolation=isolation) for _ in range(2)]
-    firsts = [run.results[0].ports[3000] for run in runs]
-    # The blocks are adjacent, or the second is the first block of the range.
-    assert firsts[1] - firsts[0] in (SIZE, SIZE - 32_760 + LOWEST)
+    config = configured("true", "true", workers=1, isolation=isolation)
+    ParallelRunner(config, repo, engine=local_engine, emit=look).execute()
+    assert len(firsts) == 2
+    assert released == [True]
+
+
+def is_released(first: int) -> bool:
+    """Return whether nobody holds the name that reserves a block."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+        try:
+            lock.bind(f"\0orchestrator-ports-{first}")
+        except OSError:
+            return False
+    return True
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.engine.labels import ROLE
 from orchestrator.events import Event, WorkerPreparing, WorkerStarted
+from orchestrator.execution import start_throttle
 from orchestrator.execution.start_throttle import StartCancelledError, StartThrottle
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
@@ -90,15 +92,22 @@ def test_cancel_ends_the_wait_before_the_start(repo: Path, local_engine: LocalEn
 
 
 class TestPace:
-    def test_cancelled_start_does_not_delay_the_next(self) -> None:
-        pace = StartThrottle(0.2)
+    def test_cancelled_start_does_not_delay_the_next(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = [0.0]
+
+        def sleep(seconds: float) -> None:
+            now[0] += seconds
+
+        clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+        monkeypatch.setattr(start_throttle, "time", clock)
+        pace = StartThrottle(10)
         with pace.turn(lambda: False):
             pass
+        now[0] = 9.0
         with pytest.raises(StartCancelledError), pace.turn(lambda: True):
             pass
-        began = time.monotonic()
         with pace.turn(lambda: False):
-            assert time.monotonic() - began <= 5
+            assert now[0] == pytest.approx(10)
 
     def test_pause_counts_from_the_end_of_a_start(self) -> None:
         pace = StartThrottle(0.2)

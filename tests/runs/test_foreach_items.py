@@ -15,7 +15,7 @@ from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured
 
-GLOB = Source("t", "glob", ("*.new",))
+GLOB = Source("glob", ("*.new",))
 
 
 def test_glob_includes_uncommitted_files(repo: Path, local_engine: LocalEngine) -> None:
@@ -26,7 +26,7 @@ def test_glob_includes_uncommitted_files(repo: Path, local_engine: LocalEngine) 
         config = configured("-", include_uncommitted=carried)
         expand = Expansion(config, repo, engine=local_engine).expand()
         assert expand(GLOB) == found
-        assert expand(Source("t", "command", ("ls *.new || true",))) == found
+        assert expand(Source("command", ("ls *.new || true",))) == found
     assert "a.new" in git(repo, "status", "--porcelain")
 
 
@@ -49,10 +49,10 @@ def test_stopped_command_leaves_nothing_behind(
     expand = expansion.expand()
     threading.Thread(target=lambda: (started.wait(30), expansion.cancel())).start()
     with pytest.raises(ConfigError, match="the command was stopped: interrupted"):
-        expand(Source("t", "command", (f"sleep 50; touch {slept}",)))
+        expand(Source("command", (f"sleep 50; touch {slept}",)))
     assert not slept.exists()
     with pytest.raises(ConfigError, match="the command was not started: interrupted"):
-        expand(Source("t", "command", ("echo 1",)))
+        expand(Source("command", ("echo 1",)))
     assert seen == [f"sleep 50; touch {slept}", "echo 1"]
     assert branches(repo) == []
     assert not [path.name for path in repo.iterdir() if path.name.startswith(".architect")]

@@ -11,6 +11,7 @@ from orchestrator.cleanup.remove import cleanup
 from orchestrator.errors import ConfigError
 from orchestrator.results import Status
 from orchestrator.worker import prepare
+from tests.support.live import PATIENCE
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import shell_run, show
@@ -42,15 +43,19 @@ def test_as_many_worktrees_as_processors_are_written_at_the_same_time(
 ) -> None:
     most = max(2, len(os.sched_getaffinity(0)))
     active, counts, crowded = [0], list[int](), threading.Event()
-
+    # As many calls as allowed must be active at the same time to pass.
+    meeting = threading.Barrier(most, timeout=PATIENCE)
     counting = threading.Lock()
 
     def count_and_check_out(*args: Any, **options: Any) -> None:
         with counting:
             active[0] += 1
             counts.append(active[0])
+            is_early = len(counts) <= most
             if active[0] > most:
                 crowded.set()
+        if is_early:
+            meeting.wait()
         crowded.wait(0.2)
         prepare_check_out(*args, **options)
         with counting:
@@ -61,7 +66,7 @@ def test_as_many_worktrees_as_processors_are_written_at_the_same_time(
     run = shell_run(repo, local_engine, *["true"] * (most + 2))
     assert run.status is Status.SUCCESS
     assert len(counts) == most + 2
-    assert max(counts) <= most
+    assert max(counts) == most
 
 
 def test_files_at_the_path_of_a_late_worktree_are_left_alone(

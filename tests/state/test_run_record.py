@@ -102,7 +102,7 @@ def test_run_is_not_live_after_its_process_was_killed(tmp_path: Path, record: Ru
         "record = RunRecord.model_validate_json(sys.argv[2])\n"
         "directory = RunDirectory(Path(sys.argv[1])); directory.create(record.public_json())\n"
         "print('held', flush=True); time.sleep(60)"
-    ).replace("\n", "\n")
+    )
     path = tmp_path / "run"
     command = [sys.executable, "-c", code, str(path), record.model_dump_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:

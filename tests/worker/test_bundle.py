@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from orchestrator.worker.bundle import MOST_BYTES, bundle
+from orchestrator.worker.bundle import bundle
 
+MOST_BYTES = 128 * 1024 - 1
+"""Maximum number of bytes of one argument that Linux passes to a program."""
 HEADROOM = 24 * 1024
 """Minimum distance, in bytes, between the program's size and the limit of an argument."""
 

@@ -1,5 +1,6 @@
 """Services of the host for attacks to look for, on loopback and on the bridge only."""
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ _TURN = 0.2
 """Interval, in seconds, at which a listener checks whether the test has ended."""
 
 
+_TRIES = 20
+"""Maximum number of random ports that are tried."""
+
+
 @contextmanager
 def host_services(gateway: str | None = None) -> Iterator[dict[str, str]]:
     """Serve during the block, and yield the gateway and the port as variables of a task.
@@ -21,10 +26,8 @@ def host_services(gateway: str | None = None) -> Iterator[dict[str, str]]:
     """
     gateway, done = gateway or bridge_gateway(), threading.Event()
     with ExitStack() as stack:
-        first = stack.enter_context(socket.create_server((gateway, 0)))
-        port = first.getsockname()[1]
-        kinds = [(gateway, socket.SOCK_DGRAM), ("127.0.0.1", socket.SOCK_STREAM)]
-        servers = [first, *(_bound(stack, host, port, kind) for host, kind in kinds)]
+        servers = _listen(stack, gateway)
+        port = servers[0].getsockname()[1]
         threads = [threading.Thread(target=_serve, args=(server, done)) for server in servers]
         for thread in threads:
             thread.start()
@@ -34,6 +37,24 @@ def host_services(gateway: str | None = None) -> Iterator[dict[str, str]]:
             done.set()
             for thread in threads:
                 thread.join()
+
+
+def _listen(stack: ExitStack, gateway: str) -> list[socket.socket]:
+    """Bind one random port three times; try another port if another program uses it somewhere."""
+    kinds = [(gateway, socket.SOCK_DGRAM), ("127.0.0.1", socket.SOCK_STREAM)]
+    for tries_left in reversed(range(_TRIES)):
+        with ExitStack() as attempt:
+            first = attempt.enter_context(socket.create_server((gateway, 0)))
+            port = first.getsockname()[1]
+            try:
+                servers = [first, *(_bound(attempt, host, port, kind) for host, kind in kinds)]
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or not tries_left:
+                    raise
+                continue
+            stack.enter_context(attempt.pop_all())
+            return servers
+    raise AssertionError("no attempt was made")
 
 
 def _bound(stack: ExitStack, host: str, port: int, kind: socket.SocketKind) -> socket.socket:

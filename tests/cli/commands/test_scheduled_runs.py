@@ -136,7 +136,9 @@ def test_two_waiting_runs_do_not_start_together(repository):
     repository_.state_dir.mkdir(parents=True, exist_ok=True)
     options = RunOptions(when_busy="wait", quiet=True)
     with when_busy.turn(options), (repository_.state_dir / "turn").open("w") as other:
-        assert when_busy._busy(repository_, other) == "another run of this repository is still running"
+        assert (
+            when_busy._busy(repository_, other) == "another run of this repository is still running"
+        )
     with (repository_.state_dir / "turn").open("w") as other:
         assert when_busy._busy(repository_, other) is None
 
