@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import docker
@@ -227,7 +226,6 @@ def test_two_runs_at_once_share_nothing(repo: Path) -> None:
             numbers.append(result["worker_id"])
             assert git(repo, "show", f"{result['branch']}:who") == name
     assert sorted(numbers) == [1, 2, 3, 4]
-    assert all(a < b for a, b in pairwise(sorted(numbers)))
 
 
 def test_disk_log_inodes_and_silence_each_end_one_worker(
@@ -245,7 +243,7 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
         "--task", "for n in 1 2 3 4 5 6; do echo $n; sleep 2; done; echo fine > fine",
         "--task", "head -c 200m /dev/zero > /tmp/big",
         "--workers", "6", "--disk", "100m", "--inodes", "5000", "--log-limit", "10m",
-        "--idle-timeout", "10", "--grace", "1", "--timeout-per-worker", "60",
+        "--idle-timeout", "10", "--grace", "1", "--timeout-per-worker", "300",
         "--network", "none", "--json", "--config", str(small_tmp(repo)), cwd=repo,
     )  # fmt: skip
     seen = {n: (r["status"], r["reason"]) for n, r in done.results.items()}

@@ -5,6 +5,7 @@ worker.
 """
 
 import http.server
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ import docker
 import pytest
 
 from orchestrator.engine.docker.rules import own_addresses
+from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.bridge import bridge_gateway
-from tests.support.cli import orchestrator
-from tests.support.daemon import ours
+from tests.support.cli import orchestrator, start
+from tests.support.daemon import inside, ours, touch_in_workers
+from tests.support.live import PATIENCE, eventually
 
 pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell", "--json", "--timeout-per-worker", "200")
@@ -96,25 +99,51 @@ def test_only_allowed_destinations_are_reached(repo: Path, host_port: int) -> No
         "--env", f"DATABASE_URL=http://{bridge_gateway()}:{host_port}", cwd=repo,
     )  # fmt: skip
     assert "reached" not in log_of(other_port.results[2])
+    assert log_of(other_port.results[2]).count("closed") == 2
     base_url = f"http://{bridge_gateway()}:{host_port}/v1"
     implied = orchestrator(*SHELL, task, "--workers", "1", "--api-base", base_url, cwd=repo)
     assert log_of(implied.results[3]).count("reached") == 2
 
 
+def serving_workers(client: docker.APIClient, repo: Path) -> list[str]:
+    """Return the running workers whose own server answers."""
+    labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}=worker"]
+    running = [str(one["Id"]) for one in client.containers(filters={"label": labels})]
+    answer = "127.0.0.1:3000 reached"
+    return [one for one in running if answer in attempts(client, one, "127.0.0.1:3000")]
+
+
+def attempts(client: docker.APIClient, worker: str, *places: str) -> list[str]:
+    """Try to connect from a worker, and return a line for each place."""
+    return inside(client, worker, "python3", "/tmp/try.py", *places).splitlines()
+
+
 def test_workers_do_not_reach_each_other(repo: Path, client: docker.APIClient) -> None:
-    meet = (
-        TRY
-        + "python3 -m http.server 3000 >/dev/null 2>&1 & "
-        + "own=$(hostname -i | awk '{print $1}'); "
-        + "until python3 /tmp/try.py $own:3000 | grep reached; do sleep 0.1; done; sleep 2; "
-        + "base=$(hostname -i | cut -d. -f1-3); "
-        + "for n in $(seq 2 7); do python3 /tmp/try.py $base.$n:3000; done; sleep 3"
+    serve = (
+        f"{TRY}python3 -m http.server 3000 >/dev/null 2>&1 & "
+        "until [ -e /tmp/go ]; do sleep 0.1; done"
     )
-    done = orchestrator(*SHELL, meet, "--workers", "3", cwd=repo)
-    for result in done.results.values():
-        lines = log_of(result).splitlines()
-        assert lines[0].endswith("reached")
-        assert sum(line.endswith("reached") for line in lines[1:]) == 1, lines  # only itself
+    process = start(
+        *SHELL, serve, "--workers", "3", cwd=repo,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        eventually(lambda: len(serving_workers(client, repo)) == 3, "three servers")
+        own = {
+            one: f"{inside(client, one, 'hostname', '-i').split()[0]}:3000"
+            for one in serving_workers(client, repo)
+        }
+        places = sorted(set(own.values()))
+        assert len(places) == 3
+        for worker, mine in own.items():
+            assert attempts(client, worker, *places) == [
+                f"{place} {'reached' if place == mine else 'closed'}" for place in places
+            ]
+        assert len(serving_workers(client, repo)) == 3
+    finally:
+        touch_in_workers(client, repo, "/tmp/go")
+        code = process.wait(timeout=PATIENCE)
+    assert code == 0
     assert ours(client, repo) == []
 
 

@@ -17,10 +17,11 @@ import pytest
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.rules import own_addresses
 from orchestrator.engine.labels import REPOSITORY, ROLE, WORKER
+from orchestrator.state.run_directory import RunDirectory
 from tests.support.cli import orchestrator, start
-from tests.support.daemon import inside, ours
+from tests.support.daemon import inside, ours, touch_in_workers
 from tests.support.images import built_image
-from tests.support.live import LATE, eventually
+from tests.support.live import LATE, PATIENCE, eventually
 from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -260,16 +261,16 @@ def test_timeout_removes_the_services(repo: Path, client: docker.APIClient) -> N
 
 ACROSS = """\
 psql -q "$DATABASE_URL" -c 'create table kept as select 7 as it'
-echo made; sleep 4; psql -tA "$DATABASE_URL" -c 'select it from kept'
+echo made
+until [ -e /tmp/go ]; do sleep 0.1; done
+psql -tA "$DATABASE_URL" -c 'select it from kept'
 """
 
 
-def killed_when(
-    repo: Path, client: docker.APIClient, role: str, *rest: str, task: str = ACROSS
-) -> None:
+def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> None:
     """Start a run, and kill its process as soon as a container of a role exists."""
     process = start(
-        *PARALLEL, task, "--workers", "1", *rest, cwd=repo,
+        *PARALLEL, ACROSS, "--workers", "1", *rest, cwd=repo,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     wait_for(client, repo, role)
@@ -281,6 +282,23 @@ def killed_when(
     process.wait()
 
 
+def resumed(repo: Path, client: docker.APIClient) -> Path:
+    """Resume a run; let its worker end once the run is live; return the directory of its log."""
+    process = start("resume", "--json", cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    log = run / "worker-1" / "stdout.log"
+
+    def waits() -> bool:
+        return RunDirectory(run).is_live() and log.exists() and "made" in log.read_text()
+
+    eventually(lambda: process.poll() is not None or waits(), "the resumed worker")
+    touch_in_workers(client, repo, "/tmp/go")
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, stderr.decode()
+    (result,) = json.loads(stdout)["results"]
+    return Path(result["log"])
+
+
 @pytest.mark.parametrize("network", ["none", "open"])
 @pytest.mark.extra
 def test_resumed_run_takes_over_its_services(
@@ -288,9 +306,7 @@ def test_resumed_run_takes_over_its_services(
 ) -> None:
     killed_when(repo, client, "worker", "--network", network)
     (before,) = containers(client, repo, **{ROLE: "service"})
-    done = orchestrator("resume", "--json", cwd=repo)
-    assert done.returncode == 0, done.stderr
-    log = Path(done.results[1]["log"])
+    log = resumed(repo, client)
     assert (log / "stdout.log").read_text() == "made\n7\n"
     assert "ready to accept connections" in (log / "service-db.log").read_text()
     assert before["Id"] not in [one["Id"] for one in containers(client, repo)]
@@ -300,15 +316,12 @@ def test_resumed_run_takes_over_its_services(
 @pytest.mark.extra
 def test_services_without_a_worker_are_restarted(repo: Path, client: docker.APIClient) -> None:
     killed_when(repo, client, "service", "--network", "none")
-    done = orchestrator("resume", "--json", cwd=repo)
-    assert done.returncode == 0, done.stderr
-    assert (Path(done.results[1]["log"]) / "stdout.log").read_text() == "made\n7\n"
+    assert (resumed(repo, client) / "stdout.log").read_text() == "made\n7\n"
     assert ours(client, repo) == []
 
 
 def test_cleanup_removes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
-    task = ACROSS.replace("sleep 4", "sleep 400")
-    killed_when(repo, client, "worker", "--network", "open", task=task)
+    killed_when(repo, client, "worker", "--network", "open")
     roles = sorted(one["Labels"][ROLE] for one in containers(client, repo))
     assert roles == ["guard", "holder", "host", "service", "worker"]
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
