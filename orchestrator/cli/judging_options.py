@@ -89,7 +89,7 @@ class JudgingOptions:
         typer.Option(
             "--judge",
             metavar="CMD",
-            help="Command that compares two candidates whose checks and probes do not differ.",
+            help="Command that compares two candidates whose checks and probes have equal results.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

@@ -142,9 +142,9 @@ class TreeIndex:
 
         Args:
             objects: Source of the objects.
-            reserved: Names to store when they occur; `*` at the end stands for all names with the
-                prefix.
-            folds: Whether to store names that differ only in letter case.
+            reserved: Names to record in `prefixed` where they occur; `*` at the end stands for all
+                names with the prefix.
+            folds: Whether to record names that differ only in letter case, in `alike`.
         """
         self._objects = objects
         self._prefixes = tuple(os.fsencode(name[:-1]) for name in reserved if name.endswith("*"))

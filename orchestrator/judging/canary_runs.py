@@ -70,7 +70,7 @@ class CanaryRuns:
         return self._with_canaries[key]
 
     def result(self, commit: str, command: str) -> CheckRun:
-        """Return the result of a check on a candidate's commit with added tests that must fail."""
+        """Run a check on a candidate's commit with failing tests added, and return the result."""
         return self._evidence.of(self._job(commit, command))
 
     def is_forged(self, commit: str, command: str) -> bool:

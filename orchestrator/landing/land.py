@@ -195,7 +195,7 @@ def _moved_back(
         repository.git.run("update-ref", "-m", why, target.ref, change.old, change.new)
     forget_under_way(repository)
     return NotFitError(
-        f"files of `{target.branch}` changed during the merge: nothing was changed "
+        f"files of `{target.branch}` were edited at the same time, so the command changed nothing "
         f"({one_line(error.stderr)})",
         hint="run the command again",
     )

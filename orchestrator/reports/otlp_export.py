@@ -82,7 +82,7 @@ def _in_time(send: Callable[[], None]) -> None:
     thread.start()
     thread.join(_TIMEOUT)
     if thread.is_alive():
-        raise TimeoutError(f"the collector did not answer within {_TIMEOUT:g} s")
+        raise TimeoutError(f"the OpenTelemetry collector did not answer within {_TIMEOUT:g} s")
     for problem in problems:
         if isinstance(problem, OSError):
             raise problem

@@ -19,9 +19,9 @@ _SINCE = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
-    """Check that a run does not exceed the allowed number of worktrees.
+    """Check that existing worktrees and those of a run's first workers are within `max_worktrees`.
 
-    Workers that have not started have no worktree yet and do not count.
+    Workers that wait for a free slot have no worktree yet, and do not count.
 
     Raises:
         ConfigError: The limit would be exceeded; the message lists worktrees that could be removed.

@@ -193,7 +193,9 @@ def test_file_that_changes_after_the_last_check_is_kept(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(land, "note_under_way", noting)
-    with pytest.raises(OrchestratorError, match="changed during the merge: nothing was changed"):
+    with pytest.raises(
+        OrchestratorError, match="were edited at the same time, so the command changed nothing"
+    ):
         merge(world, one)
     assert git(world.repo, "rev-parse", "main") == world.base
     assert git(world.repo, "status", "--porcelain") == " M a.txt"

@@ -1,5 +1,6 @@
 """`orchestrator merge`: merge workers' branches into the user's branch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from json import dumps
@@ -253,8 +254,16 @@ def _check_agent(options: MergeOptions, settings: GivenSettings) -> None:
             "`--on-conflict agent` cannot be used with `--as rebase`",
             hint="use `--as merge` or `--as squash`",
         )
-    if any(problem(pattern) for pattern in options.allow_path or ()):
-        raise ConfigError("option `--allow-path`: not a pattern as in `.gitignore`")
+    _check_patterns(options.allow_path or ())
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        if why := problem(pattern):
+            raise ConfigError(
+                f"option `--allow-path`: `{one_line(pattern)}`: {why}",
+                hint="write the pattern as in `.gitignore`, such as `src/**`",
+            )
 
 
 def _undo(

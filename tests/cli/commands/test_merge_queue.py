@@ -78,9 +78,13 @@ def test_branch_that_changes_the_tests_does_not_pass_by_them(
             ["--queue", "--on-conflict", "stop"],
             "`--on-conflict stop` cannot be used with `--queue`",
         ),
+        (
+            ["--on-conflict", "agent", "--allow-path", "../x"],
+            "option `--allow-path`: `../x`: `..` leads out of the repository",
+        ),
     ],
 )
-def test_options_that_exclude_each_other_are_errors(
+def test_options_without_meaning_are_errors(
     capsys: pytest.CaptureFixture, options: list[str], said: str
 ) -> None:
     assert run(["merge", *options]) == 3
