@@ -49,7 +49,7 @@ _HOMES = {
     "errors": ("OrchestratorError",),
     "judging.cases": ("JudgingRules",),
     "judging.judgement": ("Judgement",),
-    "landing.matrix": ("Conflicts",),
+    "landing.conflict_matrix": ("Conflicts",),
     "landing.merged": ("Merged",),
     "results": ("Reason", "RunResult", "Status", "WorkerResult"),
     "runs.candidates": ("Rounds", "evaluate", "judge"),

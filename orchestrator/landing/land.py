@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from shlex import quote
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.lock_file import take_lock
@@ -26,6 +27,8 @@ _REFUSED = re.compile(r"Cannot merge|overwritten by|would lose|Unable to create 
 """Messages of git when it refuses to update files, before it writes any of them."""
 
 _SHORT = 12
+_PLAIN = "--binary --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/"
+"""Options of `git diff` with which `git apply` understands the output, whatever is configured."""
 
 
 @contextmanager
@@ -95,11 +98,7 @@ def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Lan
 def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
     landed = _latest(repository, target, run_id)
     if not landed.is_undone_from(target.commit):
-        raise NotFitError(
-            f"cannot undo the merge of {_workers(landed)}: `{target.branch}` has new commits since "
-            "that merge",
-            hint=f"`{_reverting(landed)}` takes the merged changes back",
-        )
+        raise _moved_on(repository, target, landed)
     with repository.lock():
         _check_all(repository, target, old=landed.after, new=landed.before)
         _change(repository, target, UnderWay(kind="undo", landed=landed, checkout=_path(target)))
@@ -127,14 +126,30 @@ def _workers(landed: Landed) -> str:
     return ", ".join(f"worker {number}" for number in landed.workers)
 
 
-def _reverting(landed: Landed) -> str:
+def _moved_on(repository: Repository, target: Target, landed: Landed) -> NotFitError:
+    cannot = f"cannot undo the merge of {_workers(landed)}: `{target.branch}`"
+    merged = landed.after if landed.moves else landed.before
+    if not repository.git.succeeds("merge-base", "--is-ancestor", merged, target.commit):
+        return NotFitError(
+            f"{cannot} does not contain that merge any more",
+            hint=f"`git reflog {target.branch}` lists earlier commits of the branch",
+        )
+    command = f"`{_reverting(landed, _path(target))}` takes the merged changes back"
+    return NotFitError(
+        f"{cannot} has new commits since that merge",
+        hint=command if target.checkout else f"check `{target.branch}` out, then {command}",
+    )
+
+
+def _reverting(landed: Landed, checkout: str | None) -> str:
     """Return a command that removes the merged changes, and keeps the commits on top of them."""
+    git = "git" if checkout is None else f"git -C {quote(checkout)}"
     merged = f"{landed.before[:_SHORT]}..{landed.after[:_SHORT]}"
     if landed.form == "apply":
-        return f"git diff --binary {merged} | git apply --reverse"
+        return f"{git} diff {_PLAIN} {merged} | {git} apply --reverse"
     if landed.form == "merge":
-        return f"git revert -m 1 $(git rev-list --first-parent {merged})"
-    return f"git revert {merged}"
+        return f"{git} revert -m 1 $({git} rev-list --first-parent {merged})"
+    return f"{git} revert {merged}"
 
 
 def _path(target: Target) -> str | None:

@@ -11,6 +11,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.events import Event, RunStarted
+from orchestrator.files.atomic import write_private
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import BLAMELESS
 from orchestrator.landing.conflict import Conflict, Proposal
@@ -117,6 +118,8 @@ class ConflictAgent:
             EngineError: The agent was cancelled.
             OrchestratorError: The run could not start.
         """
+        # A process that was killed may have left the file: only one process at a time merges.
+        self._context.unlink(missing_ok=True)
         known = self._answers.get(conflict.commit, attempt)
         if known is not None and known.is_answered:
             return known
@@ -125,7 +128,6 @@ class ConflictAgent:
             if result is None:
                 result = self._new(conflict, description, attempt)
         finally:
-            # Also that of a process that was killed: only one process at a time merges.
             self._context.unlink(missing_ok=True)
         if self._cancelled:
             raise EngineError("the resolution of conflicts was interrupted")
@@ -154,8 +156,7 @@ class ConflictAgent:
 
         given = read_given(self._repository.top, self._config.context)
         text = f"{given}\n\n{description}" if given else description
-        self._context.touch(mode=0o600)
-        self._context.write_text(text, encoding="utf-8", errors="replace")
+        write_private(self._context, text.encode("utf-8", "replace"))
         config = self._config.model_copy(
             update={"base": conflict.commit, "context": str(self._context)}
         )

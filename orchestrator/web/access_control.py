@@ -25,7 +25,7 @@ OPEN = "/open"
 """Path of the one-time link, to which the link's page sends its key."""
 MOST_SENT = 64 * 1024
 """Maximum number of bytes of a request's body."""
-_PUBLIC = re.compile(r"/static/[a-z]+\.(css|js|svg)")
+_PUBLIC = re.compile(r"/static/[a-z_]+\.(css|js|svg)")
 _VERSION = re.compile(rb"[0-9a-f]{16}")
 _CACHED = "max-age=31536000, immutable"
 """Value of `Cache-Control` for style sheets and scripts, whose addresses change with their content:

@@ -263,21 +263,51 @@ def test_undo_after_a_commit_on_top_is_refused(world: World) -> None:
     assert untouched(world) == before
 
 
-@pytest.mark.parametrize("form", ["merge", "squash", "rebase", "apply"])
-def test_hint_for_a_merge_that_cannot_be_undone_works(world: World, form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "into"),
+    [("merge", None), ("squash", None), ("rebase", None), ("apply", None),
+     ("merge", "main"), ("squash", "main"), ("rebase", "main")],
+)  # fmt: skip
+def test_hint_for_a_merge_that_cannot_be_undone_works(
+    world: World, form: str, into: str | None
+) -> None:
+    """The command works in any directory, whatever git's configuration says about diffs."""
     changed = branch(world, 1, {"a.txt": "x\n"}), branch(world, 2, {"numbers": None, "new": "n\n"})
     before = world.show("main", "a.txt"), world.show("main", "numbers")
-    merge(world, *changed, form=form)
-    assert (world.repo / "a.txt").read_text() == "x\n"
+    if into is not None:
+        git(world.repo, "checkout", "-q", "--detach")
+    merge(world, *changed, form=form, **({} if into is None else {"into": into}))
+    assert form == "apply" or world.show("main", "a.txt") == "x"
     tree = git(world.repo, "commit-tree", "-p", "main", "-m", "on top", "main^{tree}")
     git(world.repo, "update-ref", "refs/heads/main", tree)
     with pytest.raises(OrchestratorError) as caught:
-        undo(Repository(world.repo), into=None, run_id=None)
-    command = (caught.value.hint or "").split("`")[1]
+        undo(Repository(world.repo), into=into, run_id=None)
+    hint = caught.value.hint or ""
+    *words, command, _ = hint.split("`")
+    if into is not None:
+        assert words[:2] == ["check ", "main"]
+        git(world.repo, "checkout", "-q", "main")
+    for name, value in (("diff.noprefix", "true"), ("color.ui", "always")):
+        git(world.repo, "config", name, value)
+    (world.repo / "below").mkdir()
     subprocess.run(
-        ["sh", "-c", command], cwd=world.repo, check=True, capture_output=True,
+        ["sh", "-c", command], cwd=world.repo / "below", check=True, capture_output=True,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     files = (world.repo / name for name in ("a.txt", "numbers"))
     assert tuple(path.read_text().strip() for path in files) == before
     assert not (world.repo / "new").exists()
+
+
+def test_undo_after_a_reset_below_the_merge_names_the_reflog(world: World) -> None:
+    merge(world, branch(world, 1, {"a.txt": "x\n"}))
+    git(
+        world.repo,
+        "reset",
+        "-q",
+        "--hard",
+        git(world.repo, "commit-tree", "-m", "x", "main^{tree}"),
+    )
+    with pytest.raises(OrchestratorError, match="`main` does not contain that merge") as caught:
+        undo(Repository(world.repo), into=None, run_id=None)
+    assert caught.value.hint == "`git reflog main` lists earlier commits of the branch"

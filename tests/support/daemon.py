@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import docker
+import docker.errors
 
 from orchestrator.engine.labels import REPOSITORY, ROLE
 
@@ -35,7 +36,12 @@ def touch_in_workers(client: docker.APIClient, repo: Path, path: str) -> None:
     """Create an empty file in each running container of a worker of the repository's runs."""
     labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}=worker"]
     for one in client.containers(filters={"label": labels}):
-        client.exec_start(client.exec_create(one["Id"], ("touch", path))["Id"])
+        try:
+            client.exec_start(client.exec_create(one["Id"], ("touch", path))["Id"])
+        except docker.errors.APIError as error:
+            # The worker may have ended in the meantime.
+            if error.status_code not in (404, 409):
+                raise
 
 
 def wait_for_container(client: docker.APIClient, repo: Path) -> str:

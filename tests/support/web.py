@@ -29,7 +29,7 @@ from tests.support.reports import BASE, RUN_ID, at
 
 PORT = 8123
 OPENED: list[RunCatalog] = []
-"""Libraries that a fixture closes."""
+"""Catalogs of runs that a fixture closes."""
 HOST = f"127.0.0.1:{PORT}"
 
 

@@ -54,6 +54,14 @@ def test_nothing_is_answered_without_a_session(repo, page):
     assert "orchestrator ui" in visitor.get(page).text
 
 
+def test_page_of_the_link_gets_its_scripts_and_styles_without_a_session(repo):
+    visitor, _ = stranger(repo)
+    parts = re.findall(r'(?:src|href)="(/static/[^"]+)"', visitor.get("/open").text)
+    assert any(part.endswith("sign_in.js") for part in parts)
+    for part in parts:
+        assert visitor.get(part).status == 200, part
+
+
 @pytest.mark.parametrize("cookie", ["x", "orchestrator-ui-8123=", "orchestrator-ui-8123=guessed"])
 def test_a_wrong_cookie_opens_nothing(repo, cookie):
     visitor, _ = stranger(repo)

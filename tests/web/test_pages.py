@@ -165,7 +165,9 @@ def test_live_run_shows_alerts_and_is_refreshed(repo):
     visitor = browser(repo)
     page = visitor.get(RUN).text
     assert "needs attention:" in Shape(page).text
-    assert '<span class="badge warning">' in visitor.get(f"{RUN}/1").text
+    details = visitor.get(f"{RUN}/1").text
+    assert '<span class="badge warning">' in details
+    assert "or look inside with <code>orchestrator shell 1 --run" in details
     assert "drop? (y/n)" in page
     assert "data-live" in page
     assert "Stop run" in page

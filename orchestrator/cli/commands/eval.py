@@ -88,7 +88,7 @@ def eval_(settings: GivenSettings, options: EvalOptions, task: Task) -> None:
     """Run one task several times, each in its own worktree and container, and rank the results.
 
     The checks run on each candidate's commit with the tests of the base commit, in fresh
-    containers. The exit code is 0 if one candidate is clearly the best, 1 if no candidate passes,
-    and 2 if the judgement is undecided.
+    containers. The exit code is 0 if one candidate is clearly the best, 1 if no candidate passes or
+    `--pick auto` could not merge the best one, and 2 if the judgement is undecided.
     """
     _evaluate(settings, options, task)

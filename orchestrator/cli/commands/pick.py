@@ -70,7 +70,7 @@ def pick(
     if json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
-        show_merged(merged)
+        show_merged(merged, into=into)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
 
