@@ -103,6 +103,8 @@ def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngi
     (worker,) = shell_run(repo, local_engine, task, budget_per_worker=0.1).results
     assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.BUDGET)
     assert (worker.cost, worker.cost_known) == (0.5, True)
+    # At its end, the worker would also be `partial`: it must be stopped before.
+    assert worker.duration < 60
     assert worker.files_modified == ["w"]
 
 
