@@ -2,7 +2,7 @@
 # make test-fast  tests without processes and containers, for every save (seconds)
 # make test       everything that a change can break, with real containers (CI runs check and test)
 # make check      linters, types, contracts, generated documentation
-# make test-all   test, variants, agents, attacks, faults, fuzz and mutation (hours)
+# make test-all   test, variants, agents, attacks, faults, fuzz and mutation (two hours)
 # make docs       build the documentation as a site
 # make demo       run the demo
 # make bench      run the benchmarks
@@ -13,9 +13,11 @@
 #                 (ten minutes)
 # make faults     inject faults into real runs, at every step and 220 times at random
 #                 (half an hour)
+# make fuzz       harvest, import and merge 2000 hostile git states that are generated (half an hour)
 # make validators check reports and recipes with programs of the package registries (minutes, network)
 # make engines    test the engines of other Debian releases (half an hour, network)
-# make mutation   remove each protection in turn, and check that a test fails (an hour)
+# make mutation   remove each protection in turn, and check that a test fails
+#                 (half an hour)
 
 PYTHON ?= python3
 # Tests of a file run in one process, because they share fixtures. tests/support/cost.py orders the
