@@ -28,7 +28,10 @@ class Repository(BaseModel):
 
 
 class Grant(BaseModel):
-    """The API calls that one attempt of a worker may make, in a file named by its IP address."""
+    """The API calls that one attempt of a worker may make.
+
+    The broker reads it from a file that is named after the IP address of the worker's container.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -34,7 +34,7 @@ def turn(run: RunOptions) -> Iterator[None]:
     asked = run.when_busy or START
     if asked not in (START, WAIT, LEAVE):
         raise ConfigError(
-            "option `--when-busy`: must be `start`, `wait` or `leave`",
+            "`--when-busy` must be `start`, `wait` or `leave`",
             hint="`start` is the default",
         )
     if asked == START or run.dry_run:

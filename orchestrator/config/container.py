@@ -65,8 +65,8 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             _CHOICES,
-            help="`none`: nothing; `allowlist`: `--allow`; `learn`: any web host, listed; "
-            "`open`: internet.",
+            help="Workers reach nothing, only hosts of `--allow`, any web host (reported), or "
+            "the internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, `learn` for

@@ -102,7 +102,7 @@ class PortBlocks:
 
 @dataclass(frozen=True)
 class WorkerPorts:
-    """The ports of one worker."""
+    """The ports of this machine that are reserved for one worker's container."""
 
     _blocks: PortBlocks
     wanted: Mapping[str, int]

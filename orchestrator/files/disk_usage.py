@@ -13,7 +13,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class DiskUse:
-    """Disk usage of some directories."""
+    """Disk usage of a group of directories."""
 
     size: int
     """Number of bytes on disk; of a sparse file, only the blocks that it occupies count."""

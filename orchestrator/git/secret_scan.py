@@ -122,7 +122,11 @@ def _search_objects(
 
 
 def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> bool:
-    """Write ids and paths of new objects, commits first; return whether any are left out."""
+    """Write ids and paths of the objects that `tips` add to `base`, commits first.
+
+    Returns:
+        Whether objects were left out, because there are more than `MAX_OBJECTS`.
+    """
     with git.reading("rev-list", "--objects", *tips, f"^{base}") as lines:
         for number, line in enumerate(records(lines, b"\n")):
             if number >= MAX_OBJECTS:

@@ -59,7 +59,7 @@ class Facts:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the candidate changed nothing."""
+        """Return whether the candidate changed no file."""
         return self.before == self.after
 
     @property

@@ -52,7 +52,7 @@ class Doubt(Model):
 
 
 class Flag(Model):
-    """A finding about how a candidate treated the tests."""
+    """A sign that a candidate weakened or avoided the tests, such as a removed test."""
 
     flag: FlagKind = Field(validation_alias=AliasChoices("flag", "kind"))
     out: bool

@@ -44,7 +44,7 @@ class _Cases:
             self._case = None
 
     def refuse(self, *_: object) -> None:
-        raise ValueError("the JUnit file declares a document type")
+        raise ValueError("a JUnit file must not have a document type declaration")
 
 
 def read_cases(data: bytes) -> dict[str, Outcome] | None:

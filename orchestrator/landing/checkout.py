@@ -33,7 +33,7 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
             git.run("read-tree", "-n", "-m", "-u", old, new, timeout=CHECKOUT_TIMEOUT)
         except GitCommandError as error:
             raise NotFitError(
-                f"uncommitted changes in {checkout.path} are in the way: "
+                f"uncommitted changes in {checkout.path} would be overwritten: "
                 f"{one_line(error.stderr.removeprefix('error: '))}",
                 hint="commit the changes, or set them aside with `git stash`",
             ) from error
@@ -78,7 +78,7 @@ def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[
         shown = ", ".join(f"`{one_line(os.fsdecode(path))}`" for path in lost[:_SHOWN])
         more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
         raise NotFitError(
-            f"files in {checkout.path} that are not tracked are in the way: {shown}{more}",
+            f"untracked files in {checkout.path} would be overwritten: {shown}{more}",
             hint="move or remove the untracked files",
         )
 

@@ -70,7 +70,7 @@ class _Search:
                 self.explore(added, [*merged, branch], others)
 
     def explore_greedily(self, commit: str, rest: Sequence[Branch]) -> None:
-        """Add each branch that does not conflict with those added before it."""
+        """Merge each branch of `rest` that does not conflict with the branches merged before it."""
         for branch in rest:
             added = self._add(commit, branch)
             if added is not None:

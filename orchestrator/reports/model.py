@@ -33,7 +33,7 @@ class Pause(_Frozen):
 
 
 class WorkerReport(_Frozen):
-    """One worker of a run."""
+    """What a report says about one worker of a run."""
 
     worker_id: int
     key: str

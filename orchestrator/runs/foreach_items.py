@@ -26,6 +26,7 @@ LONGEST_LIST = 4 * 1024**2
 """Maximum size in bytes of a file or an output from which items are read."""
 _FILES = frozenset({b"100644", b"100755"})
 _STOPPED = "interrupted"
+_TOO_LONG = f"the command of `foreach` printed more than {LONGEST_LIST // 1024**2} MiB"
 Watch = Callable[[str], AbstractContextManager[Emit]]
 """Function that takes a command and returns a context that shows the command's progress."""
 
@@ -107,7 +108,7 @@ class Expansion:
             with self._lock:
                 self._runner = runner
                 if self._stopped:
-                    raise ConfigError(f"the command was not started: {_STOPPED}")
+                    raise ConfigError(f"the command of `foreach` was not started: {_STOPPED}")
             try:
                 return self._output(runner.execute())
             finally:
@@ -117,9 +118,10 @@ class Expansion:
         (worker,) = result.results
         try:
             if self._stopped:
-                raise ConfigError(f"the command was stopped: {_STOPPED}")
+                raise ConfigError(f"the command of `foreach` was stopped: {_STOPPED}")
             if worker.status is not Status.SUCCESS:
-                raise ConfigError(f"the command failed: {worker.message or worker.reason}")
+                cause = worker.message or worker.reason
+                raise ConfigError(f"the command of `foreach` failed: {cause}")
             directory = RunDirectory(Repository(self._root).state_dir / "runs" / result.run_id)
             stdout, _ = log_files(directory.worker(worker.worker_id))
             with stdout.open("rb") as file:
@@ -128,7 +130,7 @@ class Expansion:
             with connected(self._engine) as connection:
                 cleanup(self._root, engine=connection, run_id=result.run_id, purge=True)
         if len(said) > LONGEST_LIST:
-            raise ConfigError(f"the command printed more than {LONGEST_LIST // 1024**2} MiB")
+            raise ConfigError(_TOO_LONG)
         return said.decode("utf-8", "replace")
 
 

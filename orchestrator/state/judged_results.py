@@ -12,7 +12,7 @@ LOCK = "judging.lock"
 
 
 def drop_results(state_dir: Path, *, dry_run: bool = False) -> int:
-    """Remove the stored results of checks, and return their number; 0 while a judgement runs.
+    """Remove the stored results of checks, unless a judgement runs; return the number removed.
 
     Args:
         state_dir: The repository's state directory.

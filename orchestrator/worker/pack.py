@@ -142,9 +142,9 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     try:
         status = container.wait(DEATH)
     except TimeoutError:
-        return EngineError(f"the container that packs the worker's work did not end in {DEATH:g} s")
+        return EngineError(f"the container that packs worker files did not end in {DEATH:g} s")
     if status.exit_code in _ENDED and not status.oom_killed:
-        return EngineError("the container that packs the worker's work was killed")
+        return EngineError("the container that packs worker files was killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
     refused = HarvestRefusedError(
         f"packing the worker's work failed: {one_line(redactor.text(last))}"

@@ -186,9 +186,10 @@ class Shared:
         return self._directory.path / INPUTS_PLACE / str(spec.worker_id)
 
     def give_inputs(self, spec: WorkerSpec, inputs: Sequence[Input]) -> None:
-        """Write the results of other tasks for a worker whose task combines them, unless done.
+        """Write the results of other tasks for a worker whose task combines them.
 
-        Must be called before the worker is prepared. Every attempt gets the same files.
+        Nothing is done if the files exist already, so that every attempt gets the same files. Must
+        be called before the worker is prepared.
 
         Raises:
             OSError: The disk is full.

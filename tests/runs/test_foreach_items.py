@@ -48,10 +48,10 @@ def test_stopped_command_leaves_nothing_behind(
     expansion = Expansion(configured("-"), repo, watch=watch, engine=local_engine)
     expand = expansion.expand()
     threading.Thread(target=lambda: (started.wait(30), expansion.cancel())).start()
-    with pytest.raises(ConfigError, match="the command was stopped: interrupted"):
+    with pytest.raises(ConfigError, match="command of `foreach` was stopped: interrupted"):
         expand(Source("command", (f"sleep 50; touch {slept}",)))
     assert not slept.exists()
-    with pytest.raises(ConfigError, match="the command was not started: interrupted"):
+    with pytest.raises(ConfigError, match="command of `foreach` was not started: interrupted"):
         expand(Source("command", ("echo 1",)))
     assert seen == [f"sleep 50; touch {slept}", "echo 1"]
     assert branches(repo) == []

@@ -329,7 +329,7 @@ def test_signal_stops_the_command_that_lists_items(repo: Path, client: docker.AP
     assert process.wait(PATIENCE) == 143
     shown = "".join(said)
     assert "listing the items of `foreach`: sleep 120" in shown
-    assert "the command was stopped: interrupted" in shown
+    assert "the command of `foreach` was stopped: interrupted" in shown
     assert "hint" not in shown
     place = f"{REPOSITORY}={repo / '.git'}"
     assert client.containers(all=True, filters={"label": place}) == []

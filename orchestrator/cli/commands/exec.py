@@ -127,7 +127,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
     try:
         containers = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
         if not containers:
-            raise NotRunningError("the worker has no container")
+            raise NotRunningError(f"worker {worker} has no container")
         yield engine, containers[0]
     except NotRunningError as error:
         raise NotRunningError(

@@ -149,7 +149,7 @@ def _stage_logs(history: RunHistory, numbers: list[int], stages: list[str]) -> I
 
 
 class _Source(Protocol):
-    """Prints one log file."""
+    """A log file that is printed as it grows."""
 
     def step(self) -> bool:
         """Print the lines that were added since the last call; return whether there were any."""

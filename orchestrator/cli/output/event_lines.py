@@ -115,7 +115,7 @@ def stopping_line(event: WorkerStopping, name: str | None) -> str:
 
 
 def done_line(result: WorkerResult) -> str:
-    """Return the line for the end of a worker."""
+    """Return the output line that reports the end of a worker."""
     who, took = called(result.worker_id, result.name), duration(result.duration)
     if is_consequence(result):
         return f"- {who} {one_line(result.message or 'skipped')}"
