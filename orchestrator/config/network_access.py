@@ -1,5 +1,6 @@
 """Which networks and hosts the containers of a worker may reach, in each stage of its life."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.config.container import GATEWAYS, Network
@@ -13,7 +14,8 @@ class Access(NamedTuple):
     allow: tuple[str, ...] = ()
 
 
-class StageAccess(NamedTuple):
+@dataclass(frozen=True)
+class StageAccess:
     """Network access of a worker's containers, for each stage: setup, task, teardown, checks."""
 
     task: Access
@@ -21,6 +23,8 @@ class StageAccess(NamedTuple):
     setup: Access
     teardown: Access
     checks: Access
+    setup_reads: bool
+    """Whether the setup commands read private repositories through the broker."""
 
 
 def stage_access(config: ParallelConfig) -> StageAccess:
@@ -33,9 +37,11 @@ def stage_access(config: ParallelConfig) -> StageAccess:
         differs = "open" in both and bool(both & GATEWAYS)
         return Access(network, own or (() if differs else ours.allow))
 
+    task, setup = access(ours.network), access(config.setup_network, ours.setup_allow)
     return StageAccess(
-        task=access(ours.network),
-        setup=access(config.setup_network, ours.setup_allow),
+        task=task,
+        setup=setup,
+        setup_reads=_setup_reads(config, same_network=setup == task),
         teardown=access(config.teardown_network),
         checks=access(ours.check_network, ours.check_allow),
     )
@@ -55,16 +61,15 @@ def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
     )
 
 
-def reads_in_setup(config: ParallelConfig) -> bool:
+def _setup_reads(config: ParallelConfig, *, same_network: bool) -> bool:
     """Return whether the setup commands read private repositories through the broker.
 
     Setup commands cannot do so if the worker has services and the network access of the setup
     differs from that of the task. Only one of the worker's networks can then have the IP address by
     which the broker recognises the worker.
     """
-    found = stage_access(config)
     is_given = bool(config.isolation.git_read) and config.isolation.keys == "broker"
-    is_alone = not config.project.services or found.setup == found.task
+    is_alone = same_network or not config.project.services
     return (
         is_given and is_alone and bool(config.project.setup) and "setup" not in config.closed_stages
     )

@@ -6,12 +6,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from orchestrator.config.network_access import (
-    Access,
-    networked_access,
-    reads_in_setup,
-    stage_access,
-)
+from orchestrator.config.network_access import Access, networked_access, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import EngineFeatures
@@ -133,13 +128,14 @@ def worker_egress(
         ConfigError: An allowed host is invalid or cannot be resolved.
     """
     accesses, ports = networked_access(config), config.isolation.ports
+    found = stage_access(config)
     sets = sets or HostSets(own=config.isolation.allow_sets)
     uses_broker = config.isolation.keys == "broker"
     if uses_broker or ports:
         # Even without a network, the worker is connected to the broker, or to its clients.
-        accesses = tuple(dict.fromkeys((*accesses, stage_access(config).task)))
-    if reads_in_setup(config):
-        accesses = tuple(dict.fromkeys((*accesses, stage_access(config).setup)))
+        accesses = tuple(dict.fromkeys((*accesses, found.task)))
+    if found.setup_reads:
+        accesses = tuple(dict.fromkeys((*accesses, found.setup)))
     if not accesses:
         return {}
     others = [*(["`--keys env`"] if uses_broker else ()), *(["no ports"] if ports else ())]

@@ -14,11 +14,9 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.events import WaitCause
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 from orchestrator.text.quantities import duration
-from orchestrator.text.sanitize import one_line
 
 _GLANCE = 0.05
 """Seconds between two checks whether a waiting worker was cancelled."""
-_LONGEST_NAME = 60
 
 
 def _tell_nobody(cause: WaitCause, reason: str) -> None:
@@ -76,8 +74,7 @@ class StartThrottle:
             StartCancelledError: The worker was cancelled.
         """
         if (rest := self._wait(provider)) > 0:
-            name = one_line(provider, limit=_LONGEST_NAME)
-            tell("provider", f"no worker of provider `{name}` may start yet")
+            tell("provider", f"no worker of provider `{provider}` may start yet")
         while rest > 0:
             _check(is_cancelled)
             time.sleep(min(rest, _GLANCE))

@@ -12,7 +12,6 @@ from orchestrator.config.run import Provider
 from orchestrator.events import Emit, ProviderPaused, SlotsChanged, ignore
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 from orchestrator.text.quantities import count
-from orchestrator.text.sanitize import one_line
 
 FIRST_PAUSE: Final = 5.0
 """Seconds for which a provider is paused after refusing requests, if it reports no time. If
@@ -28,7 +27,6 @@ SUCCESSES: Final = 2
 QUIET: Final = 60.0
 """Number of seconds without a refusal after which the limit of simultaneous workers grows by one.
 """
-_LONGEST_NAME: Final = 60
 _MARGIN: Final = 1.0
 """Seconds that are added to the time reported by a provider, because its clock may differ."""
 
@@ -84,14 +82,14 @@ class RateLimiter:
     def why_closed(self, provider: str, now: float) -> str | None:
         """Return why a provider's limits prevent a worker's start now; None if they do not."""
         state = self._state(provider)
-        name = one_line(provider, limit=_LONGEST_NAME)
         if now < state.paused_until:
-            return f"provider `{name}` refuses requests"
+            return f"provider `{provider}` refuses requests"
         if state.running >= state.slots:
-            most = f"no more than {count(state.slots, 'worker')} of provider `{name}` may run now"
+            workers = count(state.slots, "worker")
+            most = f"no more than {workers} of provider `{provider}` may run now"
             return most if state.slots < self.slots else None
         if state.bucket is not None and state.bucket.wait(now) > 0:
-            return f"the limit of starts for provider `{name}` is reached"
+            return f"the limit of starts for provider `{provider}` is reached"
         return None
 
     def started(self, provider: str, now: float, *, new: bool = True) -> Start:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.agents.output.fields import describe_exit
-from orchestrator.config.network_access import Access, reads_in_setup
+from orchestrator.config.network_access import Access
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone
@@ -57,7 +57,7 @@ def _stage_job(
         timeout=settings.config.project.setup_timeout or None,
         access=access,
         closed=stage in settings.config.closed_stages,
-        reads=stage == "setup" and reads_in_setup(settings.config),
+        reads=stage == "setup" and settings.access.setup_reads,
     )
 
 

@@ -33,8 +33,8 @@ from orchestrator.workspace.furnish import Extras
 from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
-from orchestrator.workspace.shared_checkout import Checkouts, shared_user
-from orchestrator.workspace.worker_user import worker_user
+from orchestrator.workspace.shared_checkout import Checkouts
+from orchestrator.workspace.worker_user import process_user, tree_owner
 
 
 def ready_objects(
@@ -145,7 +145,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
         # Nothing may be added to a shared checkout, so the worker gets its own.
         if not extras.are_none or confined_to(worker.config):
             mode = "bind"
-    user = user_of(worker.spec, mode, shared=run.checkouts is not None)
+    user = process_user(worker.number, mode, shared=run.checkouts is not None)
     options = StoreOptions(
         base=worker.base,
         start=start,
@@ -175,7 +175,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
 def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
     """Create the worktree or open that of an earlier attempt; its files belong to the worker."""
     repository, spec = worker.run.repository, worker.spec
-    owner = tree_owner(worker.run.mode, spec)
+    owner = tree_owner(spec.worker_id, worker.run.mode)
     with repository.lock():
         if again:
             try:
@@ -192,18 +192,6 @@ def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
     with worker.run.checkout_slots:
         check_out(repository, worktree, start, owner=owner)
     return worktree
-
-
-def tree_owner(mode: Mode, spec: WorkerSpec) -> tuple[int, int] | None:
-    """Return the user and group of a worker's worktree during the run; None for the caller's."""
-    user = worker_user(spec.worker_id)
-    # The owner of a file in the lower layer is also the owner of its changed copy.
-    return user if mode == "overlay" and user[0] != os.getuid() else None
-
-
-def user_of(spec: WorkerSpec, mode: Mode, *, shared: bool) -> tuple[int, int]:
-    """Return the user and group with which a worker's processes run."""
-    return shared_user() if shared and mode == "overlay" else worker_user(spec.worker_id)
 
 
 def ensure_tree(worker: WorkerContext, workspace: Workspace) -> Worktree:
@@ -225,7 +213,7 @@ def _tree(
 ) -> Worktree:
     if checkouts is not None:
         return checkouts.take(start, spec.branch)
-    return ensure_worktree(repository, spec, owner=tree_owner(mode, spec))
+    return ensure_worktree(repository, spec, owner=tree_owner(spec.worker_id, mode))
 
 
 def reopen(
@@ -255,7 +243,7 @@ def reopen(
         store=store,
         objects=objects,
         mode=mode,
-        user=user_of(spec, mode, shared=checkouts is not None),
+        user=process_user(spec.worker_id, mode, shared=checkouts is not None),
         start=start,
     )
 

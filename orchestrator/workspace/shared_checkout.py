@@ -31,7 +31,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.workspace.file_times import make_older, make_younger
-from orchestrator.workspace.worker_user import worker_user
+from orchestrator.workspace.worker_user import shared_user
 
 KEPT_UNUSED = 2
 """Number of unused checkouts that are kept for later runs."""
@@ -44,11 +44,6 @@ _MOST_FILES = 100_000
 _SEAL = "seal"
 _NUMBERS = struct.Struct("=5Q2q")
 """A file's mode, inode, owner, group, size, and times in nanoseconds, in a seal."""
-
-
-def shared_user() -> tuple[int, int]:
-    """Return user and group id of all workers that share a checkout: its files have one owner."""
-    return worker_user(0)
 
 
 class Checkouts:
