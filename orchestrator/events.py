@@ -52,7 +52,8 @@ class RunStarted(_Event):
 class WorkerWaiting(_Event):
     """A worker must wait before it can start, or the reason for its wait has changed.
 
-    There is no event for a worker that has only waited for a free slot since the run started.
+    There is no event for a worker that has only waited, since the run started, because the maximum
+    number of workers were running.
     """
 
     type: Literal["worker_waiting"] = "worker_waiting"
@@ -135,7 +136,7 @@ class WorkerProgress(_Event):
 
 
 class WorkerMeasured(_Event):
-    """Resource usage of a worker at one moment, measured for a view of the run; null: unknown."""
+    """Resource usage of a worker at one moment, for display; a field is null if unknown."""
 
     type: Literal["worker_measured"] = "worker_measured"
     worker_id: int

@@ -161,7 +161,7 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
 
 
 def _claimed(report: _Report) -> tuple[Status, Reason | None]:
-    """Return status and reason from the report's `status` and `stop_reason`, whichever is worse."""
+    """Return status and reason from the report's `stop_reason`, or else from its `status`."""
     if report.stop_reason in _STOPPED:
         status, reason = _STOPPED[report.stop_reason]
         if reason is Reason.AGENT_ERROR:

@@ -35,7 +35,7 @@ class AgentSettings:
 
     @property
     def chosen_profile(self) -> str | None:
-        """Return the profile; None if it is the setting's default, a profile of `architect`."""
+        """Return the profile; None for the default, which is meant for the program `architect`."""
         default = ParallelConfig.model_fields["agent"].default
         return None if self.profile == default else self.profile
 
@@ -45,8 +45,8 @@ class AgentSettings:
     ) -> Self:
         """Return the settings that concern the agent program.
 
-        `budget` (in USD) and `tokens` are the worker's share of the run's limits. Default: limits
-        per worker in `config`.
+        `budget` (in USD) and `tokens` are the worker's share of the run's limits. Default: the
+        limit per worker in `config`, or else the limit of the whole run.
         """
         return cls(
             profile=config.agent,

@@ -192,7 +192,7 @@ class _StepCounter:
 
     @property
     def retry_after(self) -> float | None:
-        """Return the seconds until a refused subscription resets; None if nothing was refused."""
+        """Return the seconds until a used-up subscription resets; None if it is not used up."""
         return None if self._resets_at is None else max(0.0, self._resets_at - time.time())
 
     def read(self, line: str) -> AgentProgress | None:

@@ -157,7 +157,7 @@ def tokens(answer: object) -> int:
 
 
 def said(messages: list[dict[str, Any]]) -> str:
-    """Return the shortened text of the last message that is not blank."""
+    """Return the shortened text of the last message by the model or by `mini` at its exit."""
     texts = (m.get("content") for m in reversed(messages) if m.get("role") in ("exit", "assistant"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")[:LONGEST]
 

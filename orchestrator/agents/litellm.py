@@ -84,7 +84,7 @@ _NO_KEY: Final = ("Exception - Missing credentials. Please pass ", "You didn't p
 def with_provider(model: str) -> str:
     """Return a model's name with the prefix of its provider, where LiteLLM needs the prefix.
 
-    A name with `@`, such as `claude-sonnet-4@20250514`, is a model of Vertex AI.
+    A name with `@`, such as `claude-sonnet-4@20250514`, is a model of Vertex AI and gets no prefix.
     """
     if "/" in model or "@" in model:
         return model

@@ -31,7 +31,7 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
 def with_needed_broker(
     config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
 ) -> ParallelConfig:
-    """Return the settings, with `--keys env` if the preset's broker would have no key to hold."""
+    """Return the settings, with `--keys env` if preset `untrusted` needs no credential broker."""
     given = {**inherited_env, **config.isolation.env}
     needed = takes_keys(agent.inherited_env, given) or config.isolation.git_read
     if config.preset != "untrusted" or needed:
@@ -102,7 +102,7 @@ def _size(text: str) -> int:
 
 
 def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
-    """Return the text, naming the run's limit (`--budget-total`) if no limit per worker is set."""
+    """Return `unsupported`, with options such as `--budget-total` if no worker limit is set."""
     if config.budget_per_worker is None:
         unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
     if config.tokens_per_worker is None:

@@ -87,7 +87,7 @@ class Account:
         """Reserve the maximum cost of a call, and return the number of the call in the ledger.
 
         The check of the budget and the ledger's entry are one step, so that two calls cannot spend
-        the same money.
+        the same money. `size` is the size of the call's body in bytes.
 
         Raises:
             RefusedError: The grant does not allow the model, a budget is set but the model has no

@@ -38,7 +38,7 @@ class Spent:
 
     @property
     def most_cost(self) -> float:
-        """Return the cost in USD including the amounts reserved for calls that have not ended."""
+        """Return the cost in USD with reserved amounts; calls with an unknown price count as 0."""
         return self.cost + sum(cost for cost, _ in self.pending.values())
 
     @property

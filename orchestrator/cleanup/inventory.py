@@ -58,7 +58,7 @@ class RecordedWorker:
         return self.directory.base_of(self.number) or self.record.base
 
     def has_made(self, commit: str) -> bool:
-        """Return whether a commit contains work beyond the commits that the worker started from."""
+        """Return whether a commit differs from the base commit that was recorded for the worker."""
         return commit != self.directory.base_of(self.number)
 
     def worktree(self) -> Worktree | None:
@@ -125,7 +125,7 @@ class RecordedWorker:
         return is_left(self.record, self.spec, refs)
 
     def still_owns_its_number(self, repository: Repository) -> bool:
-        """Return whether no later run uses the worker's number or names.
+        """Return whether no later run uses the worker's number, branch or worktree.
 
         The caller must hold the repository lock.
         """
@@ -140,7 +140,7 @@ class RecordedWorker:
         )
 
     def has_taken(self, other: "RecordedWorker", refs: frozenset[str]) -> bool:
-        """Return whether this worker uses the number or names of a worker of an earlier run.
+        """Return whether this worker uses the number, branch or worktree of an earlier worker.
 
         Args:
             other: The worker of the earlier run.
@@ -171,7 +171,7 @@ def _times(files: list[Path]) -> Iterator[float]:
 
 
 def owners(repository: Repository) -> dict[int, RecordedWorker]:
-    """Return the worker that owns each number: of the workers with that number, the latest."""
+    """Return, for each number, the newest worker with a branch or worktree, or else the newest."""
     recorded = [
         (run, record) for run in all_runs(repository.state_dir) if (record := read_outline(run))
     ]
@@ -183,7 +183,7 @@ def owners(repository: Repository) -> dict[int, RecordedWorker]:
 
 
 def worker_refs(repository: Repository) -> frozenset[str]:
-    """Return all branches, including those of workers."""
+    """Return the full names of all local branches, such as `refs/heads/main`."""
     listing = ("for-each-ref", "--format=%(refname)", "refs/heads")
     return frozenset(repository.git.text(*listing).splitlines())
 
@@ -280,13 +280,13 @@ def is_on_a_remote(repository: Repository, commit: str) -> bool:
 
 
 def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
-    """Return the refs of a worker's commits that are not on its branch."""
+    """Return the refs that keep commits which a worker made outside of its branch."""
     place = kept_prefix(worker.directory.run_id, worker.number, attempt=1)
     return tuple(repository.git.text("for-each-ref", "--format=%(refname)", place).splitlines())
 
 
 def is_refused(worker: RecordedWorker) -> bool:
-    """Return whether work that the harvest refused to commit is only in the state directory."""
+    """Return whether a worker's work was refused and is only in the state directory."""
     if worker.never_ran():
         return False
     store = Store(root=worker.directory.worker(worker.number))
@@ -295,7 +295,7 @@ def is_refused(worker: RecordedWorker) -> bool:
 
 
 def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
-    """Return whether a worker's worktree has no uncommitted changes."""
+    """Return whether a worker's worktree is gone or has no changes but unchanged copies."""
     worktree = worker.worktree()
     if worktree is None:
         return not worker.path.exists()

@@ -80,7 +80,7 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
 def _late(
     engine: ContainerEngine, in_use: Iterable[Leftover], known: Iterable[Leftover]
 ) -> list[Leftover]:
-    """Return new containers of the workers to which volumes or networks that are in use belong."""
+    """Return the containers, except `known`, of workers that own volumes or networks `in_use`."""
     ids = {leftover.id for leftover in known}
     owners = {(left.labels.get(RUN, ""), left.labels.get(WORKER)) for left in in_use}
     late: list[Leftover] = []

@@ -14,7 +14,7 @@ from orchestrator.workspace.shared_files import collect
 
 
 def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEngine) -> None:
-    """Commit the files that a dead run's worker wrote, check the commits, and move the branch.
+    """Commit files that a dead run's worker wrote, check the commits, move the branch to them.
 
     The worker's container must be gone. The caller must not hold the repository lock.
 

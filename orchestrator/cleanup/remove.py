@@ -209,7 +209,7 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
 
 
 def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:
-    """Remove engine objects of the chosen workers; return workers with objects left."""
+    """Remove engine objects of the chosen workers; return workers with containers left."""
     found = job.leftovers.get(run.run_id, [])
     if job.engine is None:
         return set()
@@ -288,7 +288,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
 
 
 def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
-    """Commit the files of a dead run's worker to its branch; return a note on the outcome."""
+    """Commit a dead run's worker's files to the worker's branch; return a note for the report."""
     if job.engine is None:
         raise RepositoryError(
             "the run ended unexpectedly, and the container engine does not answer",
@@ -341,7 +341,7 @@ def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
 
 
 def _purge_results(job: _Cleanup) -> None:
-    """Remove the results of checks that judgements kept."""
+    """Remove the stored results of checks that earlier judgements ran."""
     if number := drop_results(job.repository.state_dir, dry_run=job.dry_run):
         job.purged.append(f"results of judgements ({count(number, 'check')})")
 

@@ -67,7 +67,8 @@ def drop_scratch(
     Args:
         workers: All workers of the run, whose lease is held.
         present: Numbers of the workers that have a worktree or a branch.
-        refused_too: Numbers of the workers whose work is removed even if the harvest refused it.
+        refused_too: Numbers of the workers whose work is removed even if it was refused, so that it
+            exists nowhere else.
 
     Returns:
         Total size in bytes of the removed files of workers.

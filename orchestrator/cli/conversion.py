@@ -31,7 +31,7 @@ class PlainValues:
 def convert_plainly(parameters: Iterable[Any]) -> None:
     """Make parameters convert their values with `PlainValues`, which is faster.
 
-    With a version of typer that lacks the attribute used here, typer converts the values.
+    If typer's parameters lack the private attribute `_runtime_param`, typer converts the values.
     """
     for parameter in parameters:
         if getattr(parameter, "_runtime_param", parameter) is None:

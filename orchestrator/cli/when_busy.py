@@ -22,7 +22,7 @@ _PAUSE = 1.0
 
 @contextmanager
 def turn(run: RunOptions) -> Iterator[None]:
-    """Wait or exit while another run is live, as `--when-busy` asks; then enter the block.
+    """Wait or exit while another run is live, as `--when-busy` asks; then run the `with` block.
 
     Args:
         run: The options of the command.

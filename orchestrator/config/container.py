@@ -263,7 +263,7 @@ class Isolation(Model):
 
     @property
     def private_repositories(self) -> tuple[PrivateRepository, ...]:
-        """The repositories of `git_read`."""
+        """Private repositories that the setting `git_read` names, with the variables of tokens."""
         return tuple(filter(None, map(PrivateRepository.parse, self.git_read)))
 
     @field_validator("env")

@@ -121,7 +121,7 @@ class _JsonLines:
             yield self.read(depth + 1)
 
     def _until(self, end: str) -> Iterator[int]:
-        """Yield the line of each member, then skip the closing bracket `end`."""
+        """Yield the line of each member or item that the caller parses, then skip bracket `end`."""
         self._at += 1
         while self._text[self._next()] != end:
             yield bisect_left(self._ends, self._at) + 1

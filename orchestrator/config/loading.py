@@ -162,9 +162,9 @@ def load_settings(
 
 
 def _most_workers(*layers: list[Setting]) -> list[Setting]:
-    """Return the highest-ranking valid `max_workers`: it limits `workers` from all sources.
+    """Return the `max_workers` that takes precedence, which limits `workers` of every source.
 
-    The result is a list with this setting, or an empty list.
+    The result is a list with this setting; empty if it is not given or not valid.
     """
     given = [setting for layer in layers for setting in layer if setting.field == _MAX_WORKERS]
     text = str(given[-1].value) if given else ""
@@ -195,7 +195,7 @@ def _is_auto(given: list[Setting]) -> bool:
 
 
 def _room(config: ParallelConfig) -> int:
-    """Return how many workers fit on this machine at once."""
+    """Return how many of a run's workers fit on this machine at once; at least 1."""
     machine = this_machine()
     return room(config, cpus=machine.cpus, memory=machine.memory)
 
@@ -243,7 +243,7 @@ def config_file(
 
 
 def _for_program(file: list[Setting], environment: list[Setting], options: list[Setting]) -> Layers:
-    """Return the layers without a file's settings for agent programs that are not used."""
+    """Return settings by precedence, without a file's settings for unused agent programs."""
     chosen = str(ParallelConfig.model_fields["agent_cli"].default)
     for setting in (*_split(file, None)[0], *environment, *options):
         if setting.field == _AGENT_CLI:
@@ -259,7 +259,7 @@ def _split(file: list[Setting], program: str | None) -> tuple[list[Setting], lis
 
 
 def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
-    """Merge the layers; refuse settings that a file found in the repository must not contain."""
+    """Merge settings; refuse those of a found file that loosen isolation or raise limits."""
     problems = _loosened(layers)
     if problems:
         raise mistakes(problems, NAME_IT.format(path))
@@ -293,7 +293,7 @@ def _merged(layers: Layers) -> ParallelConfig:
 
 
 def check_contradictions(config: ParallelConfig) -> None:
-    """Refuse settings that are valid for the run and for a task, but not together.
+    """Check that a task's settings do not contradict those that it gets from the run.
 
     Raises:
         ConfigError: Two settings contradict each other.

@@ -48,7 +48,7 @@ def stage_access(config: ParallelConfig) -> StageAccess:
 
 
 def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
-    """Return the different kinds of network access of a worker's containers, without `none`."""
+    """Return each different network access that a worker's stages use, except `none`."""
     found, project = stage_access(config), config.project
     used = (
         (found.task, True),

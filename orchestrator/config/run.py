@@ -352,18 +352,18 @@ class ParallelConfig(Model):
 
     @property
     def setup_network(self) -> Network:
-        """Network of the `setup` commands."""
+        """Network mode of the `setup` commands, such as `none` or `open`."""
         own: Network = "none" if "setup" in self.closed_stages else self.isolation.network
         return self.isolation.setup_network or own
 
     @property
     def teardown_network(self) -> Network:
-        """Network of the `teardown` commands."""
+        """Network mode of the `teardown` commands, such as `none` or `open`."""
         return "none" if "teardown" in self.closed_stages else self.isolation.network
 
     @property
     def networks(self) -> frozenset[Network]:
-        """All networks that containers of this run use."""
+        """Network modes, such as `none` and `open`, that containers of this run use."""
         networks = {self.isolation.network}
         if self.project.setup:
             networks.add(self.setup_network)

@@ -64,7 +64,7 @@ def fits(demands: Iterable[Demand], *, cpus: float, memory: int) -> bool:
 
 
 def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
-    """Return how many workers of a run, each with its services, fit on a machine at once.
+    """Return how many of a run's workers, with services, fit on a machine at once; at least 1.
 
     Args:
         config: The run's configuration.
@@ -76,7 +76,7 @@ def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
 
 
 def room_for(demands: Sequence[Demand], *, cpus: float, memory: int) -> int:
-    """Return how many workers with these demands always fit on a machine at once; at least 1.
+    """Return how many workers fit on a machine, whichever of `demands` run at once; at least 1.
 
     Args:
         demands: CPUs and memory of each worker.
@@ -90,7 +90,7 @@ def room_for(demands: Sequence[Demand], *, cpus: float, memory: int) -> int:
 
 
 def largest(demands: Sequence[Demand], count: int) -> list[Demand]:
-    """Return the `count` largest CPU demands and the `count` largest memory demands, paired."""
+    """Return the worst case for `count` workers: the largest CPU and memory demands, paired."""
     cpus = sorted((demand.cpus for demand in demands), reverse=True)[:count]
     memory = sorted((demand.memory for demand in demands), reverse=True)[:count]
     return [Demand(*pair) for pair in zip(cpus, memory, strict=True)]

@@ -86,7 +86,7 @@ _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_li
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
-    """Return a problem for each setting that a file that the user did not name must not contain."""
+    """Return a problem for each setting that is accepted only from a file that the user named."""
     return [
         f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings
@@ -121,7 +121,7 @@ def loosened(
 
 
 def closed_stages(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:
-    """Return the stages whose commands come from a file that the user did not name.
+    """Return the stages whose commands come from `file`, a file that the user did not name.
 
     Args:
         file: The file's settings.

@@ -115,7 +115,7 @@ def worker_egress(
     inherited_env: Mapping[str, str],
     sets: HostSets | None = None,
 ) -> dict[Access, Egress]:
-    """Return the destinations that a worker's containers may reach, for each kind of access.
+    """Return the destinations that a worker's containers may reach, by network and allow-list.
 
     Args:
         config: The settings of the worker.

@@ -181,7 +181,7 @@ class NetworkFollower:
         self._emit(self._tally.add(record))
 
     def _write(self, record: NetworkRecord, *, most: float) -> bool:
-        """Append a record to the log; if it has more than `most` bytes, return False instead."""
+        """Append a record to the log; return False if the log has more than `most` bytes."""
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 if file.tell() > most:

@@ -203,7 +203,7 @@ class WorkerLog:
                 self.failure = error
 
     def tell(self, *, now: bool = False) -> None:
-        """Emit events for the latest line and progress, unless events were emitted a moment ago."""
+        """Emit events for the latest line and progress: at a limited rate, or always with `now`."""
         self._tell_progress(now=now)
         with self._lock:
             if self._pending is None or not (now or time.monotonic() - self._told_at > _INTERVAL):
@@ -216,7 +216,7 @@ class WorkerLog:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
 
     def _tell_progress(self, *, now: bool) -> None:
-        """Emit an event for the agent's cost and steps, at a limited rate.
+        """Emit an event for the agent's cost and steps: at a limited rate, or always with `now`.
 
         Each event is recorded on disk. The pause between two events grows with the running time, so
         that a worker's record stays small whatever it prints.

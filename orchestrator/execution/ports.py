@@ -121,7 +121,7 @@ class WorkerPorts:
         return {inside: first + place for place, inside in enumerate(self.wanted.values())}
 
     def variables(self) -> dict[str, str]:
-        """Return environment variables: each port in the container, its port on the host, its URL.
+        """Return environment variables with the ports' numbers in the container and on the host.
 
         Raises:
             EngineError: All blocks are taken.

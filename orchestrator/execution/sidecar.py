@@ -61,7 +61,7 @@ class Sidecar:
         return f"{why} (exit code {status.exit_code}){self.last_words()}"
 
     def last_words(self) -> str:
-        """Return the last line of output with a colon before it; empty if there was no output."""
+        """Return `: ` and the last line of output, to append to a message; empty without output."""
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
         last = next((line for line in reversed(lines) if line), "")
         return f": {one_line(last, limit=_SHOWN)}" if last else ""

@@ -20,7 +20,7 @@ _GLANCE = 0.05
 
 
 def _tell_nobody(cause: WaitCause, reason: str) -> None:
-    """Do nothing with the reason."""
+    """Ignore why a worker has to wait."""
 
 
 class StartCancelledError(OrchestratorError):
@@ -63,7 +63,9 @@ class StartThrottle:
         *,
         tell: Callable[[WaitCause, str], None] = _tell_nobody,
     ) -> Iterator[None]:
-        """Wait until the worker may start; with a gap, no other starts before the block ends.
+        """Wait until the worker may start, which the `with` block then starts.
+
+        If starts are spaced out, no other worker starts before the block has ended.
 
         Args:
             is_cancelled: Returns whether the worker was cancelled.

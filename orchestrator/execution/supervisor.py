@@ -57,7 +57,7 @@ def attend(
     emit: Emit,
     checkpoints: Checkpoints | None = None,
 ) -> Ending:
-    """Watch a container, started by this or another process, until it has ended.
+    """Watch a container, started by this or another process, and return how it ended.
 
     Args:
         running: The container.
@@ -236,7 +236,7 @@ class _Watch:
 
     @property
     def overdue(self) -> Stop | None:
-        """Return a timeout if the container ran past its deadline while no process watched it."""
+        """Return the stop that is due if the container passed its deadline while unwatched."""
         timeout = self.terms.timeout
         if timeout is None or self.duration <= timeout:
             return None

@@ -19,8 +19,9 @@ def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None
         root: The tree.
         owner: uid and gid.
         keep: A worktree whose top directory and `.git` keep their owner, so that the user's git
-            still trusts it. (An overlay's root takes its permissions from the upper layer.)
+            still trusts it.
     """
+    # The root of an overlay takes its permissions from the upper layer.
     change_owners([root], owner, keep=keep)
 
 

@@ -11,8 +11,8 @@ _TTL = 60
 def dns_configuration(plan: GatewayPlan) -> str:
     """Return a `dnsmasq` configuration that resolves listed names to the gateway, and no others.
 
-    With the network `learn`, every name is resolved to the gateway. No query is forwarded, so that
-    no data can leave as part of a name.
+    With the network setting `learn`, every name is resolved to the gateway. No query is forwarded,
+    so that no data can leave as part of a name.
     """
     return "\n".join([*_settings(plan), *_records(plan), ""])
 

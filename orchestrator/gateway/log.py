@@ -72,7 +72,7 @@ class LogReader:
     def read(self, line: bytes) -> NetworkRecord | None:
         """Return the record in a line; None if there is no record, or if the record is summed up.
 
-        A host name that does not exist is returned only the first time.
+        For a host name that the gateway did not resolve, a record is returned only once.
 
         Args:
             line: Line with a timestamp in front. It may contain any text of a worker.
@@ -164,7 +164,7 @@ class HostUse(BaseModel):
 
 
 def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
-    """Return the totals of the records for each host, port and decision, in order of appearance."""
+    """Return totals for each host, port, decision and reason, in the order of appearance."""
     groups: dict[tuple[object, ...], list[NetworkRecord]] = {}
     for record in records:
         key = (record.host, record.port, record.decision, record.reason)
@@ -187,7 +187,7 @@ def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
 
 
 def learned_entries(records: Iterable[NetworkRecord]) -> list[str]:
-    """Return allow-list entries for hosts that only the network `learn` allowed."""
+    """Return allow-list entries for hosts that only the network setting `learn` allowed."""
     return _entries(record for record in records if record.reason == LEARNED)
 
 

@@ -45,7 +45,7 @@ class GatewayPlan:
 
     @cached_property
     def ports(self) -> tuple[int, ...]:
-        """The ports that the worker may connect to, in ascending order."""
+        """The gateway's TCP ports that the worker may connect to, in ascending order."""
         own = set() if self.broker is None else {self.broker_port}
         return tuple(sorted({*self.host_ports} | own))
 

@@ -92,7 +92,7 @@ def _broker(plan: GatewayPlan, address: str) -> str:
 
 
 def _published(plan: GatewayPlan, inside: int, port: int) -> str:
-    """Return the part of the configuration that forwards clients to a published port."""
+    """Return the lines that forward the gateway's port `port` to the worker's port `inside`."""
     return (
         f"frontend published-{inside}\n  mode tcp\n  no log\n"
         f"  bind 0.0.0.0:{port}\n  default_backend published-{inside}\n"
@@ -137,7 +137,8 @@ def _decisions(
     """Yield rules that check the requested name, then resolve it, then check the address.
 
     A name that is not on the list is never resolved, because the query could carry data out; with
-    the network `learn`, every name is resolved.
+    the network setting `learn`, every name is resolved. `scope` is HAProxy's scope of variables:
+    `sess` or `txn`; `refuse` is the rule that refuses the request if a check found a reason.
     """
     name, to, why, ok, new = (f"{scope}.{key}" for key in ("name", "to", "why", "ok", "new"))
     for host in hosts:

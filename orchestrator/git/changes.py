@@ -46,7 +46,7 @@ def changes(repository: Repository, *, base: str, tip: str) -> Changes:
     """Return the difference between two commits.
 
     Raises:
-        RepositoryError: Git failed to count the changed lines, and then to list the changed paths.
+        RepositoryError: Git failed to list the changed paths.
     """
     try:
         return _counted(_rows(_git(repository), base, tip))

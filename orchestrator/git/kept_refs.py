@@ -158,7 +158,7 @@ def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str
 
 
 def _names(raw: Sequence[str]) -> Iterator[str]:
-    """Yield unique ref names that git, every file system and every terminal accept."""
+    """Convert ref names to unique names that git, all file systems and all terminals accept."""
     taken: set[str] = set()
     folders: set[str] = set()
     for text in raw[:MOST_REFS]:
@@ -190,7 +190,7 @@ def _folders(name: str) -> Iterator[str]:
 
 
 def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict[str, str]:
-    """Import all commits together; if one of them breaks a rule, all are refused."""
+    """Import all commits together, return `wanted`; if one breaks a rule, all are refused."""
     origin, deadline = handed.origin, time.monotonic() + SEARCH_TIME
     # A process that died may have left a quarantine of this name.
     shutil.rmtree(handed.quarantine, ignore_errors=True)
@@ -219,7 +219,7 @@ def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict
 
 
 def _import_each(handed: HandedOver, wanted: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Import commits one after the other, without those that are refused."""
+    """Import commits one by one; return the imported commits by name, and notes on refusals."""
     found: dict[str, str] = {}
     notes = []
     try:
@@ -257,7 +257,7 @@ class Parts:
         Args:
             repository: The user's repository.
             pack: The refused pack.
-            quarantine: Temporary directory to create and remove; two more begin with its name.
+            quarantine: Temporary directory to create and remove, with two paths beside it.
             origin: The commit and the objects that the worker started from.
         """
         self._repository = repository

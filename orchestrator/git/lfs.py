@@ -186,7 +186,7 @@ def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Pat
 
 
 def is_written(one: Pointer, tree: Path) -> bool:
-    """Return whether a directory tree has the content in place of a pointer file."""
+    """Return whether a pointer's path in a directory tree has a file of the content's size."""
     try:
         info = (tree / one.path).lstat()
     except OSError:
@@ -322,7 +322,7 @@ def _copy_checked(given: IO[bytes], oid: str, place: Path) -> bool:
 
 
 def note_made(taken: frozenset[str], state: Path) -> None:
-    """Record which LFS objects a worker created, before another task starts from its commits."""
+    """Record which LFS objects a worker created, so that later tasks may get their content."""
     if taken:
         (state / _MADE).write_text(json.dumps(sorted(taken)))
 

@@ -67,7 +67,7 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
 
 
 def _tree_of(git: Git, base: str, *, tip: str) -> str:
-    """Return the top directory of the base, and check that the tip is a commit."""
+    """Return the id of the base commit's tree, and check that `tip` is a commit."""
     asked = f"{tip}\n{base}^{{tree}}\n".encode()
     form = "--batch-check=%(objecttype) %(objectname)"
     kind, tree = (line.split(" ") for line in git.text("cat-file", form, stdin=asked).split("\n"))

@@ -52,7 +52,7 @@ def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
         git: Repository that has the objects.
         commit: The commit.
         base: A commit whose objects are in `directory` already.
-        directory: The result of `pack_commit`, or a copy of it.
+        directory: An object directory that `pack_commit` created, or a copy of it.
     """
     directory.chmod(0o755)
     arguments = ("pack-objects", "-q", "--delta-base-offset", str(directory / "pack" / "pack"))

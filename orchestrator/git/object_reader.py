@@ -58,7 +58,7 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
     """Run a program that reads objects by asking git for them, and return the program's output.
 
     The program queries a `git cat-file --batch` process, so that a worker's data is parsed in a
-    process with its own limits. Its last two arguments are file descriptors: of
+    process with its own limits. Two file descriptors are appended to the program's arguments: of
     git's output, and of git's input.
 
     Args:
@@ -99,7 +99,7 @@ def _start(
 
 @contextmanager
 def _killed_after(seconds: float, *processes: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Kill processes that are not done in time."""
+    """Kill the processes if the `with` block takes longer than `seconds`."""
     clock = threading.Timer(seconds, _end, args=processes)
     clock.start()
     try:

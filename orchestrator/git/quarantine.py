@@ -198,7 +198,7 @@ def unpack(
 
 
 def accept_pack(repository: Repository, quarantine: Path) -> None:
-    """Import the objects of a checked pack, which git compares with objects that exist already.
+    """Import the objects of a checked pack into the repository; git checks them once more.
 
     Raises:
         GitCommandError: An object breaks one of git's rules, or refers to a missing object.
@@ -299,6 +299,11 @@ def check_trees(
 
 def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> None:
     """Refuse a merge that creates names which differ only in upper and lower case.
+
+    Args:
+        git: Repository with the merge's objects.
+        before: Ids of the trees that are merged; names that they contain are allowed.
+        merged: Ids of the merge's trees.
 
     Raises:
         HarvestRefusedError: There are such names.

@@ -79,7 +79,7 @@ def leaks(
 
 
 def leak_notes(search: Search, branch: str) -> tuple[str, ...]:
-    """Return notes for the user about the secrets that were found."""
+    """Return notes for the user about the secrets that were found and what was not searched."""
     found = (
         f"`{branch}` contains the value of `{name}` in {_listed(places)}"
         for name, places in sorted(search.found.items())
@@ -137,7 +137,7 @@ def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> 
 
 
 def _sort_by_size(git: Git, listed: IO[bytes], small: IO[bytes], large: IO[bytes]) -> int:
-    """Split a list of objects into lists of small and large objects; return the number of all."""
+    """Split a list of objects into lists of small and large objects; return the total number."""
     listed.seek(0)
     count = 0
     form = ("cat-file", f"--batch-check={_ASKED}", "--buffer")

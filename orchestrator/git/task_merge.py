@@ -62,8 +62,9 @@ def check_git() -> None:
 def integrate(
     repository: Repository, base: str, tips: Sequence[Tip], *, when: datetime, scratch: Path
 ) -> str:
-    """Merge the commits that a task starts from, in their order, and return the merge commit.
+    """Merge the commits that a task starts from, in their order, and return the result.
 
+    The result is a commit of the user's or a task's if nothing must be merged, else a merge commit.
     Equal arguments give an equal commit. No ref moves, and no file of the user is touched.
 
     Args:
@@ -168,7 +169,7 @@ class _Merge:
         return MergeConflict(f"{_both(tip, others)} cannot be merged: both changed {where}{more}")
 
     def _who_touched(self, paths: Sequence[bytes], before: Sequence[Tip]) -> Sequence[Tip]:
-        """Return the tasks that last changed some of the files; all tasks if none did."""
+        """Return the tasks that last changed the given paths; all tasks if none changed any."""
         open_paths, found = {fsdecode(path) for path in paths}, []
         for tip in reversed(before):
             touched = {path for path in open_paths if self._touches(tip, path)}

@@ -133,7 +133,7 @@ class Bounds:
 
 
 class TreeIndex:
-    """The directories (trees) of some commits, each read once. Only unusual names are stored."""
+    """The trees of some commits, each read once. Only names that may be harmful are stored."""
 
     def __init__(
         self, objects: Objects, *, reserved: Iterable[str] = (), folds: bool = False

@@ -83,12 +83,11 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     Args:
         path: The worktree.
         branch: Its branch.
-        marked: Whether the worktree must have the mark of a worker whose names come from templates.
-            Without the mark, the user's own worktree at this path would be mistaken for the
-            worker's.
+        marked: Whether the worktree must have the marker file of this program. A path made from a
+            template may be that of the user's own worktree, which has no marker file.
 
     Raises:
-        RepositoryError: `path` is no worktree, or lacks the mark.
+        RepositoryError: `path` is no worktree, or lacks the marker file.
     """
     try:
         pointer = (path / ".git").read_text().strip()
@@ -140,10 +139,10 @@ def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None
 
 
 def put_worktree_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
-    """Move an incomplete worktree away that was being created at a worker's end.
+    """Move an incomplete worktree into a new directory beside a worker's state directory.
 
-    The caller holds the repository lock. Unlike `put_aside`, this does not move the worker's state
-    directory.
+    The caller holds the repository lock. Unlike `put_aside`, this does not move `directory`, the
+    state directory itself.
 
     Raises:
         OSError: The directory could not be moved.

@@ -47,7 +47,7 @@ class _Form:
     """Text before and between the words of a test's name."""
 
     def name(self, words: Sequence[str]) -> str:
-        """Return the name of a test."""
+        """Return a test's name that consists of the given words."""
         named = words if self.between else [word.capitalize() for word in words]
         return self.before + self.between.join(named)
 
@@ -162,7 +162,8 @@ def make_canary(command: str, paths: Sequence[str], read: Callable[[str], bytes]
         read: Function that returns the content of a test file.
 
     Returns:
-        None if the test runner is unknown, or if none of the paths is a test file of the runner.
+        Test files with failing tests added; None if the test runner is unknown, or if none of
+        the paths is a test file of the runner.
     """
     runners = _runners_of(command)
     found = [(path, fit) for path in paths if (fit := _fitting(runners, path))]
@@ -180,7 +181,7 @@ def make_canary(command: str, paths: Sequence[str], read: Callable[[str], bytes]
 
 
 def _form(runners: Sequence[_Runner], content: bytes) -> _Form:
-    """Return the form of tests that must fail for the content of a test file."""
+    """Return the form of failing tests that suits a test file with this content."""
     # The first of two runners for the same files is vitest, whose tests name it.
     runner = runners[0] if len(runners) == 1 or b"vitest" in content else runners[1]
     if runner.form is _PYTHON_CLASS and b"TestCase" not in content and _FUNCTION.search(content):
@@ -199,7 +200,7 @@ def _tests(form: _Form, content: bytes) -> tuple[list[str], str]:
 
 
 def _unused(content: bytes) -> Iterator[list[str]]:
-    """Yield words for names that a test file does not contain."""
+    """Yield lists of words, each for a name that does not occur in a test file."""
     found = {word.decode() for word in _WORD.findall(content)}
     words = sorted(found.union(MORE_WORDS))
     seen: set[str] = set()

@@ -42,7 +42,7 @@ class CanaryRuns:
         self._with_canaries: dict[tuple[str, str], str] = {}
 
     def calibrate(self, base: str) -> None:
-        """Run the checks on `base` with tests that must fail; drop checks that report none."""
+        """Run the checks on `base` with failing tests; keep the checks that report failures."""
         jobs = {one: self._job(base, one) for one in self._canaries}
         self._evidence.collect(jobs.values())
         seen = {one: self._evidence.of(job) for one, job in jobs.items()}
@@ -70,7 +70,7 @@ class CanaryRuns:
         return self._with_canaries[key]
 
     def result(self, commit: str, command: str) -> CheckRun:
-        """Run a check on a candidate's commit with failing tests added, and return the result."""
+        """Return the result of a check that `collect` ran on a commit with failing tests added."""
         return self._evidence.of(self._job(commit, command))
 
     def is_forged(self, commit: str, command: str) -> bool:
@@ -87,7 +87,7 @@ class CanaryRuns:
         return command in self._expected and self.result(commit, command).answer == "none"
 
     def answer(self, commit: str) -> Answer:
-        """Return `fail` if a check hides tests that must fail, `none` if a check has no result."""
+        """Return `fail` if a check hides failing tests, `none` if one has no result, or `pass`."""
         if any(self.is_forged(commit, command) for command in self.commands):
             return "fail"
         return "none" if any(self.has_no_result(commit, one) for one in self.commands) else "pass"

@@ -93,7 +93,7 @@ class Case:
 
     @property
     def passes(self) -> bool:
-        """Return whether no finding excludes the candidate, and all its stable checks pass."""
+        """Return whether the candidate passes its stable checks and hidden tests, if admissible."""
         counted = [one for one in self.verdicts if one.verdict != "unstable"]
         sure = bool(counted) and all(one.passed for one in counted)
         return sure and not self.is_out and self.hidden in (None, "pass")

@@ -60,7 +60,7 @@ class Comparison:
         ]
 
     def on(self, commit: str, command: str, attempt: int = 1) -> CheckRun:
-        """Return the result of a check that ran on a commit."""
+        """Return the result of a check's first or second run (`attempt` 1 or 2) on a commit."""
         return self._evidence.of(Job(commit=commit, command=command, attempt=attempt))
 
     def compare(self, cases: Sequence[Case]) -> None:
@@ -118,7 +118,7 @@ class Comparison:
     def on_tree(
         self, tree: Literal["commit", "hidden"], command: str, answer: Answer
     ) -> CheckVerdict:
-        """Return the verdict for a check's answer on a candidate's own files or hidden tests."""
+        """Return the verdict on a check's answer on a candidate's commit or with hidden tests."""
         verdict = _VERDICTS.get((self.on(self._base, command).answer, answer), "no_verdict")
         return CheckVerdict(
             command=command,
@@ -128,10 +128,10 @@ class Comparison:
         )
 
     def use_frozen(self, cases: Sequence[Case]) -> None:
-        """Judge candidates without their new tests if the tests need removed control files.
+        """Judge candidates without their new tests if checks pass only on the candidates' commits.
 
-        New files that control tests are never part of the judged commit. A candidate whose checks
-        pass on its own commit only is therefore judged once more, without its new tests.
+        New files that control tests are never part of the judged commit, so that new tests which
+        need such files fail there. The new verdicts are kept only if the candidate then passes.
         """
         chosen = [case for case in cases if self._own_pass(case)]
         if self._rules.tests != "extend" or not chosen:
@@ -168,7 +168,7 @@ class Comparison:
             )
 
     def _suspected(self, case: Case) -> Iterator[Doubt]:
-        """Yield passing checks to repeat without new tests or with the base's configuration."""
+        """Yield passing checks to repeat, with a commit without new tests or configuration."""
         commit = case.branch.commit
         frozen = self._trees.with_changes(commit, self._trees.restored(commit, "frozen"))
         configured = self._trees.with_base_configuration(case.protected, commit)
@@ -186,7 +186,7 @@ class Comparison:
         return first == "fail" and self.on(commit, command, 2).answer == "fail"
 
     def _own_pass(self, case: Case) -> bool:
-        """Return whether checks fail, and each of them passes on the candidate's own commit."""
+        """Return whether some checks fail, and all of these pass on the candidate's own commit."""
         found = [self.own(case, one) for one in case.verdicts if not one.passed]
         return bool(found) and all(one is not None and one.answer == "pass" for one in found)
 
@@ -207,7 +207,7 @@ class Comparison:
                 yield self.on_tree("commit", one.command, found.answer)
 
     def own(self, case: Case, one: CheckVerdict) -> CheckRun | None:
-        """Return the result of a failing check on the candidate's own commit, if it ran there."""
+        """Return a failing check's result on the candidate's own commit; None if it did not run."""
         if case.protected == case.branch.commit or one.passed:
             return None
         return self.on(case.branch.commit, one.command)

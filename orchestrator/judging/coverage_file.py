@@ -109,7 +109,10 @@ def covered_part(coverage: Coverage | None, added: Iterable[NewLine]) -> float |
 
 
 def _lines_of(coverage: Mapping[str, dict[int, bool]], path: str) -> dict[int, bool] | None:
-    """Return the lines of a source file, also if its path is relative to another directory."""
+    """Return whether each line of a source file was executed; None for an unknown file.
+
+    The coverage file may name the source file by a path relative to another directory.
+    """
     if path in coverage:
         return coverage[path]
     end = f"/{path}"

@@ -60,10 +60,10 @@ class HiddenTests:
         return "fail" if self._comparison.on(tree, command, 2).answer == "fail" else "none"
 
     def _find_forged(self, cases: Sequence[Case], trees: dict[int, str]) -> None:
-        """Run the checks with hidden tests that must fail.
+        """Exclude candidates whose checks hide failing tests that are added to the hidden tests.
 
-        A candidate that knows the visible tests can report each test that is added to them as
-        failed, and still let a check succeed without running the hidden tests.
+        A candidate that knows the visible tests can report each test that is added to the visible
+        tests as failed, and still let a check succeed without running the hidden tests.
         """
         if not cases:
             return

@@ -71,7 +71,7 @@ class Instruments:
         )
 
     def kind(self, path: str) -> Kind | None:
-        """Return what a file does for tests; None if it neither is a test nor controls tests."""
+        """Return whether a file is a test or controls tests (also: `mixed`); None if neither."""
         return next((kind for kind, names in self._rules if names.cover(path)), None)
 
     def is_protected(self, path: str) -> bool:

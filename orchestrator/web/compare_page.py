@@ -108,7 +108,7 @@ def _number(text: str, known: list[int]) -> int | None:
 
 
 def _diffs(view: View, pair: tuple[WorkerSummary, ...]) -> tuple[tuple[Diff, ...], Diff, str]:
-    """Return each worker's changes, the diff of the two commits, and why it is missing, if so."""
+    """Return each worker's changes, the diff of their commits, and why that diff is missing."""
     numbers = [one.number for one in pair if one.is_over]
     try:
         found = {

@@ -51,7 +51,7 @@ class FileDiff:
 
 @dataclass(frozen=True)
 class Diff:
-    """The changes of a worker."""
+    """The changes from one commit to another, as far as the size limits allow."""
 
     files: tuple[FileDiff, ...]
     is_whole: bool
@@ -80,7 +80,7 @@ def read_diff(repository: Repository, base: str, tip: str) -> Diff:
 
 
 def parse_patch(text: str, *, is_whole: bool = True) -> Diff:
-    """Split a patch of git into files and lines; the changed files' contents are untrusted."""
+    """Split git's patch, which may be cut (`is_whole`) and whose content is untrusted, by files."""
     files: list[FileDiff] = []
     parser = _Parser()
     for number, raw in enumerate(text.split("\n")):

@@ -44,7 +44,7 @@ def moment(at: datetime) -> str:
 
 
 def dollars(cost: float, *, known: bool = True) -> str:
-    """Return an amount of US dollars such as `$1.20`; below a dollar, with four decimal places."""
+    """Return US dollars such as `$1.20` or `$0.0124`; a dash if the amount is not known."""
     return money(cost) if known else UNKNOWN
 
 

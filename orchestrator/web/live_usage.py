@@ -23,7 +23,7 @@ class LiveUsage:
         """Store the argument.
 
         Args:
-            connect: Connects to the container engine; if it raises an error, it is called again.
+            connect: Connects to the container engine; called again after it raised an error.
         """
         self._connect = connect
         self._runs: dict[str, _RunUsage] = {}

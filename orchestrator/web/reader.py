@@ -191,7 +191,7 @@ class RunReader:
 
 
 def _with_end(phases: tuple[Phase, ...], result: WorkerResult | None) -> tuple[Phase, ...]:
-    """Return the phases; the agent's last phase is split where the agent's container ended."""
+    """Return the phases, with the time after the end of the agent's container as another phase."""
     place = max((i for i, one in enumerate(phases) if one.kind is PhaseKind.AGENT), default=None)
     if place is None or result is None or result.started_at is None:
         return phases

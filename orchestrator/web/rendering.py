@@ -30,7 +30,7 @@ class Site:
         return name if self.is_static else static_path(name)
 
     def with_token(self, token: str) -> "Site":
-        """Return a copy for the pages of one browser session, with its token for forms."""
+        """Return a copy of the site for one browser session, with the session's token for forms."""
         return replace(self, token=token)
 
 

@@ -13,12 +13,12 @@ WorkerTab = Literal["", "diff", "checks", "events", "details"]
 
 
 def path_of(*parts: object) -> str:
-    """Return the path of a page on the server; empty parts are left out."""
+    """Return the path of a page on the server, such as `/R/RUN/3/diff`, without empty parts."""
     return "/" + "/".join(str(part) for part in parts if part not in ("", None))
 
 
 def file_of(*parts: object) -> str:
-    """Return the name of a page's file in an export."""
+    """Return the name of a page's file in an export: the parts of `path_of`, joined by `-`."""
     name = "-".join(str(part).replace("/", "-") for part in parts if part not in ("", None))
     return f"{name}.html" if name else "index.html"
 

@@ -58,7 +58,7 @@ class View:
         return self.catalog.measured(self.run) if self.snapshot.is_live else NOTHING
 
     def same_page(self, **changes: str | None) -> str:
-        """Return the address of this page with changed query parameters; None removes one."""
+        """Return the page's address with changed parameters; the value None removes a parameter."""
         known = {name: self.query[name] for name in ("q", "from", "to", "idle", "a", "b")
                  if name in self.query}  # fmt: skip
         kept = {name: value for name, value in (known | changes).items() if value}
@@ -130,6 +130,6 @@ def search_of(query: Mapping[str, str]) -> str:
 
 
 def contains(search: str, *texts: str) -> bool:
-    """Return whether the texts together contain all words of a search, ignoring case."""
+    """Return whether each word of `search` occurs in one of `texts`, ignoring case."""
     everything = " ".join(texts).casefold()
     return all(word in everything for word in search.casefold().split())

@@ -53,7 +53,7 @@ def open_log(worker: WorkerContext) -> WorkerLog:
 def run_task(
     worker: WorkerContext, workspace: Workspace, log: WorkerLog, services: Services
 ) -> Ending:
-    """Run the task unless it has ended already; remove its container in either case.
+    """Run the task unless it has ended; remove its container, and return how the task ended.
 
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run continues from here.

@@ -98,7 +98,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
 
 
 def _shown(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
-    """Create the worktree after a worker's last attempt, with `--worktrees end`."""
+    """Create an ended worker's worktree for `--worktrees end`; add any error to the result."""
     try:
         show_worktree(worker)
     except (OrchestratorError, OSError) as error:

@@ -80,7 +80,7 @@ class _Checks:
             remove_tree(root)
 
     def _ready(self, root: Path) -> tuple[Workspace, str | None]:
-        """Return a fresh checkout after the setup, and the reason if it cannot be used."""
+        """Return a fresh checkout after its setup, and why checks cannot run there, or None."""
         try:
             fresh = self._check_out(root)
             return fresh, self._set_up(fresh)

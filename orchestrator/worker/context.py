@@ -247,7 +247,7 @@ class WorkerContext:
 
 
 def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
-    """Return the data of a worker, with its own base commit if that is already known."""
+    """Return a worker's data; its base is the run's unless another base is recorded for it."""
     base = run.directory.base_of(spec.worker_id)
     directory = run.directory.worker(spec.worker_id)
     return WorkerContext(

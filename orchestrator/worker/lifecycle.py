@@ -89,7 +89,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
 
 
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:
-    """Make a successful worker's caches available to later runs, if its run is to fill caches."""
+    """Publish a successful worker's caches if its run fills caches; return the new verdict."""
     run = worker.run
     if not run.caches.warms or verdict.status is not Status.SUCCESS:
         return verdict
@@ -109,7 +109,7 @@ def _read_outcome(worker: WorkerContext, ending: Ending) -> AgentOutcome | None:
 
 
 def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
-    """Return `partial` in place of a success that was read from an incomplete log."""
+    """Return the verdict; a success becomes `partial` if the worker's log is incomplete."""
     if ending.log_failure is None:
         return verdict
     note = f"the log is incomplete ({ending.log_failure})"
@@ -130,7 +130,7 @@ def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tupl
 
 
 def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: str) -> Verdict:
-    """Return `partial` in place of a success if files outside of the allowed paths were changed."""
+    """Return the verdict; a success becomes `partial` if files outside `paths` were changed."""
     paths = worker.config.triggers.paths
     if not paths or tip == worker.base or verdict.status is not Status.SUCCESS:
         return verdict

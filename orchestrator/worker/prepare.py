@@ -44,7 +44,7 @@ def ready_objects(
     *,
     history: Literal["full", "shallow"],
 ) -> frozenset[str]:
-    """Pack the git objects of the base commit, unless done; return commits with missing parents.
+    """Pack the base commit's objects unless packed; return commits whose parents are left out.
 
     Raises:
         OrchestratorError: The objects could not be packed.

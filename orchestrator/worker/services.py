@@ -92,7 +92,7 @@ class Services:
         return None
 
     def network_of(self, spec: ContainerSpec) -> ContainerSpec:
-        """Return a container's specification, changed to use the network of the services."""
+        """Return a container's specification; with equal access, it joins the services' network."""
         if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
             return spec
         return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})

@@ -18,7 +18,7 @@ from orchestrator.workspace.mounts import Workspace
 
 @dataclass(frozen=True)
 class _KilledAlone:
-    """View of the cancel button for a teardown, which is ended by a kill but not by a stop."""
+    """Cancel button of a teardown: a request to kill ends the teardown, one to stop does not."""
 
     button: CancelButton
 
@@ -36,7 +36,7 @@ class _KilledAlone:
 
 
 def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> Verdict | None:
-    """Run the setup commands, unless done; return why the agent cannot start, or None.
+    """Run the setup unless it has ended before; return why the agent cannot start, or None.
 
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run repeats the setup.
@@ -59,7 +59,7 @@ def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> V
 
 
 def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -> tuple[str, ...]:
-    """Run the teardown commands, unless done; return notes for the user about problems.
+    """Run the teardown unless it has ended before; return notes for the user about problems.
 
     Raises:
         EngineUnavailableError: The engine cannot be reached; a resumed run repeats the teardown.

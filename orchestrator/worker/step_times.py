@@ -24,7 +24,7 @@ class StepTimes:
         self._step = None
 
     def begin(self, step: Step) -> None:
-        """Begin a step, or continue it, which ends the previous step."""
+        """End the current step, and begin or continue another step."""
         now = self._clock()
         if self._step is not None:
             self._add(self._step, now - self._since)

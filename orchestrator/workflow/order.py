@@ -47,7 +47,7 @@ class Skip:
 
 
 class Wait(NamedTuple):
-    """Why a worker does not start yet."""
+    """Why a task does not start yet."""
 
     cause: WaitCause
     reason: str
@@ -154,7 +154,7 @@ class _Round:
         self.started: list[Task] = []
 
     def consider(self, task: Task) -> Wait | None:
-        """Start a task, or return why it cannot start."""
+        """Choose a task to start, or return why the task cannot start now."""
         if self._first is not None:
             how = "runs alone" if self._first in self._running else "starts first"
             return Wait("lock", f"task `{self._first.id}` {how}")

@@ -47,7 +47,7 @@ class _Row:
 
     @cached_property
     def line(self) -> str:
-        """Return the row as Markdown, formatted only once, as every change writes all rows."""
+        """Return the row as Markdown; cached, because each change of the table writes all rows."""
         name = self.spec.name or f"W{self.spec.worker_id}"
         at = f"{self.at.astimezone(UTC):%H:%M:%S} UTC"
         cells = (name, self.spec.task.strip(), self.state.value, at)

@@ -73,7 +73,7 @@ def confined_to(config: ParallelConfig) -> tuple[str, ...]:
 
 
 class Scratch(NamedTuple):
-    """Directories of the overlay of one path that a confined worker may write to."""
+    """The host's directories for one overlay of a worker whose files are otherwise read-only."""
 
     upper: Path
     """The overlay's upper layer, which receives the written files and is empty at first."""

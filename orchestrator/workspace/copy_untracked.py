@@ -110,7 +110,7 @@ def _copy_file(name: str, source: int, target: int) -> None:
 
 
 def write_record(paths: Iterable[str], tree: Path, *directories: Path) -> None:
-    """Write a record of the size and time of the copies in `tree` to each of the directories."""
+    """Record size and time of the copies in `tree` in a file in each of `directories`."""
     text = json.dumps({path: _stamp(tree / path) for path in paths})
     for directory in directories:
         (directory / RECORD).write_text(text)

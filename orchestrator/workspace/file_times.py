@@ -19,8 +19,8 @@ _CLOCK_TICK = 0.02
 def settle(repository: Repository, tree: Path, index: Path) -> None:
     """Make all files of a checkout older than its index, by whole seconds.
 
-    Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
-    `git add` would read all files and write all their objects again.
+    Git assumes that a file as new as the index may have changed unnoticed. Otherwise, the worker's
+    first `git add` would read all files and write all their objects again.
     """
     over = make_older(repository, tree, index)
     if over is not None:

@@ -112,7 +112,7 @@ class WorktreeFiller:
             write_content(self._repository, self._extras.content.pointers, tree)
 
     def tell(self, inside: SubmoduleGitDir) -> None:
-        """Update index files and records after the last change of a file."""
+        """Record the additional files in index files and lists, after the last was written."""
         site = self._site
         seen = site.worktree.path if self._extras.shown else site.tree
         if self._copied:

@@ -94,7 +94,7 @@ class Workspace:
         )
 
     def _swept(self) -> Mounts:
-        """Return the overlays of a worker with `enforce: ro`, which must be mounted again.
+        """Return overlays of a worker with `enforce: ro`; mounting them once more cleans them up.
 
         After a deletion, a file that belongs to root stays in an overlay's work directory until the
         next mount, and an ordinary user could not remove the directory.

@@ -49,7 +49,7 @@ def choose_mode(
 
 
 def may_overlay(features: EngineFeatures, repository: Repository) -> bool:
-    """Return whether an overlay is possible: some paths cannot be written in mount options."""
+    """Return whether the engine has overlays, whose options can contain the repository's paths."""
     return features.overlay and not set(",:\\") & set(f"{repository.common_dir}{repository.top}")
 
 

@@ -91,7 +91,7 @@ class StoreOptions:
 def make_store(
     repository: Repository, worktree: Worktree, root: Path, options: StoreOptions
 ) -> Store:
-    """Create all files for a worker's container, before any code of its task has run."""
+    """Create a worker's private git directory and other files, before any of its code runs."""
     store = Store(root=root)
     store.pointer.write_text(f"gitdir: {STORE}\n")
     settings = {**repository.settings(_CARRIED), **SIZE_AND_TIME}

@@ -79,7 +79,7 @@ class Input:
 
 
 def variables(spec: WorkerSpec, mounts: Mounts) -> dict[str, str]:
-    """Return environment variables with the paths of the files that a worker is given."""
+    """Return environment variables with the task's id and the paths of the files for a worker."""
     found = {} if spec.name is None else {"ORCHESTRATOR_TASK_ID": spec.name}
     for mount in mounts:
         found |= _VARIABLES.get(mount.target, {})

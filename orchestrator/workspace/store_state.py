@@ -53,7 +53,7 @@ def _is_same_file(hostile: Path, ours: Path) -> bool:
 
 
 def holds_no_objects(objects: Path) -> bool:
-    """Return whether an object directory has no objects, without reading its subdirectories."""
+    """Return whether an object directory is as empty as it was when it was created."""
     folders = (objects, objects / "info", objects / "pack")
     if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
         return False

@@ -63,14 +63,14 @@ def _git(one: Submodule, place: Path, scratch: Path) -> Git:
 
 
 def refresh(submodules: Iterable[Submodule], tree: Path, scratch: Path) -> None:
-    """Refresh the submodules' index files after the last change of a file."""
+    """Refresh the submodules' index files; called after the last file was written."""
     for one in submodules:
         _git(one, tree / one.path, scratch).succeeds("update-index", "-q", "--refresh")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubmoduleGitDir:
-    """Common properties of the git directories of a worker's submodules."""
+    """Settings and container paths that the git directories of all submodules have in common."""
 
     object_format: str
     settings: str
@@ -142,7 +142,7 @@ def point_to(submodules: Iterable[Submodule], tree: Path, store: str) -> None:
 
 
 def write_submodules(submodules: Iterable[Submodule], *directories: Path) -> None:
-    """Write a record of a worker's submodules to each directory: number and commit by path."""
+    """Write each submodule's number and commit, by path, to a file in each of `directories`."""
     text = json.dumps({one.path: [one.number, one.commit] for one in submodules})
     for directory in directories:
         (directory / RECORD).write_text(text)

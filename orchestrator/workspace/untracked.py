@@ -213,7 +213,7 @@ def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
 
 
 def _covered(path: str, collapsed: set[str]) -> bool:
-    """Return whether git ignores a file or a directory above the file."""
+    """Return whether `collapsed`, git's ignored paths, has a file or a directory above it."""
     ends = (place for place, letter in enumerate(path, start=1) if letter == "/")
     return path in collapsed or any(path[:end] in collapsed for end in ends)
 

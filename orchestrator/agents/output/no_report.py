@@ -43,6 +43,6 @@ HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMI
 
 
 def contradicted(exit_code: int) -> tuple[Status, Reason, str]:
-    """Return a failure for an agent that claimed success but exited with another code than 0."""
+    """Return the failure of an agent that claimed success but exited with another code than 0."""
     claim = f"the agent reported success, but {describe_exit(exit_code)}"
     return Status.FAILED, Reason.AGENT_ERROR, claim

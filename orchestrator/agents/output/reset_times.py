@@ -70,7 +70,7 @@ _CLOCK: Final = re.compile(
 
 
 def retry_after(reason: Reason | None, text: str | None) -> float | None:
-    """Return the seconds until a rate-limited worker may retry; None for any other failure."""
+    """Return the seconds until a rate-limited worker may retry; None if unknown or not limited."""
     return resets_in(text or "", datetime.now(UTC)) if reason is Reason.RATE_LIMITED else None
 
 
@@ -142,9 +142,9 @@ def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:
 
 
 def _next_occurrence(match: re.Match[str], today: datetime, here: datetime) -> datetime:
-    """Return the next moment that a weekday, date or time of day in a refusal refers to.
+    """Return the moment that a weekday, date or time of day in a refusal refers to.
 
-    A time that passed at most `_JUST_OVER` ago is returned, not its next repetition.
+    It is the next such moment, unless the last one passed only a short time ago.
     """
     if match["month"] is not None:
         month = _MONTHS.index(match["month"].lower()) + 1

@@ -86,7 +86,7 @@ def _checks(file: Path | None) -> Iterator[Check]:
 
 
 def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
-    """Load the configuration; if it is invalid, return the defaults for the other checks."""
+    """Return the check of the configuration, and the configuration or, if invalid, defaults."""
     # The task of a run is usually given on the command line, so any task will do.
     task = {"tasks": ("any",)}
     try:

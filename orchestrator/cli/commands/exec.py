@@ -88,7 +88,7 @@ def _started(
     terminal: TerminalSize | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[InnerProcess]:
-    """Start a command in a container, and end the command if this process is interrupted."""
+    """Start a command in a container (`place`), yield it, and end it at an interruption."""
     engine, container = place
     mark = secrets.token_hex(8)
     with unwinding():
@@ -114,7 +114,7 @@ def _hang_up(engine: Engine, container: str, mark: str) -> None:
 
 @contextmanager
 def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
-    """Find a worker's container, in the given run or in the newest run with such a worker."""
+    """Yield engine and id of a worker's container, in `run` or the newest run with the worker."""
     run_id = open_run(run, worker=worker).run_id
     labels = {
         MANAGED: "true",

@@ -121,7 +121,7 @@ def _abortable() -> Iterator[None]:
 
 
 def _programs(repository: Repository, findings: Findings, image: str) -> frozenset[str] | None:
-    """Return the wanted programs that the image has; None if the image cannot be inspected."""
+    """Return which programs of the found commands an image has; None if it is not inspectable."""
     wanted = {command.needs for command in (*findings.setup, *findings.checks)}
     if not wanted:
         return frozenset()

@@ -33,7 +33,7 @@ def programs_in(
         engine: The container engine.
         image: The image.
         wanted: Names of programs.
-        common_dir: The repository's git directory; in a label by which cleanup finds the container.
+        common_dir: The repository's git directory; labels the container, so that cleanup finds it.
 
     Raises:
         EngineError: The engine does not answer.

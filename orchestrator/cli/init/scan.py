@@ -44,7 +44,7 @@ def look_at(tree: Tree) -> Findings:
 
 
 def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
-    """Yield setup and test commands of the top directory, then of packages not yet covered."""
+    """Yield setup and test commands of the top, then of packages that no parent covers."""
     covered: set[tuple[str, str]] = set()
     for place in (".", *members[:_MOST]):
         above = (".", *(str(path) for path in PurePosixPath(place).parents))

@@ -71,7 +71,7 @@ def refusal_line(event: WorkerConnected, name: str | None) -> str:
 def alert_line(
     event: Intervention | ProviderPaused | SlotsChanged | WorkerWaiting, name: str | None
 ) -> str:
-    """Return the line for an alert: about a worker, or about a provider that limits requests.
+    """Return the line for an alert, a waiting worker, or a provider's changed limits.
 
     Args:
         event: The event.

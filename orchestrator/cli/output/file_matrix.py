@@ -39,7 +39,7 @@ def shared_files(workers: Iterable[WorkerResult], *, most: int = MOST_FILES) -> 
 
 
 def _shared(changed: Mapping[int, set[str]]) -> dict[str, int]:
-    """Return the files of more than one worker with the number of their workers, most first."""
+    """Return how many workers changed each file that several workers changed, most first."""
     numbers: dict[str, int] = {}
     for files in changed.values():
         for path in files:

@@ -7,7 +7,7 @@ from orchestrator.text.sanitize import one_line
 def is_consequence(result: WorkerResult) -> bool:
     """Return whether a task did not run, for a reason that other tasks' results show already.
 
-    A conflict is shown by no other result.
+    False if a conflict kept the task from running: no other result shows the conflict.
     """
     return result.never_ran and result.reason is not Reason.CONFLICT
 

@@ -71,7 +71,7 @@ def _name(worker: WorkerReport) -> str:
 
 
 def timeline(report: RunReport, *, width: int | None = None) -> str:
-    """Return a line for each worker, with a character for each share of the run's duration.
+    """Return a chart of the run: a line for each worker, a column for each span of time.
 
     Args:
         report: The run.

@@ -245,7 +245,7 @@ def _output_hint(first: WorkerResult) -> str:
 
 
 def review_order(results: Sequence[WorkerResult]) -> str:
-    """Return a line with the best order to review work: most passed checks, fewest lines."""
+    """Return a line with an order to review work: successes, most passed checks, fewest lines."""
     changed = [worker for worker in results if worker.file_count]
     if len(changed) < 2:
         return ""

@@ -110,7 +110,7 @@ class DockerContainer:
 
     @patient
     def again(self) -> "DockerContainer | None":
-        """Return a new handle after the daemon was unreachable; None if the container is gone."""
+        """Return a new handle for the container after lost contact, None if it no longer exists."""
         return adopt(self._client, self._id)
 
     def logs(self) -> Iterator[LogChunk]:
@@ -126,7 +126,7 @@ class DockerContainer:
                     yield LogChunk(stream="stderr", data=stderr)
 
     def wait(self, timeout: float | None) -> ExitStatus:
-        """Block until the container ends, or raise TimeoutError."""
+        """Block until the container ends, and return its exit status; else raise TimeoutError."""
         started = time.monotonic()
         try:
             with translated("wait for the container"):
@@ -190,7 +190,7 @@ class DockerContainer:
         return None if why is None else f"the container that owns its network ended ({why})"
 
     def why_ended(self) -> str | None:
-        """Return why this helper container has ended; None while it is running."""
+        """Return why this container has ended; None if it is running or was never started."""
         with translated("inspect the container"):
             try:
                 state = self._client.inspect_container(self._id)["State"]

@@ -45,7 +45,7 @@ _PIDS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Address and write permission of a helper container, which `ContainerSpec` cannot express."""
+    """Address of a helper container, and whether its root is writable: not in `ContainerSpec`."""
 
     address: str
     """Address of the container in its network."""

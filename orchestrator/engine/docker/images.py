@@ -116,7 +116,7 @@ class DockerImages:
 
     @contextmanager
     def _in_the_place_of(self, tag: str, labels: Mapping[str, str]) -> Iterator[None]:
-        """After the block, remove the image that was named `tag` before, if it has `labels`."""
+        """Remove the image that `tag` named before the `with` block, if it has such labels."""
         before = self.image_info(tag) if labels else None
         yield
         if before is not None and labels.keys() <= before.labels.keys():
@@ -177,7 +177,7 @@ def _is_below(path: str, folders: frozenset[str]) -> bool:
 
 
 def _listed(image: Mapping[str, Any]) -> ImageInfo:
-    """Convert an entry of the daemon's image list."""
+    """Convert an entry of the daemon's image list to an ImageInfo."""
     created = datetime.fromtimestamp(image["Created"], UTC).isoformat()
     labels = image.get("Labels") or {}
     return ImageInfo(id=image["Id"], size=image["Size"], created=created, labels=labels)
@@ -191,7 +191,7 @@ def _split(image: str) -> tuple[str, str | None]:
 
 @contextmanager
 def _building(action: str) -> Iterator[None]:
-    """Translate the daemon's errors into ImageBuildError, because the image is their cause."""
+    """Convert errors of the daemon in the `with` block into ImageBuildError."""
     try:
         with translated(action):
             yield

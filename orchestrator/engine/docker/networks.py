@@ -29,7 +29,7 @@ def create_internal_network(
         client: The Docker client.
         name: Name of the network.
         labels: Labels of the network.
-        used: Addresses that must stay reachable.
+        used: Addresses that must not be in the subnet, because they must stay reachable.
         prefix: Length of the subnet's prefix.
 
     Raises:

@@ -79,7 +79,7 @@ def _untracked() -> list[str]:
 
 
 def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> str:
-    """Return the rules that block all addresses of the host for one bridge.
+    """Return rules that block packets from one bridge to any address of the host.
 
     The rules see packets before address translation, so that published ports of other containers
     are blocked too. Packets that the host only forwards are not affected. The `nft` process owns

@@ -177,7 +177,7 @@ def leads_out(path: Path, folder: Path) -> bool:
 
 
 def _inside(top: Path, source: Path, key: str, value: str) -> Path:
-    """Return the path that `value` names; reject missing files, and files outside the project."""
+    """Return the path that the setting `key` of a file names; it must exist in the project."""
     path = (source.parent / value).resolve()
     if not path.is_relative_to(top):
         raise ConfigError(

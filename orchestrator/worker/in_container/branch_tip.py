@@ -33,7 +33,7 @@ class History:
         self._base = base
 
     def branch_tip(self, refs: StoreRefs, branch: str) -> BranchTip:
-        """Return the worker's last commits for its branch and for its files; the base if none."""
+        """Return the last commit of the worker's branch, and of its files; the base if none."""
         base = self._base
         head, own = refs.resolve("HEAD"), refs.resolve(f"refs/heads/{branch}")
         on_base = [name for name in (head, own) if name and self._descends(name)]

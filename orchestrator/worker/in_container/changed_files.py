@@ -30,7 +30,7 @@ def forget_times(git: HostGit, tree: WorkTree) -> None:
 
 
 def _moved(git: HostGit, tree: WorkTree) -> set[bytes]:
-    """Return the paths in git's index that have another file since a directory was moved.
+    """Return the paths in git's index at which a directory's move may have put another file.
 
     An overlay's upper layer has a moved directory, but not the files in it.
     """

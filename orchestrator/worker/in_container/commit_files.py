@@ -104,7 +104,7 @@ class FilesCommitter:
             self._notes.warn("ignored files that the worker added by force were left out")
 
     def _add_files(self) -> None:
-        """Add all files to the index, except those that are left out."""
+        """Add all files of the worktree to the index, except those in `WorkTree.left_out`."""
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self._tree.left_out)]
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
 

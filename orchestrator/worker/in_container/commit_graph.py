@@ -104,7 +104,7 @@ class CommitGraph:
         return reached
 
     def wrap(self, tree: str, parent: str, message: str, more: bytes = b"") -> str:
-        """Create a commit with an existing tree, on top of another commit."""
+        """Create a commit of `tree` on top of `parent`; `more` is appended to the message."""
         made = self._git.text(
             "commit-tree", self._git.text("rev-parse", tree), "-p", parent,
             stdin=message.encode() + more.replace(b"\0", b""),

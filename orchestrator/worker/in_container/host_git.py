@@ -24,7 +24,7 @@ class DiskFullError(Exception):
 
 
 class Places(NamedTuple):
-    """The directories in this container."""
+    """Paths of the directories in the container that packs a worker's files."""
 
     workspace: str
     """The worktree with the worker's files."""

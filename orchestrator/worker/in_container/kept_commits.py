@@ -41,7 +41,7 @@ class KeptCommits:
         self._graph.parents[commit] = (parent,)
 
     def keep_index(self, index: WorkerIndex, at: str, made: str) -> None:
-        """Record staged content that is neither in `at` nor in `made`, the commit of the files."""
+        """Record sides of conflicts, and staged content that neither commit `at` nor `made` has."""
         self._keep_staged(index, at, made)
         sides = index.unmerged()
         if sides:

@@ -17,7 +17,7 @@ def index_lines(entries: Entries) -> bytes:
 
 
 def commit_index(git: HostGit, parent: str, message: str) -> str:
-    """Commit the index on top of a commit; return that commit if its files are the same."""
+    """Commit the index on top of `parent`; return `parent` itself if no file differs."""
     tree = git.text("write-tree")
     if tree == git.text("rev-parse", f"{parent}^{{tree}}"):
         return parent

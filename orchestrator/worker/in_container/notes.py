@@ -25,7 +25,7 @@ class Notes:
         self.texts.append(text)
 
     def add_path(self, what: str, path: str) -> None:
-        """Add a note about a file or directory of the worktree."""
+        """Add the note `what`, followed by the path of a file or directory of the worktree."""
         path = os.path.relpath(os.path.join(self._workspace, path), self._workspace)
         self.texts.append(f"{what}: {path}")
 

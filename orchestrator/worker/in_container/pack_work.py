@@ -82,7 +82,7 @@ class Harvest:
         return tip
 
     def _commit_uncommitted(self, left: BranchTip, message: str) -> str:
-        """Commit the files on top of the branch if possible; return its last commit."""
+        """Commit the files, on the branch or else aside; return the branch's last commit."""
         at, made = self._commit_files(left.checked_out, message)
         if at == left.tip:
             return made

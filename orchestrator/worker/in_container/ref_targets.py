@@ -20,7 +20,7 @@ class RefTargets:
         self._base = base
 
     def commits(self, refs: StoreRefs, *, without: set[str]) -> dict[str, str]:
-        """Return a commit for each ref, by the ref's name, without the given commits."""
+        """Return a commit for each ref, by the ref's name; commits in `without` are left out."""
         named: dict[str, str] = {}
         left_out = 0
         for name, found, kind in self._kinds(refs):

@@ -47,7 +47,7 @@ def write(path: str, text: str) -> None:
 
 
 def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> None:
-    """Add permissions to a file or directory, where they are missing."""
+    """Add those permissions of `bits` that a file or directory lacks."""
     mode = stat.S_IMODE((info or os.lstat(path)).st_mode)
     if mode & bits != bits:
         os.chmod(path, mode | bits)

@@ -38,7 +38,7 @@ class StoreRefs:
         return ""
 
     def _lines(self, path: str) -> Iterator[bytes]:
-        """Yield the lines of a regular file; each line, and all searches together, have a limit."""
+        """Yield the lines of a regular file; long lines are split, and all calls share a limit."""
         file = open_regular(path)
         if file is None:
             return
@@ -48,7 +48,7 @@ class StoreRefs:
                 yield line
 
     def all(self) -> Iterator[tuple[str, str]]:
-        """Yield every ref with its object id; older stashes are named `stash/1`, `stash/2` etc."""
+        """Yield refs with their object ids; stashes also as `stash/0` (newest), `stash/1` etc."""
         for line in read_start(os.path.join(self._store, "packed-refs"), _PACKED).split("\n"):
             found, _, name = line.partition(" ")
             if name.startswith("refs/") and _OBJECT_ID.fullmatch(found):

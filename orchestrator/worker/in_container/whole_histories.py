@@ -20,7 +20,7 @@ class WholeHistories:
         self._base = base
 
     def of(self, named: dict[str, str]) -> dict[str, str]:
-        """Return the commits; a commit with a damaged history is replaced by one with its files."""
+        """Return commits by name; in place of a damaged history, a new commit with its files."""
         whole: dict[str, str] = {}
         pending, checks = [list(named.items())], 0
         while pending:
@@ -39,7 +39,7 @@ class WholeHistories:
         return whole
 
     def _files_of(self, name: str, commit: str) -> dict[str, str]:
-        """Return a new commit with the files of a damaged one; empty if the files are missing."""
+        """Return a new commit, by name, with the files of `commit`; empty if files are missing."""
         if not self._is_complete([f"{commit}^{{tree}}"]):
             self._notes.warn(f"a damaged commit could not be kept: `{name}` ({commit})")
             return {}

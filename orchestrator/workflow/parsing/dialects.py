@@ -43,7 +43,7 @@ _Read = Callable[[Node], Node]
 
 
 def _with(node: Node, **reads: _Read) -> Node:
-    """Convert the values of the given keys of a mapping; leave out keys whose value is null."""
+    """Convert the values of the keys in `reads` of a mapping; leave out keys without a value."""
     if not isinstance(node.value, dict):
         return node
     given = {key: member for key, member in node.value.items() if member.value is not None}

@@ -30,7 +30,7 @@ task takes their place. It raises `ConfigError` if the source cannot be read or 
 
 
 def unexpanded(source: Source) -> None:
-    """Return None for any source: only items that the workflow file lists are known."""
+    """Return None for every source, so that only items listed in the workflow file are known."""
 
 
 def expander(

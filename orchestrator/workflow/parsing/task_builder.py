@@ -148,7 +148,7 @@ class Maker:
         return "always" if continues and "when" not in asked.model_fields_set else asked.when
 
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
-        """Return a contradiction between valid settings of a task; None if they are consistent."""
+        """Return why a task with valid settings is refused; None if it is accepted."""
         if len(name) > LONGEST_ID:
             return (
                 "the task's id is too long for the numbered ids of "
@@ -184,7 +184,7 @@ def _unenforceable(asked: ManifestTask) -> str | None:
 
 
 def clash(asked: WorkerSettings) -> str | None:
-    """Return how a task's settings break the rules for runs; None if they break none."""
+    """Return why a run could not have the task's settings; None if it could."""
     isolation = _given(network=asked.network, ports=asked.ports)
     project = _given(services=asked.services)
     try:

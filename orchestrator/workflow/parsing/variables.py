@@ -106,7 +106,7 @@ def _explanation(name: str, allowed: Sequence[str], mistakes: Mistakes) -> str:
 
 
 def _check_items(task: Written, mistakes: Mistakes) -> None:
-    """Check that a `foreach` task's text has `{{item}}` or `{{items}}`; with `batch` the latter."""
+    """Check that a `foreach` task's text has `{{item}}`, or `{{items}}` if there is a `batch`."""
     text = task.members.get("task")
     held = {use.name for use in uses(text, "task")} if text is not None else set()
     if not held & {*_EACH}:
