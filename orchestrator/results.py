@@ -100,7 +100,7 @@ class Noticed(BaseModel):
 
 
 class NetworkCounts(BaseModel):
-    """Numbers of network connections that a worker's gateways allowed and refused."""
+    """A worker's network use: counts of allowed and refused connections, transferred bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -208,7 +208,7 @@ def _by_provider(given: Mapping[str, str], key_of_model: str | None) -> Keys:
             api_base = f"{provider.name}{version}"
     if not upstreams or not (key_of_model is None or api_base is not None):
         raise ConfigError(
-            "`--keys broker`: the broker cannot hold the key of the worker's model",
+            "`--keys broker`: the key of the worker's model is not set, or cannot be held",
             hint=f"the broker can hold {', '.join(f'`{name}`' for name in _KEYS)}; with other "
             "keys, and with tokens of subscriptions, use `--keys env`",
         )
@@ -236,7 +236,8 @@ def _parts(url: str) -> tuple[str, str]:
     """
     if not _is_usable(url):
         raise ConfigError(
-            "`--keys broker`: the base URL of a model's API cannot be used",
+            "`--keys broker`: the base URL of `--api-base`, or of a variable such as "
+            "`OPENAI_BASE_URL`, cannot be used",
             hint="use a URL such as `https://HOST/v1`, without a password and without `?`; set "
             "the key in its own variable",
         )

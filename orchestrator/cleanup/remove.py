@@ -296,8 +296,8 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
         )
     if occupied:
         raise RepositoryError(
-            "the run ended unexpectedly; the worker's work can be recovered once the worker's "
-            "container is removed"
+            "the run ended unexpectedly, and the worker's container could not be removed: remove "
+            "it with `docker rm -f`, then repeat this command, which recovers the work"
         )
     if job.dry_run:
         return "the run died; its work would be committed before the removal"

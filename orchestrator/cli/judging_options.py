@@ -14,8 +14,8 @@ Tests = Annotated[
     typer.Option(
         "--tests",
         metavar="frozen|extend|free",
-        help="Tests to run: the base's, the base's and new tests of the candidate, or the "
-        "candidate's.",
+        help="`frozen`: the base's tests; `extend`: also the candidate's new tests; `free`: "
+        "all its own.",
         rich_help_panel=Group.JUDGING,
     ),
 ]
@@ -39,8 +39,8 @@ class JudgingOptions:
         typer.Option(
             "--hidden",
             metavar="DIR",
-            help="Directory outside the repository with files that are added for a second run of "
-            "all checks.",
+            help="Directory outside the repository with hidden tests, added for a second run of "
+            "checks.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
@@ -50,7 +50,7 @@ class JudgingOptions:
         typer.Option(
             "--instrument",
             metavar="GLOB",
-            help="Files besides tests, such as `ci/*.sh`, that checks use from the base commit; "
+            help="Files besides tests, such as `ci/*.sh`, that are always the base commit's; "
             "repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
@@ -60,7 +60,7 @@ class JudgingOptions:
         typer.Option(
             "--lint",
             metavar="CMD",
-            help="Linter that prints a line for each finding; adding fewer findings is better; "
+            help="Linter that prints a line per finding; candidates that add fewer rank higher; "
             "repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
@@ -70,7 +70,8 @@ class JudgingOptions:
         typer.Option(
             "--coverage",
             metavar="CMD",
-            help="Command that writes a coverage file; covering more of the new lines is better.",
+            help="Writes lcov or Cobertura XML to $ORCHESTRATOR_COVERAGE; covering more new lines "
+            "is better.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None
@@ -79,8 +80,8 @@ class JudgingOptions:
         typer.Option(
             "--probe",
             metavar="CMD",
-            help="Command whose output shows how a candidate behaves; the output of most "
-            "candidates is best.",
+            help="Command whose output shows behaviour; candidates that agree with more others "
+            "rank higher.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

@@ -11,13 +11,11 @@ _MOST_DIGITS = 6
 """Maximum number of digits of a worker's number; a longer number is the first part of a run's id.
 """
 
-RunAndWorkers = Annotated[
+_HELP = "Id of the run, or its first characters, and numbers of workers."
+RunAndWorkers = Annotated[list[str] | None, typer.Argument(metavar="[RUN] [N]", help=_HELP)]
+AllByDefault = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[RUN] [N]",
-        help="Id of the run, or its first characters, and numbers of workers. "
-        "[default: all workers of the newest run]",
-    ),
+    typer.Argument(metavar="[RUN] [N]", help=f"{_HELP} [default: all workers of the newest run]"),
 ]
 
 

@@ -6,11 +6,12 @@ else that a command takes is a parameter of its function, or a field of a datacl
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_origin
 
 import typer
@@ -119,7 +120,10 @@ class ReportedOutput(OutputOptions):
 
 
 def with_settings(
-    *, only: Collection[str] | None = None, without: Collection[str] = ()
+    *,
+    only: Collection[str] | None = None,
+    without: Collection[str] = (),
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds options for settings to a command.
 
@@ -129,13 +133,16 @@ def with_settings(
     Args:
         only: Settings that are options of the command. Default: every setting with an option.
         without: Settings that are not options of the command.
+        texts: Help texts of settings that mean something else in this command, by setting.
     """
     options = read_options()
-    unknown = {*(only or ()), *without} - options.keys()
+    unknown = {*(only or ()), *without, *texts} - options.keys()
     if unknown:
         raise KeyError(f"no such setting: {sorted(unknown)}")
     rows = [
-        row for key, row in options.items() if (only is None or key in only) and key not in without
+        replace(row, help=texts.get(key, row.help))
+        for key, row in options.items()
+        if (only is None or key in only) and key not in without
     ]
     return lambda function: _command(function, rows)
 

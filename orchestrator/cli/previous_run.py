@@ -73,8 +73,8 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
     if len(over) == len(workflow.tasks):
         raise ConfigError(
             f"all tasks of the workflow succeeded in run {earlier.run_id}: no task is left to run",
-            hint=f"lists of `foreach` are read from {earlier.base[:12]}, the base of that run; "
-            "leave `--after` out to start from a newer commit",
+            hint=f"`--after` keeps the base {earlier.base[:12]} of that run; leave it out to "
+            "start from a newer commit",
         )
     there.check_kept(workflow, done)
     moved = {other for name, other in same.items() if name != other}

@@ -51,7 +51,7 @@ After = Annotated[
 
 NOT_OF_WORKFLOWS = {
     "tasks": "remove the tasks: the workflow file lists them",
-    "models": "use `model`, in the workflow file for each task or here for all of them",
+    "models": "use `model`: in the workflow file for each task, or as an option for all tasks",
 }
 """Settings that workflows do not use, each with a hint what to use instead."""
 

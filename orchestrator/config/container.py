@@ -270,5 +270,8 @@ class Isolation(Model):
     @classmethod
     def _usable_names(cls, env: dict[str, str]) -> dict[str, str]:
         if any(not name or "=" in name or "\0" in name + value for name, value in env.items()):
-            raise ValueError("a variable's name must not be empty or contain `=` or NUL")
+            raise ValueError(
+                "a variable's name must not be empty or contain `=`, and name and value may not "
+                "contain NUL"
+            )
         return env

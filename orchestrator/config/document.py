@@ -41,7 +41,10 @@ def _refuse_links(path: Path, below: Path) -> None:
     links = [part for part in (path, *(below / folder for folder in folders)) if part.is_symlink()]
     # `below` itself may be a link: the user chose that directory.
     if any(link != below for link in links):
-        raise DocumentError(f"{path}: the file is a symbolic link; only `--config` follows links")
+        raise DocumentError(
+            f"{path}: the file, or a directory of its path, is a symbolic link; "
+            "only `--config` follows links"
+        )
     if not path.is_file():
         raise DocumentError(f"{path}: the path does not name a file")
 

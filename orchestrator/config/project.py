@@ -153,7 +153,7 @@ class Project(Model):
             Group.COMMON,
             "CMD",
             "--check",
-            help="Command that must succeed on a worker's commit, or the worker is `partial`; "
+            help="Command that must succeed on a worker's commit, else its result is `partial`; "
             "repeatable.",
             repeatable=True,
         ),

@@ -207,9 +207,14 @@ class ParallelConfig(Model):
     """Minimum number of seconds between the starts of two workers."""
     model: Annotated[
         str | None,
-        Option(Group.AGENT, "NAME", help="Model of workers that have no model of their own."),
+        Option(
+            Group.AGENT,
+            "NAME",
+            help="Model of each worker that gets none from `--models` or from a workflow file.",
+        ),
     ] = Field(default=None, min_length=1)
-    """Model of workers not covered by `models`. Default: the agent program's default."""
+    """Model of each worker that gets none from `models` or from a workflow file. Default: the agent
+    program's default."""
     agent: Annotated[str, Option(Group.AGENT, "NAME")] = Field(default="build", min_length=1)
     """Profile, such as `build`, to select in the agent program."""
     max_steps: Annotated[int, Option(Group.AGENT, "N")] = Field(default=50, ge=1)

@@ -145,4 +145,7 @@ def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> 
             )
         except PortTakenError:
             ports.move()
-    raise PortTakenError(f"the chosen ports were in use, {_PORT_ATTEMPTS} times in a row")
+    raise PortTakenError(
+        f"the worker's ports cannot be published: {_PORT_ATTEMPTS} times in a row, other programs "
+        "took the free ports that were chosen"
+    )

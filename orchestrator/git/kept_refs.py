@@ -131,11 +131,11 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
         bundle, rows = str(listed["bundle"]), [(str(n), str(c)) for n, c in listed["refs"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise HarvestRefusedError(
-            "the list of the worker's commits to keep is unreadable"
+            "the list of the worker's commits outside of its branch is unreadable"
         ) from error
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
         raise HarvestRefusedError(
-            "the list of the worker's commits to keep contains an entry that is not a commit id"
+            "the list of the worker's commits outside of its branch names something else"
         )
     return bundle, rows
 

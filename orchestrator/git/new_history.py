@@ -72,7 +72,9 @@ def _tree_of(git: Git, base: str, *, tip: str) -> str:
     form = "--batch-check=%(objecttype) %(objectname)"
     kind, tree = (line.split(" ") for line in git.text("cat-file", form, stdin=asked).split("\n"))
     if kind != ["commit", tip]:
-        raise HarvestRefusedError("the object handed over as the worker's last commit is no commit")
+        raise HarvestRefusedError(
+            "the worker's last commit cannot be imported: the object with its id is no commit"
+        )
     if tree[0] != "tree":
         raise RepositoryError(f"the files of commit {base} are missing in the repository")
     return tree[1]

@@ -167,7 +167,9 @@ def import_checked(
     room = min(origin.room, MAX_CHECKOUT)
     history = check_trees(git, base=origin.base, tip=tip, repository=repository, room=room)
     if origin.on_top and not history.follows_base:
-        raise HarvestRefusedError("the worker's commits are not on top of its base")
+        raise HarvestRefusedError(
+            "the worker's last commit does not contain the commit that the worker started from"
+        )
     with repository.lock():
         accept_pack(repository, quarantine)
         if history.contains_empty_tree:
@@ -344,7 +346,7 @@ def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
 def _check_total(total: int, room: int) -> None:
     if total > room:
         raise HarvestRefusedError(
-            f"the changed files have {total} bytes, which is too many to check out"
+            f"the changed files have {total} bytes, too many to check out (limit: {room})"
         )
 
 

@@ -99,7 +99,7 @@ class Objects:
                 content = self._answers.read(size)
                 # Git, killed for its time or memory, may end between an object's size and content.
                 if len(content) != size or self._answers.read(1) != b"\n":
-                    raise RefusedError("git ended before it had read all directories")
+                    raise RefusedError(_TOO_EARLY)
                 yield name, content
 
     def _size(self, kind: bytes) -> int:
@@ -107,10 +107,13 @@ class Objects:
         if len(fields) != 3:
             raise RefusedError("an object that the worker's commits need is missing")
         if fields[1] != kind:
-            raise RefusedError("an object has another type than the tree that refers to it claims")
+            raise RefusedError(
+                "a commit is damaged: one of its directories lists an object under a wrong type"
+            )
         return int(fields[2])
 
 
+_TOO_EARLY = "the commits could not be checked: git ended before it had read all directories"
 _TOO_MUCH = "the directories of the new commits are too large to check"
 
 
@@ -354,7 +357,7 @@ def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> N
     new.read(merged)
     for names in sorted(new.alike - known.alike, key=sorted):
         shown = " and ".join(f"`{os.fsdecode(name)}`" for name in sorted(names))
-        raise RefusedError(f"{shown} differ only in letter case")
+        raise RefusedError(f"the merge would create {shown}, which differ only in letter case")
 
 
 def _ids(names: Iterable[str]) -> list[bytes]:

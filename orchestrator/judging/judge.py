@@ -111,12 +111,21 @@ def _base_of(runs: Sequence[RunBranches]) -> str:
                     hint=f"wait for the run's end: `orchestrator wait {run.run_id}`",
                 )
     if len(bases) != 1:
-        what = "start from different commits" if bases else "have no commits"
-        raise ConfigError(
-            f"the workers of run {runs[-1].run_id} {what}: they are not candidates for one task",
-            hint="name the candidates: `orchestrator judge RUN 1 2`",
-        )
+        raise _not_comparable(runs[-1].run_id, are_gone=not bases)
     return bases.pop()
+
+
+def _not_comparable(run_id: str, *, are_gone: bool) -> ConfigError:
+    if are_gone:
+        return ConfigError(
+            f"the commits of all workers of run {run_id} are gone: nothing can be judged",
+            hint="`orchestrator restore` restores branches that a cleanup removed",
+        )
+    return ConfigError(
+        f"the workers of run {run_id} start from different commits: they are not candidates for "
+        "one task",
+        hint="name the candidates: `orchestrator judge RUN 1 2`",
+    )
 
 
 class _Judging:
@@ -211,7 +220,7 @@ class _Judging:
         return forged(self._canaries, case.protected, checks)
 
     def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
-        """Return literals of tests and hidden test files that no other file of the base has."""
+        """Return texts and numbers that occur only in tests of the base or in hidden test files."""
         kind = self._trees.instruments.kind
         files = {path: entry.blob for path, entry in before.items() if entry.is_file}
         tests = [blob for path, blob in files.items() if kind(path) == "test"]
@@ -314,7 +323,7 @@ class _Judging:
 
 
 def _proved(canaries: CanaryRuns, commit: str, verdict: CheckVerdict) -> CheckVerdict:
-    """Return `no_verdict` for a check that gave no result with tests that must fail.
+    """Return the verdict, or `no_verdict` if the check had no result with tests that must fail.
 
     The engine may have failed, but code under test can also prevent a result.
     """

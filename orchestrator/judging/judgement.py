@@ -1,6 +1,6 @@
 """The result of judging a run: what `orchestrator judge --json` prints.
 
-A field with a second name has this name in judgements that earlier versions recorded.
+A field with `validation_alias` has another name in judgements that earlier versions recorded.
 """
 
 from typing import Literal

@@ -30,8 +30,9 @@ class Protection:
         Args:
             repository: The user's repository, which has all commits.
             base: The commit whose tests, and files that control tests, are used.
-            tests: Which tests of the other commits count too.
-            began: Date of new commits.
+            tests: `frozen`: only the base's tests count; `extend`: new tests too; `free`: all tests
+                of the other commits.
+            began: Start of the run, which becomes the date of the created commits.
             patterns: Patterns of additional files that control tests.
         """
         self._repository = repository
@@ -42,7 +43,7 @@ class Protection:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Return the settings that decide, together with a commit, which files are tested."""
+        """Return texts that differ if two protections may put different tests into a commit."""
         if self._tests == "free":
             return ("free",)
         tree = self._repository.git.text("rev-parse", f"{self._base}^{{tree}}")
@@ -57,7 +58,7 @@ class Protection:
             return trees.with_changes(commit, trees.restored(commit, self._tests))
 
     def reports_failures(self, commit: str, commands: Sequence[str], tester: Tester) -> Answer:
-        """Return whether commands that pass on a commit report the failures of added failing tests.
+        """Return `fail` if a command that passes hides added failing tests, else `pass` or `none`.
 
         Args:
             commit: A commit that `of` returned.

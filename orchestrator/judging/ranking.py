@@ -71,7 +71,7 @@ def rank(scores: Sequence[Score]) -> list[Ranked]:
 
 
 def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
-    """Return whether one candidate is clearly the best, and its number."""
+    """Return the decision, and the best worker's number if the decision is `clear`."""
     passing = [one for one in ranked if one.score.passes]
     if not passing:
         return "none", None
@@ -85,7 +85,7 @@ def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
 
 
 def equal_so_far(scores: Sequence[Score]) -> list[Score]:
-    """Return the best candidates that differ in no decisive column."""
+    """Return the passing candidates that equal the best one in every `DECISIVE` column."""
     passing = sorted((one for one in scores if one.passes), key=lambda one: one.key)
     return [one for one in passing if _decisive(one) == _decisive(passing[0])]
 
@@ -95,7 +95,7 @@ def _decisive(score: Score) -> list[float]:
 
 
 def _is_same(one: Score, other: Score) -> bool:
-    """Return whether two candidates do the same and are equal in every decisive column."""
+    """Return whether two candidates tie in all `DECISIVE` columns, with equal change or output."""
     if _decisive(one) != _decisive(other):
         return False
     same_change = one.change is not None and one.change == other.change

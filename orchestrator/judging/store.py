@@ -55,7 +55,7 @@ def read_judgement(run: Path) -> Judgement | None:
 
 
 def excluded_commits(state_dir: Path, run_id: str) -> dict[str, str]:
-    """Return the commits that the latest judgement of a run excludes, and the findings.
+    """Return commits that the latest judgement of a run excludes, with names of the findings.
 
     Args:
         state_dir: The repository's state directory.

@@ -72,7 +72,7 @@ def _job(trees: Trees, command: str, task: str, a: Entrant, b: Entrant) -> Job:
 
 
 def winner_of(output: str) -> Winner | None:
-    """Return the answer in the last line of a judge's output; None if the line is no answer."""
+    """Return the winner (`A`, `B` or `tie`) that the last line names; None for any other line."""
     rows: Sequence[str] = output.strip().splitlines()
     try:
         answer = loads(rows[-1]) if rows else None

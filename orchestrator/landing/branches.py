@@ -114,7 +114,7 @@ def _branches(
 
 
 def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]:
-    """Return the run's existing branches, without those that later runs created again."""
+    """Return the run's branches by worker number, without numbers that later runs use."""
     refs = frozenset(
         repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads").splitlines()
     )

@@ -81,7 +81,7 @@ class Chain:
         return commit
 
     def add_marked(self, onto: str, branch: Branch) -> tuple[str, Merged]:
-        """Merge a branch that conflicts; return a commit with conflict markers, and the merge.
+        """Commit a merge with conflict markers; return the commit, and git's result of the merge.
 
         Raises:
             CannotAddError: The merge breaks a rule for commits.

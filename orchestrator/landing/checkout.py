@@ -132,7 +132,7 @@ def bring_forward(
 
 
 def is_at(repository: Repository, checkout: Worktree, commit: str) -> bool:
-    """Return whether the index of a checkout is that of a commit."""
+    """Return whether the index has the files of a commit; False also if git cannot tell."""
     git = Git(checkout.git_dir, work_tree=checkout.path, config=repository.without_filters())
     try:
         return git.succeeds("diff-index", "--cached", "--quiet", commit)

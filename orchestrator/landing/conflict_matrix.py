@@ -144,7 +144,7 @@ def _changes(repository: Repository, base: str, tip: str) -> dict[str, str]:
 
 
 def _since(repository: Repository, base: str, start: str) -> dict[str, str]:
-    """Return the paths that differ between a worker's start and the user's commit."""
+    """Return git's letter for each path that differs between a worker's start and `base`."""
     return {} if base == start else _changes(repository, start, base)
 
 

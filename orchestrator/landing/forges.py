@@ -59,7 +59,7 @@ class Forge(Protocol):
     program: str
 
     def find(self, head: str) -> Existing | None:
-        """Return the open pull request of a branch."""
+        """Return the open pull request of the branch `head`; None if there is none."""
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
         """Return the command that creates a pull request, and its stdin."""
@@ -126,7 +126,7 @@ class GitHub(_Program):
     program = "gh"
 
     def find(self, head: str) -> Existing | None:
-        """Return the open pull request of a branch."""
+        """Return the open pull request of the branch `head`; None if there is none."""
         fields = ("--state=open", "--limit=1", "--json=number,url,body")
         found = self._listed(self._command("pr", "list", f"--head={head}", *fields))
         return _existing(found, "number", "url", "body")
@@ -149,7 +149,7 @@ class GitLab(_Program):
     program = "glab"
 
     def find(self, head: str) -> Existing | None:
-        """Return the open merge request of a branch."""
+        """Return the open merge request of the branch `head`; None if there is none."""
         words = (f"--source-branch={head}", "--per-page=1", "--output=json")
         found = self._listed(self._command("mr", "list", *words))
         return _existing(found, "iid", "web_url", "description")

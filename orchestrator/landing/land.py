@@ -106,7 +106,7 @@ def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
 
 
 def _latest(repository: Repository, target: Target, run_id: str | None) -> Landed:
-    """Return the merge to undo: one that ended at the branch's commit, or else the newest."""
+    """Return the merge to undo: the one that made the branch's commit, or else the newest."""
     found = landings(repository, target.branch, run_id)
     while begun := [one for one in found if one.moves and one.before == target.commit]:
         # The process died before the branch moved: these landings never happened.
@@ -115,8 +115,9 @@ def _latest(repository: Repository, target: Target, run_id: str | None) -> Lande
                 drop_record(repository, one)
         found = landings(repository, target.branch, run_id)
     if not found:
+        of_run = "" if run_id is None else f"of run {run_id} "
         raise ConfigError(
-            f"there is no record of a merge into `{target.branch}`",
+            f"there is no record of a merge {of_run}into `{target.branch}`",
             hint="`git reflog` lists earlier commits of a branch",
         )
     return next((one for one in found if one.is_undone_from(target.commit)), found[0])

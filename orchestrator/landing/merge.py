@@ -252,7 +252,7 @@ class _Plan:
             raise disk_full(error.stderr) or error from error
 
     def queued(self) -> Merged:
-        """Test the merged commits of several branches together, and decide by the results."""
+        """Merge the branches and test them together; leave out branches that fail the checks."""
         test, identity = self._wish.test, self._wish.tested_by
         assert test is not None  # noqa: S101
 
@@ -314,7 +314,7 @@ class _Plan:
             return None
 
     def _weights(self, branches: Sequence[Branch]) -> dict[Branch, tuple[int, ...]]:
-        """Return, for each branch, its number of conflicting branches and of changed files."""
+        """Return each branch's sort key: its numbers of conflicts and changed files, its place."""
         pairs = [*combinations(branches, 2)]
         commits = [(one.commit, other.commit) for one, other in pairs]
         merges = merge_pairs(self._git, commits, timeout=_PAIRS_TIMEOUT)

@@ -46,7 +46,7 @@ class _Search:
         self.best: list[Branch] = []
 
     def run(self, commit: str, branches: Sequence[Branch]) -> None:
-        """Search through all sets if there are few branches, or else greedily."""
+        """Find the largest set, and store it in `best`; many branches are only tried greedily."""
         if len(branches) <= MOST_EXACT:
             self.explore(commit, [], branches)
         else:

@@ -40,7 +40,7 @@ class Verdicts(Protocol):
     """Results of earlier tests, by the content (tree) of the tested commits."""
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored result of a commit, or of a proof (a passing and a failing commit)."""
+        """Return the stored result of a commit or of a proof (two commits); None if not stored."""
 
     def put(self, answer: Answer | None, *commits: str) -> None:
         """Store a result; None removes the stored result."""
@@ -137,7 +137,7 @@ class Queue:
         first = self._answer(start)
         if first == "fail":
             raise BaseFailsError(
-                f"the checks fail on {start[:12]}, before anything is merged",
+                f"before anything is merged, the checks fail on the target's {start[:12]}",
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
         if first == "none":
@@ -176,7 +176,7 @@ class Queue:
     def _prefixes(
         self, outcome: Outcome, rest: Sequence[Branch], add: Add
     ) -> list[tuple[Branch, str]]:
-        """Add branches to the last good commit; record those that conflict or add nothing."""
+        """Add branches in turn, return them with new commits; record conflicts and empty ones."""
         commit, found = outcome.commit, []
         outcome.conflicts, outcome.contained = [], []
         for branch in rest:
@@ -208,7 +208,7 @@ class Queue:
         return high
 
     def _is_proved(self, good: str, prefixes: Sequence[tuple[Branch, str]], place: int) -> bool:
-        """Test the last passing and first failing commit twice; return whether the results hold."""
+        """Return whether commit `place` fails and the one before passes, in two tests of each."""
         commits = (prefixes[place - 1][1] if place else good, prefixes[place][1])
         if self._verdicts.get(*commits) is None:
             for _ in range(_TWICE):
@@ -225,7 +225,7 @@ class Queue:
     def _note(
         self, outcome: Outcome, prefixes: list[tuple[Branch, str]], found: int, rest: list[Branch]
     ) -> None:
-        """Record the branches before a failing commit as merged, and its branch as the cause."""
+        """Record branches before index `found` as merged, and the branch there as the culprit."""
         passed = prefixes[:found]
         outcome.landed += [branch for branch, _ in passed]
         outcome.commit = passed[-1][1] if passed else outcome.commit

@@ -40,7 +40,7 @@ class Landed(BaseModel):
         return f"{LANDED}{self.run_id}"
 
     def is_undone_from(self, commit: str) -> bool:
-        """Return whether the merge can be undone while the branch points at a commit."""
+        """Return whether the merge can be undone if the branch points at `commit`."""
         return commit == (self.after if self.moves else self.before)
 
     @property

@@ -1,7 +1,8 @@
 """Ask an agent to resolve a conflict, and accept the agent's work only if it follows the rules.
 
-The agent may change the conflicting files only. No conflict marker may be left, and the additions
-of neither side may vanish entirely without a reason in the agent's findings.
+The agent may change the conflicting files and those of `Resolver.allowed`. No conflict marker may
+be left, and the additions of neither side may vanish entirely without a reason in the agent's
+findings.
 """
 
 import os

@@ -85,7 +85,7 @@ class _Matrix:
         """Return the conflicts, with those that the checks find."""
         if self._answer(self._base) == "fail":
             raise BaseFailsError(
-                f"the checks fail on {self._base[:12]}, before anything is merged",
+                f"before anything is merged, the checks fail on HEAD ({self._base[:12]})",
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
         alone = {pair.b: self._alone(pair) for pair in found.pairs if pair.a == _BASE}
@@ -96,7 +96,7 @@ class _Matrix:
         return found.model_copy(update={"pairs": tuple(pairs), "failing": failing})
 
     def _alone(self, pair: Pair) -> tuple[Pair, bool]:
-        """Return the pair of a worker and the base, and whether the worker's own commit fails."""
+        """Test a worker's merge with the base; return the pair, and whether it fails alone."""
         commit = self._merged(pair.b) if pair.is_clean else None
         if commit is None or self._answer(commit) != "fail":
             return pair, False
@@ -106,7 +106,7 @@ class _Matrix:
         return pair, True
 
     def _both(self, pair: Pair, alone: dict[int, tuple[Pair, bool]]) -> Pair:
-        """Return a pair of workers; test their merge first if both pass the checks alone."""
+        """Return the pair, as `semantic` if both branches pass the checks, but not their merge."""
         if not pair.is_clean or not all(
             alone[number][0].is_clean and not alone[number][1] for number in (pair.a, pair.b)
         ):

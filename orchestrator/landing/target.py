@@ -58,7 +58,10 @@ def find_target(repository: Repository, into: str | None) -> Target:
     ref = _wanted(repository, into)
     branch = ref.removeprefix(_HEADS)
     if ref.startswith(BRANCHES) or ref in repository.worker_branches():
-        raise ConfigError(f"`{branch}` is the branch of a worker", hint="name a branch of your own")
+        raise ConfigError(
+            f"`{branch}` cannot be merged into: it is the branch of a worker",
+            hint="name a branch of your own",
+        )
     commit = repository.commit_of(ref)
     if commit is None:
         raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=_hint(repository, ref))

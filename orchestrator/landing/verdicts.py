@@ -30,7 +30,7 @@ class StoredVerdicts:
         self._known = _read(path)
 
     def get(self, *commits: str) -> Answer | None:
-        """Return the stored result of a commit, or of a proof (a passing and a failing commit)."""
+        """Return the stored result of a commit or of a proof (two commits); None if not stored."""
         return self._known.get(self._key(commits))
 
     def put(self, answer: Answer | None, *commits: str) -> None:

@@ -146,7 +146,7 @@ def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
 
 
 def _numbered(worker: WorkerReport, message: str) -> str:
-    """Return a message, after the worker's title if the test case's name has another number."""
+    """Return the message, after the worker's title unless the test case's name has its number."""
     is_clear = worker.key in (worker.name, f"worker-{worker.worker_id}")
     return message if is_clear else f"{worker.title}: {message}"
 

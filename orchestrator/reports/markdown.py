@@ -75,7 +75,7 @@ def _listed(rows: Iterable[str]) -> Iterator[str]:
 
 
 def _bounded(parts: Iterable[str], room: int) -> str:
-    """Join parts up to `room` and `_DECIDED` characters; end the text with `...` if it was cut."""
+    """Join the first parts that fit into both `room` and `_DECIDED`; mark a cut with `...`."""
     text = ""
     for part in parts:
         if len(text) + len(part) > min(room, _DECIDED):

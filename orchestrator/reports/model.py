@@ -25,7 +25,7 @@ class _Frozen(BaseModel):
 
 
 class Pause(_Frozen):
-    """A period in which no worker of a model provider started, because it refused requests."""
+    """A period in which a model provider refused requests, so that none of its workers began."""
 
     provider: str
     start: datetime
@@ -170,7 +170,7 @@ class RunReport(_Frozen):
 
     @property
     def bad(self) -> tuple[WorkerReport, ...]:
-        """Workers that ended without success; those that failed because of another are last."""
+        """Workers that ended without success; failures caused by another worker come last."""
         found = [worker for worker in self.workers if worker.status in _SEVERITY]
         return tuple(sorted(found, key=_severity))
 

@@ -15,7 +15,7 @@ def heading(report: RunReport) -> str:
 
 
 def state(report: RunReport) -> str:
-    """Return the status of a run, or the run's state if it has not ended with a status."""
+    """Return a run's status, such as `failed`; if it has none, its state, such as `died`."""
     return report.status.value if report.status else report.state.value
 
 

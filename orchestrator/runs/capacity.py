@@ -96,11 +96,12 @@ def check_disk(
     copies = 0 if overlay and not (shared and copied) else min(config.workers, jobs)
     needed = (checkout + copied) * (shown + copies + shared) + _history(repository, config) + ROOM
     places = (repository.top, repository.common_dir, place_of_worktrees(repository, config))
-    free = min(shutil.disk_usage(place).free for place in places)
+    fullest = min(places, key=lambda place: shutil.disk_usage(place).free)
+    free = shutil.disk_usage(fullest).free
     if needed > free:
         raise ConfigError(
             f"the worktrees of {jobs} workers need about {-(-needed // _MIB)} MiB of "
-            f"disk, but {repository.top} has {free // _MIB} MiB free",
+            f"disk, but {fullest} has {free // _MIB} MiB free",
             hint="remove the leftovers of earlier runs with `orchestrator parallel-cleanup "
             "--merged`",
         )
@@ -121,7 +122,7 @@ def checkout_size(repository: Repository, commit: str) -> int | None:
 
 
 def _history(repository: Repository, config: ParallelConfig) -> int:
-    """Return the maximum size of the base's git objects, which all workers share."""
+    """Return an upper limit, in bytes, for git objects that are copied once for all workers."""
     if config.isolation.history == "shallow":
         return 0
     entries = (line.split(": ") for line in repository.git.text("count-objects", "-v").split("\n"))

@@ -107,7 +107,7 @@ class ConflictAgent:
         self._context = self._repository.state_dir / _CONTEXT
 
     def ask(self, conflict: Conflict, description: str, attempt: int) -> Proposal:
-        """Return the files of a conflict as the agent resolved them.
+        """Return the agent's answer to a conflict: a commit, or why there is none.
 
         Args:
             conflict: The conflict.

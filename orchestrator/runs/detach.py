@@ -42,6 +42,6 @@ def continue_in_background(directory: RunDirectory, *, top: Path) -> int:
 
 
 def handed_down() -> int | None:
-    """Return the inherited descriptor of the run's lock file; None if absent or called again."""
+    """Return the inherited descriptor of the run's lock file on the first call, else None."""
     lease = os.environ.pop(LEASE, None)
     return int(lease) if lease and lease.isdecimal() else None

@@ -34,7 +34,7 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
 
 
 def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
-    """Return whether the user set the memory limit; only then a limit above the memory is an error.
+    """Return whether the user set the memory limit: only then it must fit the machine's memory.
 
     All settings of a detached or resumed run count as set, so the limit is compared with the
     defaults instead.

@@ -159,7 +159,7 @@ class Merger:
             stop()
 
     def _tested(self, wish: Wish, run: RunBranches, options: MergeOptions, engine: Engine) -> Wish:
-        """Return options for a merge that tests the merged commits."""
+        """Return a copy of `wish` with the test of merged commits, and with the test's identity."""
         target = find_target(self._repository, wish.into).commit
         protection = Protection(
             self._repository, target, options.tests, run.began, self._config.judge.instruments

@@ -18,7 +18,7 @@ class PickedJudgement(Judgement):
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if the target has the best work, 2 if no candidate is clearly best, else 1."""
+        """Return 0 if the best candidate was merged, 2 if no candidate is clearly best, else 1."""
         is_left = self.merged is not None and bool(self.merged.left)
         return 1 if is_left else super().exit_code
 

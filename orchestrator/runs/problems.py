@@ -49,7 +49,7 @@ class Problems:
         return view
 
     def attempt(self, check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Attempt[T]:
-        """Call a check; return its value, or collect the error that it raises."""
+        """Call a check, return its result as an `Attempt`, and collect an error that it raises."""
         try:
             return Attempt(check(*args, **kwargs))
         except OrchestratorError as error:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
+from orchestrator.runs.reservation import COMMANDS, SERVICE_VARIABLES
 from orchestrator.state.run_record import RunRecord
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
@@ -11,6 +12,7 @@ from orchestrator.workflow.planning import config_of
 _SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY"}
 """Settings whose values are not recorded, each with the variable from which it is read."""
 _REDACTED = "[redacted:"
+_AGAIN = "start the task again with `orchestrator parallel`"
 
 
 def settings_to_repeat(
@@ -38,7 +40,9 @@ def settings_to_repeat(
         raise ConfigError(
             f"run {record.run_id} used values that are not recorded: "
             f"{', '.join(f'`{name}`' for name in missing)}",
-            hint="set the variables in the environment",
+            hint=_AGAIN
+            if any(map(_is_no_variable, missing))
+            else "set the variables in the environment",
         )
     env = {name: environ[name] for name in names}
     return config.model_copy(
@@ -55,6 +59,11 @@ def settings_to_repeat(
             ),
         }
     )
+
+
+def _is_no_variable(name: str) -> bool:
+    """Return whether a value that was not recorded is something else than a variable."""
+    return name in ("workflow", *COMMANDS) or name.startswith(SERVICE_VARIABLES)
 
 
 def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
@@ -75,5 +84,5 @@ def _check_task(record: RunRecord, spec: WorkerSpec) -> None:
     if "tasks" in record.private and _REDACTED in spec.task + spec.model_name:
         raise ConfigError(
             f"the task of worker {spec.worker_id} contained a secret, which is not recorded",
-            hint="start the task again with `orchestrator parallel`",
+            hint=_AGAIN,
         )

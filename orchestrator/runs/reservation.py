@@ -21,11 +21,15 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import plan_tasks
 from orchestrator.workspace.shared_files import keep_given
 
-_COMMANDS = ("setup", "teardown", "checks")
+COMMANDS = ("setup", "teardown", "checks")
+SERVICE_VARIABLES = "variables of service "
+"""What the name of a service follows, if the values of the service's variables are not recorded."""
 
 
 def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
     """Create the run's directory, record and branches, and lock the run for this process.
+
+    `warms` marks a run that only fills the shared caches for later runs.
 
     Raises:
         OrchestratorError: The workers' numbers could not be reserved; nothing was created.
@@ -137,10 +141,10 @@ def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[
         "notify": config.triggers.notify is not None,
         "tasks": shown != list(workers),
         **{
-            f"variables of service {name}": bool(service.env or service.variables)
+            f"{SERVICE_VARIABLES}{name}": bool(service.env or service.variables)
             for name, service in services.items()
         },
-        **{name: getattr(stages, name) != getattr(config.project, name) for name in _COMMANDS},
+        **{name: getattr(stages, name) != getattr(config.project, name) for name in COMMANDS},
     }
     names = dict.fromkeys(name for one in configs for name in one.isolation.env)
     return (*names, *(name for name, is_missing in missing.items() if is_missing))

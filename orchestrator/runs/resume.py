@@ -148,7 +148,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     inputs = read_inputs(directory.run_id, os.environ)
     if inputs is None and record.private and not _is_done(directory, record):
         raise ConfigError(
-            f"values of run {directory.run_id} that were only in memory are gone: "
+            f"run {directory.run_id} cannot be resumed: values that were only in memory are gone: "
             f"{', '.join(record.private)}",
             hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` removes the run, "
             "but keeps its finished work",

@@ -157,7 +157,7 @@ def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
 
 
 def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContext:
-    """Return the run's context with its network, which is created unless it exists already."""
+    """Return `run` with the network and broker that its workers need, created if missing."""
     if not any(one.egress for _, one in run.checked.request.by_task()):
         return run
     name = f"orchestrator-{run.directory.run_id}"
@@ -173,7 +173,7 @@ def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContex
 
 
 def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -> RunContext:
-    """Block access from the run's network to the host; on failure, add a notice to the context.
+    """Block access from the run's network to the host; return `run`, with a notice on failure.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
@@ -195,7 +195,7 @@ def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -
 
 
 def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
-    """Create the run's dead man's switch, and report existing containers to the switch."""
+    """Return the switch, a process that kills overdue containers, and tell it of existing ones."""
     switch = make_switch(checked.engine, directory.path)
     for spec in running:
         checkpoints = Checkpoints(directory.worker(spec.worker_id))

@@ -49,7 +49,7 @@ class BudgetPool:
 
 @dataclass(frozen=True)
 class _Given:
-    """Amounts that are reserved for one worker; None if the run has no such limit."""
+    """One worker's reserved USD and tokens; None for an amount that the run does not limit."""
 
     budget: float | None = None
     tokens: float | None = None

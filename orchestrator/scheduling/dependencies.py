@@ -95,7 +95,7 @@ class _Flow:
 
 
 def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
-    """Provide a task with the results of other tasks, as files and as part of its prompt."""
+    """Give a worker other tasks' results as files; return its spec with them in the prompt."""
     spec, run, inputs = worker.spec, worker.run, flow.inputs()
     if not inputs:
         return spec

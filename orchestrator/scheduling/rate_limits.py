@@ -148,7 +148,7 @@ class RateLimiter:
         return self._states[name]
 
     def _note_burst(self, name: str, state: _State, now: float, running: int) -> None:
-        """Double the next guessed pause; after a recent pause, lower the limit of workers."""
+        """Count a refusal: later pauses get longer; soon after a pause, fewer workers may run."""
         state.pauses += 1
         fewer = max(1, min(state.slots, running) // 2)
         if now - state.paused_until < REPEATED and fewer < state.slots:

@@ -332,7 +332,9 @@ def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
     if worker.run.outcome.resumable:
         return _left_open(
             worker,
-            UnfinishedError("the worker did not start: another worker has no recorded result"),
+            UnfinishedError(
+                "the worker did not start, because another worker has no recorded result"
+            ),
         )
     result = skipped(worker, skip.reason, skip.message)
     _give_back(worker)

@@ -57,7 +57,7 @@ class StartGate:
         return self._budget.has(worker.number)
 
     def note(self, number: int, came: WorkerResult | RetryLater) -> None:
-        """Record how an attempt of a worker ended, or that the worker never started."""
+        """Record an attempt's result (also if it never started), or that a retry follows."""
         refused = (
             came.refused if isinstance(came, RetryLater) else came.reason is Reason.RATE_LIMITED
         )

@@ -54,7 +54,7 @@ class Launch(BaseModel):
 
     @classmethod
     def now(cls, container: str, *, before: DiskUse) -> "Launch":
-        """Return the record of a container that starts now."""
+        """Return the record of a container that starts now; `before` is its current disk usage."""
         return cls(container=container, boot=_boot(), at=_since_boot(), before=before)
 
     def starting_now(self) -> "Launch":
@@ -140,7 +140,7 @@ class Checkpoints:
             return None
 
     def note_services(self, holder: str) -> None:
-        """Record that the services are ready."""
+        """Record that the services are ready; container `holder` owns their network."""
         write_atomically(self._directory / "services", holder)
 
     def forget_services(self) -> None:

@@ -30,7 +30,7 @@ def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
 
 
 def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, int]) -> None:
-    """Write a worker's grant, so that the broker sees either the old or the new file.
+    """Write a worker's grant (allowed API calls), so that the broker sees no half-written file.
 
     Raises:
         EngineError: The file could not be written.

@@ -262,7 +262,7 @@ def choose_run(
             f"{what} {has} worker {worker}", hint="list the workers with `orchestrator ls --all`"
         )
     if wanted is not None:
-        raise ConfigError(f"the record of run {candidates[0].run_id} cannot be read")
+        raise ConfigError(f"the record of run {candidates[0].run_id} is missing or unreadable")
     raise ConfigError(
         "there is no run in this repository", hint='start a run: `orchestrator parallel "a task"`'
     )

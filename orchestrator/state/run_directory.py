@@ -189,7 +189,7 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Lock the lease of a run that is not in progress; yield False for a run in progress."""
+        """Lock the run; yield whether that was possible: False if the run is in progress."""
         with ExitStack() as stack:
             try:
                 lease = stack.enter_context((self.path / "lease").open("r+"))

@@ -89,5 +89,5 @@ def require_record(run: RunDirectory) -> RunRecord:
     """
     record = read_record(run)
     if record is None:
-        raise ConfigError(f"the record of run {run.run_id} cannot be read")
+        raise ConfigError(f"the record of run {run.run_id} is missing or unreadable")
     return record

@@ -208,7 +208,10 @@ def _own_directory(directory: Path) -> None:
     if not _is_ours(directory):
         # All users can write to the parent directory, so another user may have created this one
         # first.
-        raise EngineError(f"{directory} belongs to another user")
+        raise EngineError(
+            f"secrets cannot be stored in {directory}: it belongs to another user",
+            hint="set `XDG_RUNTIME_DIR` to a directory of your own on a tmpfs",
+        )
 
 
 def _withdraw(directory: Path) -> None:

@@ -37,12 +37,12 @@ class Store:
 
     @property
     def harvest(self) -> Path:
-        """Return the git directory, made by the host, in which the worker's commits are packed."""
+        """Return the git directory, prepared by the host, that is used to pack the commits."""
         return self.root / "harvest"
 
     @property
     def out(self) -> Path:
-        """Return the directory into which the worker's commits are packed."""
+        """Return the directory that receives the worker's packed commits."""
         return self.root / "out"
 
     @property

@@ -73,7 +73,7 @@ class Pattern:
                 yield depth
 
     def _passing(self, places: set[int]) -> set[int]:
-        """Return the positions, and the positions after a `**`, which may match no component."""
+        """Return `places`, and the places after each `**` in them: `**` may match no component."""
         reached = set(places)
         for place, part in enumerate(self.parts):
             if place in reached and part == ANY_DEPTH:
@@ -221,7 +221,7 @@ def _directory(text: str) -> str:
 def overlap(one: str, other: str) -> bool:
     """Return whether a file may exist that matches both of two patterns.
 
-    A name without wildcards is taken as relative to the repository's top.
+    A pattern without wildcards is taken as relative to the repository's top, even without `/`.
     """
     first, second = (parse(text, anchored=not is_wild(text)).parts for text in (one, other))
     # A pattern also matches all files below the directories that it matches.
@@ -246,7 +246,7 @@ def _may_meet(
     *,
     whole: bool,
 ) -> bool:
-    """Return whether a sequence may exist that matches both of two sequences of patterns.
+    """Return whether one sequence may match both `one` and `other`, two sequences of patterns.
 
     The wildcard matches any number of elements. If not `whole`, it is enough that all of one
     sequence matches the beginning of the other.

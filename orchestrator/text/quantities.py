@@ -19,7 +19,7 @@ def duration(seconds: float) -> str:
 
 
 def money(cost: float, *, known: bool = True) -> str:
-    """Return an amount such as `$1.20`; below a dollar, with four decimal places."""
+    """Return an amount such as `$1.20` (four decimals below $1); `UNKNOWN` if not `known`."""
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"

@@ -67,7 +67,8 @@ def write_dotenv(
         if error.errno not in _IN_THE_WAY:
             raise
         raise OrchestratorError(
-            f"the `dotenv` path `{path}` is not a regular file in a regular directory"
+            f"the `dotenv` file `{path}` cannot be written: a directory or a link is in its place, "
+            "or its path leads through a file or a link"
         ) from error
 
 

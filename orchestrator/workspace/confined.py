@@ -35,7 +35,10 @@ def check_confined(config: ParallelConfig, repository: Repository, base: str) ->
         return
     hint = "name directories from the repository's top, such as `src/api`, or leave `enforce` out"
     if not config.triggers.paths:
-        raise ConfigError("`enforce` is `ro`, but `paths` does not name a directory", hint=hint)
+        raise ConfigError(
+            "`enforce` is `ro`, but `--alert-outside` (in a file: `paths`) names no directory",
+            hint=hint,
+        )
     try:
         places = directories(config.triggers.paths)
     except ValueError as error:
@@ -51,8 +54,9 @@ def check_confined(config: ParallelConfig, repository: Repository, base: str) ->
     dotenv = config.project.dotenv
     if dotenv is not None and not any(dotenv.startswith(f"{place}/") for place in places):
         raise ConfigError(
-            f"`enforce: ro`: `dotenv` is `{dotenv}`, which is not in any of the `paths`",
-            hint="use a file in one of the `paths`, or leave `enforce` or `dotenv` out",
+            f"`enforce: ro`: the `dotenv` file `{dotenv}` is not in a directory of "
+            "`--alert-outside` (in a file: `paths`)",
+            hint="use a file in one of these directories, or leave `enforce` or `dotenv` out",
         )
 
 

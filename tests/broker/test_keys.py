@@ -143,7 +143,7 @@ def test_key_that_cannot_be_held_is_refused() -> None:
         ("opencode", {**OPENAI, "GOOGLE_GENERATIVE_AI_API_KEY": "x"}),
         ("shell", {}),
     ):
-        with pytest.raises(ConfigError, match="cannot hold the key"):
+        with pytest.raises(ConfigError, match="is not set, or cannot be held"):
             chosen(agent, given)
 
 

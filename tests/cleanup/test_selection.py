@@ -229,7 +229,7 @@ class TestEngine:
         (run.worker(1) / "copy").mkdir(exist_ok=True)
         engine.stuck = container(repo, engine, run, 1)
         first, second = clean(repo, engine).workers
-        assert "once the worker's container is removed" in (first.problem or "")
+        assert "with `docker rm -f`, then repeat this command" in (first.problem or "")
         assert second.problem is None
         assert (repo / ".architect-parallel-1").exists()
         engine.stuck = ""

@@ -162,7 +162,7 @@ HARMLESS_APART: Mapping[str, tuple[Mapping[str, Content], Mapping[str, Content],
     "a git directory, without regard to case": (
         {"x/head": "ref: refs/heads/main\n"}, {"x/Refs/y": "y"}, "contains a git dir"),
     "directories whose names differ in case": (
-        {"docs/x": "x"}, {"Docs/y": "y"}, "`Docs` and `docs` differ only in letter case"),
+        {"docs/x": "x"}, {"Docs/y": "y"}, "`Docs` and `docs`, which differ only in letter case"),
     "submodules": (
         {".gitmodules": '[submodule "a"]\n\tpath = x\n' + "# \n" * 9, "one": "1"},
         {"sub": ("160000", "1" * 40)}, "a commit adds a submodule"),

@@ -57,7 +57,7 @@ def test_history_without_the_base_is_refused(
 ) -> None:
     tip = make(handover)
     handover.hand_over(tip, objects=f"{tip}\n")
-    handover.refused("not on top of its base")
+    handover.refused("does not contain the commit that the worker started from")
     assert git(handover.repo, "rev-parse", BRANCH) == handover.base
 
 

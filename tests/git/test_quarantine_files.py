@@ -32,11 +32,11 @@ TIPS: dict[str, tuple[Callable[[Handover], bytes], str]] = {
     "of nothing": (lambda _: b"1" * 40, "is no commit"),
     "of a tree": (
         lambda handover: object_id(handover, "HEAD^{tree}"),
-        "the object handed over as the worker's last commit is no commit",
+        "the worker's last commit cannot be imported: the object with its id is no commit",
     ),
     "of a file": (
         lambda handover: object_id(handover, "HEAD:a.txt"),
-        "the object handed over as the worker's last commit is no commit",
+        "the worker's last commit cannot be imported: the object with its id is no commit",
     ),
 }
 
@@ -54,7 +54,9 @@ def test_tip_that_is_a_tag_is_refused(handover: Handover) -> None:
     git(handover.clone, "tag", "-a", "-m", "tag", "v1", tip)
     tag = git(handover.clone, "rev-parse", "v1")
     handover.hand_over(tag)
-    handover.refused("the object handed over as the worker's last commit is no commit")
+    handover.refused(
+        "the worker's last commit cannot be imported: the object with its id is no commit"
+    )
 
 
 def as_fifo(path: Path) -> None:

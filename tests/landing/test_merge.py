@@ -207,7 +207,7 @@ def test_merge_from_a_linked_worktree(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("into", "said", "hint"), [
     ("nowhere", "there is no branch `nowhere`", "`git branch nowhere` creates the branch"),
-    ("architect/parallel-1", "is the branch of a worker", "name a branch of your own"),
+    ("architect/parallel-1", "it is the branch of a worker", "name a branch of your own"),
     ("--upload-pack=x", "there is no branch", "`git branch` lists the branches"),
     ("main..x", "there is no branch", "`git branch` lists the branches"),
     ("HEAD", "there is no branch", "`git branch` lists the branches"),

@@ -137,6 +137,17 @@ class TestDisk:
         free(2 * 2 * 2 * 4096)
         shell_run(repo, local_engine, "true", "true", **shallow)
 
+    def test_disk_with_the_least_space_is_named(
+        self, repo: Path, tmp_path: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        monkeypatch.setattr(
+            capacity.shutil, "disk_usage", lambda path: Usage(0, 0, 0 if path == other else 2**40)
+        )
+        error = refused(repo, local_engine, "true", worktree_dir=f"{other}/{{n}}")
+        assert error.message.endswith(f"but {other} has 0 MiB free")
+
     def test_history_counts_once_for_all_workers(self, repo: Path, free) -> None:
         git(repo, "gc", "-q")
         objects = git(repo, "count-objects", "-v").splitlines()

@@ -36,5 +36,5 @@ def test_a_run_of_a_newer_version_is_listed(newer: RunDirectory, repo: Path) -> 
 
 def test_the_settings_of_a_newer_version_are_refused(newer: RunDirectory) -> None:
     assert read_record(newer) is None
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is missing or unreadable"):
         require_record(newer)

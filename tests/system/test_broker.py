@@ -400,7 +400,7 @@ def test_cleanup_of_a_killed_run_removes_the_broker(
 
 def test_key_that_the_broker_cannot_hold_is_refused(repo: Path) -> None:
     for given, said in (
-        ({}, "cannot hold the key"),
+        ({}, "is not set, or cannot be held"),
         ({"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": "http://a:b@host/v1"}, "base URL"),
     ):
         names = [word for name in given for word in ("--env", name)]

@@ -138,7 +138,8 @@ def test_link_of_the_repository_is_not_followed(
     assert worker.reason is Reason.SETUP_FAILED
     assert (
         worker.message
-        == "the `dotenv` path `apps/.env` is not a regular file in a regular directory"
+        == "the `dotenv` file `apps/.env` cannot be written: a directory or a link is in its "
+        "place, or its path leads through a file or a link"
     )
     assert list(outside.iterdir()) == []
 
@@ -161,7 +162,7 @@ def test_linked_directory_created_by_setup_is_not_followed(
     setup = (f"rm -r apps; ln -s {outside} apps",)
     worker = run("true", {"dotenv": "apps/.env", "setup": setup})
     assert worker.status is Status.FAILED
-    assert "is not a regular file in a regular directory" in (worker.message or "")
+    assert "cannot be written: a directory or a link is in its place" in (worker.message or "")
     assert list(outside.iterdir()) == []
 
 

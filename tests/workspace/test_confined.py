@@ -140,7 +140,7 @@ def test_mount_points_are_not_created_through_links(tmp_path: Path, mode: Mode, 
 @pytest.mark.parametrize(
     ("paths", "said"),
     [
-        ((), "does not name a directory"),
+        ((), "names no directory"),
         (("src/*.py",), "wildcards"),
         ((".",), "names the whole repository"),
         (("../x",), "leads out"),
@@ -170,7 +170,7 @@ def test_other_required_writes_are_refused(
     repo: Path, tmp_path: Path, local_engine: LocalEngine
 ) -> None:
     config = confined("src").model_copy(update={"project": Project(dotenv=".env")})
-    with pytest.raises(ConfigError, match="not in any of the `paths`"):
+    with pytest.raises(ConfigError, match="not in a directory of `--alert-outside`"):
         ParallelRunner(config, repo, engine=local_engine).execute()
     inner = with_submodules(tmp_path / "inner")
     with pytest.raises(ConfigError, match="submodules"):

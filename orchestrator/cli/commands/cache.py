@@ -26,10 +26,19 @@ app = typer.Typer(
     help="Fill, list and remove the package caches of workers.",
 )
 _MOST_FILES = 10_000_000
+_TEXTS = {
+    "setup": "Command that fills the caches, such as `npm ci`; repeatable.",
+    "setup_timeout": "Seconds for all setup commands together; 0: no limit. [default: 600]",
+    "agent_cli": "Agent program in whose image the setup commands run. [default: architect]",
+    "image": "Image in which the setup commands run, instead of the agent program's own.",
+    "base": "Commit on which the setup commands run: a branch, a tag, a hash or another git "
+    "revision. [default: HEAD]",
+}
+"""Help texts of the settings of `cache warm`."""
 
 
 @app.command()
-@options.with_settings(only=("caches", "setup", "setup_timeout", "agent_cli", "image", "base"))
+@options.with_settings(only=("caches", *_TEXTS), texts=_TEXTS)
 def warm(
     settings: options.GivenSettings,
     output: options.OutputOptions,

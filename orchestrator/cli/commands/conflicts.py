@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
 from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.formats import table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json, tell
@@ -37,7 +37,7 @@ Check = Annotated[
 
 
 def conflicts(
-    words: RunAndWorkers = None, check: Check = None, config: Config = None, json: Json = False
+    words: AllByDefault = None, check: Check = None, config: Config = None, json: Json = False
 ) -> None:
     """Show which workers of a run changed the same files, and which cannot be merged.
 

@@ -9,7 +9,7 @@ from typing import IO, Annotated
 
 import typer
 
-from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
 from orchestrator.cli.output.ci import in_ci
 from orchestrator.cli.output.formats import called, table, terminal_width
 from orchestrator.cli.output.messages import put, show
@@ -27,7 +27,7 @@ _ROWS = 1000
 
 
 def diff(
-    words: RunAndWorkers = None,
+    words: AllByDefault = None,
     stat: Annotated[
         bool,
         typer.Option(

@@ -19,6 +19,7 @@ from orchestrator.config.option import Group
 
 _NOT_OF_CANDIDATES = ("tasks", "workers", "fail_fast", "fail_on")
 """Settings without a meaning for several candidates of a single task."""
+_TEXTS = {"checks": "Command that each candidate must pass; repeatable."}
 
 _evaluate = imported_later("judging_run", "evaluate")
 
@@ -83,7 +84,7 @@ class EvalOptions(JudgingOptions):
     quiet: Quiet = False
 
 
-@with_settings(without=_NOT_OF_CANDIDATES)
+@with_settings(without=_NOT_OF_CANDIDATES, texts=_TEXTS)
 def eval_(settings: GivenSettings, options: EvalOptions, task: Task) -> None:
     """Run one task several times, each in its own worktree and container, and rank the results.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.judging_options import JudgingOptions
-from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
 from orchestrator.cli.options import Config, Json, Quiet, with_options
 
 
@@ -20,7 +20,8 @@ class JudgeOptions(JudgingOptions):
         typer.Option(
             "--check",
             metavar="CMD",
-            help="Command that must succeed; repeatable. [default: `checks` of the configuration]",
+            help="Command that must succeed on each worker's commit; repeatable. "
+            "[default: `checks` of the configuration]",
         ),
     ] = None
     config: Config = None
@@ -29,7 +30,7 @@ class JudgeOptions(JudgingOptions):
 
 
 @with_options
-def judge(options: JudgeOptions, words: RunAndWorkers = None) -> None:
+def judge(options: JudgeOptions, words: AllByDefault = None) -> None:
     """Rank the workers of a run by checks, which run in fresh containers.
 
     No agent starts. The checks run on each worker's commit with the tests of the base commit. The

@@ -34,11 +34,16 @@ Raw = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Allow `--raw` even if a CI system reads the output.")
 ]
-Setup = Annotated[bool, typer.Option("--setup", help="Print the output of the setup commands.")]
-Teardown = Annotated[
-    bool, typer.Option("--teardown", help="Print the output of the teardown commands.")
+Setup = Annotated[
+    bool, typer.Option("--setup", help="Print the setup commands' output in place of the task's.")
 ]
-Checks = Annotated[bool, typer.Option("--checks", help="Print the output of the checks.")]
+Teardown = Annotated[
+    bool,
+    typer.Option("--teardown", help="Print the teardown commands' output in place of the task's."),
+]
+Checks = Annotated[
+    bool, typer.Option("--checks", help="Print the checks' output in place of the task's.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)

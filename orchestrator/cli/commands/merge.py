@@ -28,11 +28,24 @@ from orchestrator.state.run_directory import all_runs
 from orchestrator.text.path_patterns import problem
 from orchestrator.text.sanitize import one_line
 
-_OF_AGENT = (
-    *("agent_cli", "model", "agent", "image", "timeout_per_worker", "budget_per_worker"),
-    *("max_steps", "network", "allow", "keys", "env", "secrets"),
-)
-"""Settings of an agent that resolves conflicts."""
+_OF_AGENT = {
+    "agent_cli": "Agent program that resolves conflicts; needs `--on-conflict agent`.",
+    "model": "Model of the agent that resolves conflicts.",
+    "agent": "Profile, such as `build`, of the agent that resolves conflicts. [default: build]",
+    "image": "Container image of the agent that resolves conflicts.",
+    "timeout_per_worker": "Maximum number of seconds to resolve a conflict; 0: no limit. "
+    "[default: 600]",
+    "budget_per_worker": "Maximum cost in USD of the agent that resolves a conflict.",
+    "max_steps": "Maximum number of steps of the agent that resolves a conflict. [default: 50]",
+    "network": "Network of the agent that resolves conflicts; values as for `parallel`. "
+    "[default: open]",
+    "allow": "Host that the agent that resolves conflicts may reach; repeatable.",
+    "keys": "API keys of the agent that resolves conflicts; values as for `parallel`. "
+    "[default: env]",
+    "env": "Environment variable of the agent that resolves conflicts; repeatable.",
+    "secrets": "Your variable NAME, or FILE, for the agent that resolves conflicts; repeatable.",
+}
+"""Help texts of the settings of an agent that resolves conflicts."""
 _SAME = ("form", "order", "on_conflict", "into", "dry_run")
 """Options that `MergeOptions` of `orchestrator.runs.merging` has under the same names."""
 _SHORT = 12
@@ -83,7 +96,7 @@ class MergeOptions:
         typer.Option(
             "--check",
             metavar="CMD",
-            help="Command that must succeed on a merged commit; repeatable. "
+            help="With `--queue`: command that must succeed on each merged commit; repeatable. "
             "[default: `checks` of the configuration]",
             rich_help_panel=Group.MERGING,
         ),
@@ -93,8 +106,8 @@ class MergeOptions:
         typer.Option(
             "--tests",
             metavar="frozen|extend|free",
-            help="Tests that `--queue` runs: the target's, the target's and new tests, or the "
-            "merge's.",
+            help="`frozen`: the target's tests; `extend`: also new tests; `free`: the merge's. "
+            "[default: extend]",
             rich_help_panel=Group.MERGING,
         ),
     ] = None
@@ -146,7 +159,7 @@ class MergeOptions:
     json: Json = False
 
 
-@with_settings(only=_OF_AGENT)
+@with_settings(only=_OF_AGENT, texts=_OF_AGENT)
 def merge(settings: GivenSettings, options: MergeOptions, words: RunAndWorkers = None) -> None:
     """Merge the branches of workers into the branch that is checked out.
 

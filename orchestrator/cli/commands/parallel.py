@@ -29,7 +29,7 @@ def parallel(settings: GivenSettings, run: ParallelOptions, positional: FirstTas
     _run_tasks(positional, one_at_a_time(settings, run), run)
 
 
-@with_settings(without=_OF_SEVERAL_WORKERS)
+@with_settings(without=_OF_SEVERAL_WORKERS, texts={"model": "Model of the worker."})
 def run_one(settings: GivenSettings, run: RunOptions, positional: OnlyTask = None) -> None:
     """Run one task in its own git worktree and container."""
     _run_tasks(positional, {**settings, "workers": "1"}, run)

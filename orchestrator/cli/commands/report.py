@@ -27,7 +27,7 @@ def report(run: Run = None, report: Report = None) -> None:
         directory = history.directory
     found = read_run(directory)
     if found is None:
-        raise ConfigError(f"the record of run {directory.run_id} cannot be read")
+        raise ConfigError(f"the record of run {directory.run_id} is missing or unreadable")
     for target in targets:
         _write(found, target)
     if not targets:

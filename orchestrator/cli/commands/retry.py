@@ -27,7 +27,7 @@ def retry(
         if history.directory.is_live():
             raise ConfigError(
                 f"run {history.run_id} is still running",
-                hint=f"stop the run first: `orchestrator stop {worker} --run {history.run_id}`",
+                hint=f"stop the run first: `orchestrator stop --all --run {history.run_id}`",
             )
         record = require_record(history.directory)
         base = RecordedWorker(history.directory, record, history.workers[worker].spec).base

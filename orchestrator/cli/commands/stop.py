@@ -27,7 +27,12 @@ def stop(
     ] = False,
 ) -> None:
     """Stop workers of a run, wait for their end, and keep what they wrote."""
-    if everyone == bool(workers):
+    if everyone and workers:
+        raise ConfigError(
+            "numbers of workers cannot be used with `--all`",
+            hint="`orchestrator stop --all` stops every worker of the run",
+        )
+    if not (everyone or workers):
         raise ConfigError(
             "no worker was chosen", hint="use `orchestrator stop N`, or `orchestrator stop --all`"
         )

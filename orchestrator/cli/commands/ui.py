@@ -37,7 +37,8 @@ Port = Annotated[
         metavar="PORT",
         min=1,
         max=65535,
-        help="Port of 127.0.0.1; keeps browsers signed in after a restart. [default: a free port]",
+        help="Port of 127.0.0.1; a fixed port keeps browsers signed in after a restart. "
+        "[default: a free port]",
     ),
 ]
 Socket = Annotated[
@@ -180,7 +181,7 @@ def _repeat(repository: Repository, run_id: str, worker: int) -> str:
     """
     with choose_run(list(all_runs(repository.state_dir)), run_id, worker=worker) as history:
         if history.directory.is_live():
-            raise ConfigError(f"run {run_id} is still running", hint="stop the worker first")
+            raise ConfigError(f"run {run_id} is still running", hint="wait for the run's end")
         record = require_record(history.directory)
         base = RecordedWorker(history.directory, record, history.workers[worker].spec).base
         config = settings_to_repeat(record, worker, os.environ, base=base)

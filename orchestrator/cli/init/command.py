@@ -42,7 +42,7 @@ def init(
         bool | None,
         typer.Option(
             "--services/--no-services",
-            help="Configure the compose file's services, which only runs with `--config` start.",
+            help="Include the compose file's services; only runs with `--config FILE` start them.",
             show_default=False,
         ),
     ] = None,

@@ -140,7 +140,9 @@ class DockerEngine(DockerImages):
     def _create_in_network_of(self, spec: ContainerSpec, other: str) -> DockerContainer:
         holder = self.adopt(other)
         if holder is None:
-            raise EngineError("the container whose network should be shared is gone")
+            raise EngineError(
+                "the container that provides the network of the worker's services is gone"
+            )
         # A container with a guard uses its guard's network, so the guard is the owner to share
         # with.
         owner = holder.guard or holder

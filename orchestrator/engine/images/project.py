@@ -92,7 +92,7 @@ def read_project(path: Path) -> ProjectImage:
     """
     source = _find(path.resolve())
     if leads_out(source, source.parent if path.is_file() else path.resolve()):
-        raise ConfigError(f"{source} is a link that leads out of the project")
+        raise ConfigError(f"{source} is a link that leads out of the project's folder")
     if source.suffix == ".json":
         return _read_devcontainer(source)
     return ProjectImage(

@@ -14,7 +14,9 @@ from orchestrator.runs.candidates import rest_of_budget, rounds_of
 from orchestrator.state.run_directory import all_runs
 from tests.support.judging import TESTS, commit_shop
 from tests.support.junit_readers import gitlab_cases
+from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
+from tests.support.runs import shell_run
 
 FIX = 'sed -i "s/width + height/width * height/" calc.py'
 SECRET = "22962963"
@@ -202,3 +204,20 @@ def test_wrong_options_are_errors(
 ) -> None:
     assert run(arguments) == 3
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.docker
+def test_workers_whose_commits_are_gone_cannot_be_judged(
+    repo: Path, local_engine: LocalEngine, capsys: pytest.CaptureFixture
+) -> None:
+    result = shell_run(repo, local_engine, "echo x > new")
+    git(repo, "worktree", "remove", "--force", ".architect-parallel-1")
+    git(repo, "branch", "-D", "architect/parallel-1")
+    git(repo, "reflog", "expire", "--expire=now", "--all")
+    for ref in git(repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator").split():
+        git(repo, "update-ref", "-d", ref)
+    git(repo, "gc", "-q", "--prune=now")
+    assert run(["judge", "--check", "true"]) == 3
+    shown = capsys.readouterr().err
+    assert f"the commits of all workers of run {result.run_id} are gone" in shown
+    assert "`orchestrator restore`" in shown

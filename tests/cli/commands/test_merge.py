@@ -71,7 +71,10 @@ def test_undo_takes_the_latest_merge_back(repo, local_engine, capsys):
     assert run(["merge", "--undo"]) == 3
     assert "there is no record of a merge into `main`" in capsys.readouterr().err
     assert run(["merge"]) == 0
+    other = shell_run(repo, local_engine, "true")
     capsys.readouterr()
+    assert run(["merge", "--undo", other.run_id]) == 3
+    assert f"no record of a merge of run {other.run_id} into `main`" in capsys.readouterr().err
     assert run(["merge", "--undo", "1"]) == 3
     assert "`--undo` takes a whole merge back" in capsys.readouterr().err
     assert run(["merge", "--undo", result.run_id]) == 0

@@ -1,5 +1,6 @@
 """Tests of `retry`: one worker of an ended run is repeated as a new run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -86,12 +87,23 @@ def test_task_that_contained_a_secret_is_refused(repo, local_engine, capsys, mon
     assert run(["retry", "1", "--quiet"]) == 0
 
 
+def test_worker_of_a_service_with_unrecorded_variables_is_refused(repo, local_engine, capsys):
+    result = shell_run(repo, local_engine, "true")
+    path = repo / ".git" / "orchestrator" / "runs" / result.run_id / "run.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "private": ["variables of service db"]}))
+    assert run(["retry", "1"]) == 3
+    said = capsys.readouterr().err
+    assert "`variables of service db`" in said
+    assert "hint: start the task again with `orchestrator parallel`" in said
+
+
 def test_retry_in_a_live_run_is_refused(repo, local_engine, tmp_path, capsys):
     live = LiveRun(repo, tmp_path / "gate")
     with live.going_on(local_engine, live.wait_for_gate):
         assert run(["retry", "1"]) == 3
         run_id = choose_run(list(all_runs(repo / ".git" / "orchestrator"))).run_id
-        assert f"orchestrator stop 1 --run {run_id}" in capsys.readouterr().err
+        assert f"orchestrator stop --all --run {run_id}" in capsys.readouterr().err
 
 
 def test_unknown_worker_is_refused(repo, local_engine, capsys):
