@@ -60,7 +60,7 @@ class PortTakenError(OrchestratorError):
 
 
 class UnsupportedError(OrchestratorError):
-    """The engine lacks a requested feature."""
+    """The container engine lacks a requested feature."""
 
     exit_code = 3
 
@@ -78,7 +78,7 @@ class EngineError(OrchestratorError):
 
 
 class EngineUnavailableError(EngineError):
-    """The engine cannot be reached."""
+    """The container engine cannot be reached."""
 
 
 class UnfinishedError(EngineError):

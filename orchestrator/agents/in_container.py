@@ -133,7 +133,7 @@ def summary(trajectory: str) -> dict[str, object] | None:
 
 
 def condensed(trajectory: dict[str, Any]) -> dict[str, object]:
-    """Return the fields of a trajectory of `mini` that its adapter needs."""
+    """Return the fields that the adapter reads from a trajectory, the log of the program `mini`."""
     info, messages = trajectory["info"], trajectory["messages"]
     extras = [message.get("extra") or {} for message in messages]
     answers = [extra["response"] for extra in extras if extra.get("response")]

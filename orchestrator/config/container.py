@@ -82,7 +82,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host that workers may reach (with `--network open`: in a private network); "
+            help="Host that workers may reach; `--network open` needs it for private hosts only; "
             "repeatable.",
             repeatable=True,
         ),
@@ -154,7 +154,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "URL=VARIABLE",
-            help="Private repository that workers may clone, and your variable with the token; "
+            help="Private repository that workers may clone, and the variable with its token; "
             "repeatable.",
             repeatable=True,
         ),
@@ -249,7 +249,7 @@ class Isolation(Model):
                     "begin with a letter"
                 )
             if not entries:
-                raise ValueError(f"the set `{name}` has no hosts")
+                raise ValueError(f"the set of hosts `{name}` is empty")
         return sets
 
     @field_validator("secrets")

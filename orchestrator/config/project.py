@@ -105,7 +105,7 @@ def _check_services(services: dict[str, Service]) -> dict[str, Service]:
             )
     ports = [service.port for service in services.values() if service.port is not None]
     if len(set(ports)) < len(ports):
-        raise ValueError("two services must not use the same port: they share a network")
+        raise ValueError("two services must not use the same port: they share one IP address")
     return services
 
 

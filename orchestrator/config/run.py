@@ -64,7 +64,7 @@ class Triggers(Model):
     prompts: Annotated[
         float, Option(Group.ALERTS, "SECONDS", "--alert-prompt", former="--prompts")
     ] = Field(default=0.0, ge=0)
-    """Alert when a question such as `(y/n)` gets no answer for this many seconds; 0: no alert."""
+    """Alert if a `(y/n)` question of the agent gets no answer for this many seconds; 0: never."""
     paths: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
         Option(Group.ALERTS, "CSV", "--alert-outside", former="--paths"),

@@ -63,9 +63,9 @@ class StartThrottle:
         *,
         tell: Callable[[WaitCause, str], None] = _tell_nobody,
     ) -> Iterator[None]:
-        """Wait until the worker may start, which the `with` block then starts.
+        """Wait until the worker may start; the caller starts it in the `with` block.
 
-        If starts are spaced out, no other worker starts before the block has ended.
+        With a pause between starts, no other worker starts before the block has ended.
 
         Args:
             is_cancelled: Returns whether the worker was cancelled.

@@ -80,8 +80,8 @@ class HostSets:
         members = self.members(name)
         if not members:
             raise ConfigError(
-                f"`--allow`: the set `{SIGN}{name}` has no hosts on this machine",
-                hint=_HINTS.get(name, "configure the tool, or name each host: `--allow HOST`; "
+                f"`--allow`: the set of hosts `{SIGN}{name}` is empty on this machine",
+                hint=_HINTS.get(name, "configure its tool, or name each host: `--allow HOST`; "
                                       "`orchestrator network sets` shows all sets"),
             )  # fmt: skip
         for member in members:

@@ -74,7 +74,7 @@ class CanaryRuns:
         return self._evidence.of(self._job(commit, command))
 
     def is_forged(self, commit: str, command: str) -> bool:
-        """Return whether a check hides a test that must fail, but reports it on the base commit."""
+        """Return whether a check reports added failing tests on the base, but not on `commit`."""
         if command not in self._expected:
             return False
         seen = self.result(commit, command)

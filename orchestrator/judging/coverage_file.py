@@ -55,7 +55,7 @@ class _Lines:
         self._depth -= 1
 
     def refuse_entity(self, *_: object) -> None:
-        raise ValueError("the coverage file declares an entity")
+        raise ValueError("a coverage file must not declare XML entities")
 
 
 def read_coverage(data: bytes) -> Coverage | None:

@@ -26,7 +26,7 @@ _MOST_COMMITS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A worker's place in a stack of pull requests."""
+    """The branches and the commit of one pull request in a stack of pull requests."""
 
     branch: Branch
     head: str
@@ -117,10 +117,10 @@ class Stack:
         return Place(branch=branch, head=head, base=self._target, commit=commit)
 
     def _on_top(self, git: Git, branch: Branch, parent: Branch, chosen: Sequence[int]) -> Place:
-        """Return the place of a worker that builds on a parent which is not merged yet.
+        """Return the branches for the pull request of a worker whose `parent` is not merged yet.
 
         Raises:
-            ConfigError: The parent is not published.
+            ConfigError: The parent has no branch on the remote repository, and is not in `chosen`.
         """
         head, below = self.head(branch), self.head(parent)
         if parent.worker_id not in chosen and below not in self._remote.heads:

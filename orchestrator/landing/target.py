@@ -150,7 +150,7 @@ def check_fit(repository: Repository, target: Target) -> None:
         )
     if target.checkout != _checkout(repository, target.branch):
         raise NotFitError(
-            f"`{target.branch}` was checked out elsewhere during the merge: nothing was changed",
+            f"`{target.branch}` was checked out in another worktree meanwhile: nothing was changed",
             hint="run the command again",
         )
     for git_dir in [repository.common_dir, *_linked(repository)]:

@@ -40,7 +40,7 @@ def _result(one: Candidate) -> str:
 
 
 def flag_lines(judgement: Judgement) -> Iterator[str]:
-    """Yield a line for each finding about a candidate, and for each check that was not counted."""
+    """Yield a line for each finding about a candidate, and for each ignored unstable check."""
     for one in judgement.ranking:
         for flag in one.flags[:_MOST_FLAGS]:
             place = f" ({one_line(flag.file)}:{flag.line})" if flag.file and flag.line else ""

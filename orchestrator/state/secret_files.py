@@ -160,7 +160,7 @@ def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int])
         _own_directory(directory.parent)
         _write_files(directory, values, owner)
     except OSError as error:
-        raise EngineError(f"cannot write the secrets: {error.strerror}") from error
+        raise EngineError(f"cannot write a worker's secrets to memory: {error.strerror}") from error
 
 
 def keep_private(root: Path, run_id: str, name: str, content: bytes) -> None:

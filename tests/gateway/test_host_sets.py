@@ -55,7 +55,7 @@ def made(tmp_path: Path) -> Made:
 @pytest.mark.parametrize("name", ["pip", "npm", "cargo", "go", "apt", "git"])
 def test_set_of_a_tool_that_is_not_here_is_empty(made: Made, name: str) -> None:
     assert made.entries(name) == []
-    with pytest.raises(ConfigError, match=f"the set `@{name}` has no hosts"):
+    with pytest.raises(ConfigError, match=f"the set of hosts `@{name}` is empty"):
         list(made.sets().hosts([f"@{name}"]))
 
 

@@ -214,7 +214,7 @@ def test_checkout_that_disappears_meanwhile_is_noticed(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(merging, "land", landing)
-    with pytest.raises(OrchestratorError, match="checked out elsewhere during the merge"):
+    with pytest.raises(OrchestratorError, match="checked out in another worktree meanwhile"):
         merge(world, one, into="release")
     assert git(world.repo, "rev-parse", "release") == world.base
 

@@ -191,8 +191,8 @@ class _KeyScan:
 def _chunks_backward(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and bytes of overlapping chunks of a file, last chunk first.
 
-    Each chunk starts one byte early, so that it includes the newline before its first line; a
-    newline is assumed before the start of the file.
+    Each chunk begins with the byte before its part of the file, so that a line which starts there
+    is preceded by its newline. The file's first chunk begins with an added newline, at offset -1.
     """
     size = file.seek(0, 2)
     for start in range((size - 1) // _CHUNK * _CHUNK, -1, -_CHUNK):

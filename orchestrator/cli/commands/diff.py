@@ -36,7 +36,7 @@ def diff(
     ] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Print the patch unchanged, unless stdout is a terminal."),
+        typer.Option("--raw", help="Print control characters too, unless stdout is a terminal."),
     ] = False,
 ) -> None:
     """Show what workers changed since they started, as a patch.

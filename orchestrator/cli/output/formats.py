@@ -68,7 +68,7 @@ def titled(number: int, name: str | None) -> str:
 
 
 def kept_line(refs: Sequence[str]) -> str:
-    """Return a line that names the first refs of commits that are on no branch."""
+    """Return a line for the user with the first of `refs`, which keep commits on no branch."""
     shown = ", ".join(one_line(ref) for ref in refs[:_SHOWN_REFS])
     more = len(refs) - _SHOWN_REFS
     rest = f" and {more} more: git for-each-ref {KEPT.rstrip('/')}" if more > 0 else ""
