@@ -93,7 +93,7 @@ class Case:
 
     @property
     def passes(self) -> bool:
-        """Return whether the candidate passes its stable checks and hidden tests, if admissible."""
+        """Return whether a candidate that is not out passes stable checks and hidden tests."""
         counted = [one for one in self.verdicts if one.verdict != "unstable"]
         sure = bool(counted) and all(one.passed for one in counted)
         return sure and not self.is_out and self.hidden in (None, "pass")
