@@ -85,8 +85,8 @@ def _check_length(command: AgentCommand, config: ParallelConfig, program: str) -
         )
     if max(words) > LONGEST_WORD:
         raise ConfigError(
-            f"a task is too long: `{program}` would be started with an argument of "
-            f"{max(words)} bytes, but accepts {LONGEST_WORD} at most",
+            f"a task is too long: an argument of `{program}` would have {max(words)} bytes, but a "
+            f"program accepts {LONGEST_WORD} at most",
             hint="put the text into a file of the repository, and name the file in the task",
         )
     if sum(words) + sum(variables.values()) > LONGEST_LINE:

@@ -291,8 +291,8 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     """Commit a dead run's worker's files to the worker's branch; return a note for the report."""
     if job.engine is None:
         raise RepositoryError(
-            "the run ended unexpectedly, and the container engine does not answer",
-            hint="start the engine, then repeat this command: first it recovers the run's work",
+            "the run ended unexpectedly, and the container engine does not answer: start the "
+            "engine, then repeat this command, which first recovers the run's work"
         )
     if occupied:
         raise RepositoryError(
@@ -315,7 +315,7 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
 def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
     if worker.path.exists() and worker.worktree() is None:
         raise RepositoryError(
-            f"{worker.path} is no longer the worker's worktree and was left alone"
+            f"{worker.path} is no longer the worker's worktree and was left alone: move it away"
         )
     try:
         remove_worktree(repository, worker.path)

@@ -82,7 +82,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
-    "network": _Group(NETWORK, "List hosts that workers reached, and sets of hosts."),
+    "network": _Group(NETWORK, "List hosts that workers reached, and sets of `--allow`."),
     "resume": _Command("commands.resume", "resume", "Continue a run whose process died."),
     "retry": _Command("commands.retry", "retry", "Repeat one worker of an ended run."),
     "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),

@@ -14,8 +14,8 @@ Tests = Annotated[
     typer.Option(
         "--tests",
         metavar="frozen|extend|free",
-        help="`frozen`: the base's tests; `extend`: also the candidate's new tests; `free`: "
-        "all its own.",
+        help="Tests that count: the base's, also the candidate's new tests, or only the "
+        "candidate's.",
         rich_help_panel=Group.JUDGING,
     ),
 ]
@@ -50,7 +50,7 @@ class JudgingOptions:
         typer.Option(
             "--instrument",
             metavar="GLOB",
-            help="Files besides tests, such as `ci/*.sh`, that are always the base commit's; "
+            help="Files besides tests, such as `ci/*.sh`, that checks take from the base commit; "
             "repeatable.",
             rich_help_panel=Group.JUDGING,
         ),
@@ -70,8 +70,8 @@ class JudgingOptions:
         typer.Option(
             "--coverage",
             metavar="CMD",
-            help="Writes lcov or Cobertura XML to $ORCHESTRATOR_COVERAGE; covering more new lines "
-            "is better.",
+            help="Command that writes lcov or Cobertura XML to $ORCHESTRATOR_COVERAGE, to rank "
+            "candidates.",
             rich_help_panel=Group.JUDGING,
         ),
     ] = None

@@ -30,7 +30,8 @@ def earlier_run(named: str) -> RunRecord:
     record = read_record(directory)
     if record is None or record.workflow is None:
         raise ConfigError(
-            f"run {named} is not a run of a workflow", hint="`orchestrator ls` lists the runs"
+            f"`--after`: run {named} has no record of a workflow",
+            hint="`orchestrator ls --all` lists the runs",
         )
     if directory.is_live():
         raise ConfigError(

@@ -49,7 +49,7 @@ Summary = Annotated[
     bool,
     typer.Option(
         "--summary",
-        help="Print one line on stdout instead of a table.",
+        help="Print the result as one line on stdout instead of a table.",
         rich_help_panel=Group.OUTPUT,
     ),
 ]
@@ -77,7 +77,7 @@ Pick = Annotated[
     typer.Option(
         "--pick",
         metavar="auto",
-        help="`auto`: judge workers with the same task by the checks, and merge the best one.",
+        help="`auto`: judge workers, which must have the same task, by checks, and merge the best.",
         rich_help_panel=Group.JUDGING,
     ),
 ]

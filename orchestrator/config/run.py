@@ -77,7 +77,7 @@ class Triggers(Model):
         Option(
             Group.ALERTS,
             "ro",
-            help="`ro`: mount the worktree read-only, except the paths of `--alert-outside`.",
+            help="`ro`: mount the worktree read-only, except directories of `--alert-outside`.",
         ),
     ] = None
     """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
@@ -200,7 +200,7 @@ class ParallelConfig(Model):
     worktrees: Annotated[Literal["start", "end", "none"], Option(Group.TASK, "start|end|none")] = (
         "start"
     )
-    """Create worktrees at the `start` of each worker, from its result (`end`), or never.
+    """Create worktrees at each worker's `start`, or at its `end` with its result, or never.
     With `end` and `none`, workers share one checkout, which none of them can change and later runs
     use again. The work is on the branches in any case."""
     stagger: Annotated[float, Option(Group.TASK, "SECONDS")] = Field(default=0.0, ge=0)
@@ -210,7 +210,7 @@ class ParallelConfig(Model):
         Option(
             Group.AGENT,
             "NAME",
-            help="Model of each worker that gets none from `--models` or from a workflow file.",
+            help="Model of each worker that gets none from `--models`.",
         ),
     ] = Field(default=None, min_length=1)
     """Model of each worker that gets none from `models` or from a workflow file. Default: the agent
@@ -240,17 +240,17 @@ class ParallelConfig(Model):
     """Age after which merged workers without uncommitted changes are removed, at the start of a run
     and by `orchestrator gc`: `90s`, `15m`, `6h`, `2d`. Default: workers are kept."""
     retries: Annotated[int, Option(Group.RETRIES, "N")] = Field(default=0, ge=0, le=10)
-    """Number of times that a worker is started again after a temporary failure."""
+    """Number of times that a worker is restarted if its agent, setup or container fails."""
     retry_delay: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(default=5.0, ge=0)
     """Seconds between a failure and the retry."""
     retry_on: Annotated[tuple[Reason, ...], Option(Group.RETRIES, "CSV")] = ()
-    """More reasons to retry a failed worker, such as `timeout,oom`, besides temporary failures."""
+    """Reasons to retry a worker, such as `timeout,oom`, besides failed agents and setups."""
     retry_from: Annotated[Literal["base", "keep"], Option(Group.RETRIES, "base|keep")] = "base"
     """Commit that a retry starts from: `base`, or `keep` for the failed attempt's commit."""
     rate_limit_wait: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(
         default=3600.0, ge=0, le=86_400
     )
-    """Longest total wait of a worker for a rate-limited API, in seconds; 0 fails at once. Meanwhile
+    """Total seconds that a worker may wait for a rate-limited API; 0: it fails at once. Meanwhile
     no other worker of the same provider starts. The restart after the wait does not
     count as one of its `retries`.
     With 0 the worker fails, and is started again only by `retries`."""

@@ -93,7 +93,8 @@ class PortBlocks:
             if block is not None:
                 block.lock.close()
         raise EngineError(
-            "no ports are free for the worker", hint="list the listening programs: `ss -ltn`"
+            f"no {SIZE} adjacent ports are free for the worker: other programs or workers use them",
+            hint="end other runs (`orchestrator ls`), or find listening programs with `ss -ltn`",
         )
 
     def _note(self, worker_id: int) -> Path:

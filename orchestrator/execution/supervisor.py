@@ -215,7 +215,7 @@ class _Watch:
     def _find_again(self) -> None:
         again = self.container.again()
         if again is None:
-            raise EngineError("the container has disappeared: the engine does not know its id")
+            raise EngineError("the worker's container no longer exists: another program removed it")
         self.container = again
         self.log.restart()
 
@@ -349,4 +349,6 @@ class _Watch:
                     return
         self.container.kill("SIGKILL")
         if not self._ended.wait(_DEATH):
-            self.error = EngineError(f"the container did not die within {_DEATH:.0f} s of SIGKILL")
+            self.error = EngineError(
+                f"the worker's container still runs {_DEATH:.0f} s after SIGKILL"
+            )

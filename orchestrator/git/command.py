@@ -304,6 +304,8 @@ class Git:
                 **fed,
             )
         except FileNotFoundError as error:
+            if self._cwd is not None and not self._cwd.exists():
+                raise RepositoryError(f"the directory {self._cwd} does not exist") from error
             raise RepositoryError(
                 "git is not installed", hint="install git: `apt-get install git`"
             ) from error
@@ -322,7 +324,9 @@ def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
         *whole, rest = (rest + piece).split(end)
         yield from whole
         if len(rest) > LONGEST_RECORD:
-            raise OutputTooLongError(f"git printed an entry of more than {LONGEST_RECORD} bytes")
+            raise OutputTooLongError(
+                f"git printed a path or line of more than {LONGEST_RECORD} bytes"
+            )
 
 
 def excerpt(said: IO[bytes]) -> str:

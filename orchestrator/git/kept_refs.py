@@ -135,7 +135,7 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
         ) from error
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
         raise HarvestRefusedError(
-            "the list of the worker's commits outside of its branch names something else"
+            "the list of the worker's commits outside of its branch has an entry that is no id"
         )
     return bundle, rows
 

@@ -39,7 +39,9 @@ def read_tip(out: Path) -> str:
     """
     tip = _read_text(out / "tip", 100)
     if not _OBJECT_ID.fullmatch(tip):
-        raise HarvestRefusedError("the worker's packed work contains no commit id")
+        raise HarvestRefusedError(
+            "the worker's work was not handed over: the file `tip` has no commit id"
+        )
     return tip
 
 
@@ -53,10 +55,12 @@ def open_handed_over(path: Path) -> BinaryIO:
         return open_regular(path)
     except NotRegularError as error:
         raise HarvestRefusedError(
-            f"`{path.name}` of the worker's packed work is not a regular file"
+            f"the worker's work was not handed over: `{path.name}` is not a regular file"
         ) from error
     except OSError as error:
-        raise HarvestRefusedError(f"the worker's packed work has no file `{path.name}`") from error
+        raise HarvestRefusedError(
+            f"the worker's work was not handed over: the file `{path.name}` is missing"
+        ) from error
 
 
 def _read_text(path: Path, limit: int) -> str:

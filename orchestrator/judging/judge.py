@@ -118,7 +118,7 @@ def _base_of(runs: Sequence[RunBranches]) -> str:
 def _not_comparable(run_id: str, *, are_gone: bool) -> ConfigError:
     if are_gone:
         return ConfigError(
-            f"the commits of all workers of run {run_id} are gone: nothing can be judged",
+            f"no worker of run {run_id} has commits that can be judged",
             hint="`orchestrator restore` restores branches that a cleanup removed",
         )
     return ConfigError(

@@ -88,7 +88,7 @@ def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -
     gone = [number for number in numbers if number not in found]
     if gone:
         raise ConfigError(
-            f"the commits of worker {gone[0]} of run {history.run_id} are gone",
+            f"worker {gone[0]} of run {history.run_id} has no commits, or its commits are gone",
             hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
         )
     return RunBranches(history.run_id, history.record.created_at, live, tuple(found.values()))

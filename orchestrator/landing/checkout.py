@@ -33,9 +33,9 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
             git.run("read-tree", "-n", "-m", "-u", old, new, timeout=CHECKOUT_TIMEOUT)
         except GitCommandError as error:
             raise NotFitError(
-                f"uncommitted changes in {checkout.path} would be overwritten: "
-                f"{one_line(error.stderr.removeprefix('error: '))}",
-                hint="commit the changes, or set them aside with `git stash`",
+                f"the files in {checkout.path} cannot be updated: "
+                f"{one_line(error.stderr.removeprefix('error: ') or error.message)}",
+                hint="commit or move the named files, or use `git stash --include-untracked`",
             ) from error
         tracked = frozenset(git.run("ls-files", "-z").split(b"\0"))
     changed = list(_changed(repository, old, new))

@@ -197,9 +197,9 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
             # Git refused before it wrote any file: a file changed since it was checked.
             raise _moved_back(repository, target, change, error) from error
         raise RepositoryError(
-            f"`{target.branch}` was moved, but its files in {target.checkout.path} were not all "
-            f"written: {one_line(error.message)}",
-            hint="fix this, then run `orchestrator merge`, which writes the remaining files",
+            f"`{target.branch}` has its new commit, but not all files in "
+            f"{target.checkout.path} could be written: {one_line(error.message)}",
+            hint="remove the cause, then run `orchestrator merge`, which writes the other files",
         ) from error
 
 

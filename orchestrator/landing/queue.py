@@ -137,7 +137,7 @@ class Queue:
         first = self._answer(start)
         if first == "fail":
             raise BaseFailsError(
-                f"before anything is merged, the checks fail on the target's {start[:12]}",
+                f"the checks fail on the target branch itself ({start[:12]}): nothing was merged",
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
         if first == "none":

@@ -85,7 +85,7 @@ class _Matrix:
         """Return the conflicts, with those that the checks find."""
         if self._answer(self._base) == "fail":
             raise BaseFailsError(
-                f"before anything is merged, the checks fail on HEAD ({self._base[:12]})",
+                f"the checks fail on HEAD itself ({self._base[:12]}), without any worker's changes",
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
         alone = {pair.b: self._alone(pair) for pair in found.pairs if pair.a == _BASE}

@@ -145,12 +145,13 @@ def check_fit(repository: Repository, target: Target) -> None:
     """
     if repository.commit_of(target.ref) != target.commit:
         raise NotFitError(
-            f"`{target.branch}` moved during the merge: nothing was changed",
+            f"another command changed `{target.branch}` meanwhile: nothing was changed",
             hint="run the command again",
         )
     if target.checkout != _checkout(repository, target.branch):
         raise NotFitError(
-            f"`{target.branch}` was checked out in another worktree meanwhile: nothing was changed",
+            f"another command changed which worktree has `{target.branch}` checked out: "
+            "nothing was changed",
             hint="run the command again",
         )
     for git_dir in [repository.common_dir, *_linked(repository)]:

@@ -17,18 +17,18 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
     cpus, memory = config.limits.cpus, config.limits.memory
     if cpus is not None and cpus > features.cpus:
         yield ConfigError(
-            f"`cpus` is {cpus:g}, which is more than the machine has",
+            f"`cpus` is {cpus:g}, which is more than the engine has",
             hint=f"use at most {features.cpus}",
         )
     if memory > features.memory and _was_asked_for(config, memory):
         yield ConfigError(
-            f"`memory` is {_gib(memory)}, which is more than the machine has",
+            f"`memory` is {_gib(memory)}, which is more than the engine has",
             hint=f"use at most {features.memory // 1024**2}m",
         )
     for name, service in config.project.services.items():
         if service.cpus > features.cpus or service.memory > features.memory:
             yield ConfigError(
-                f"service `{name}` may use more CPUs or memory than the machine has",
+                f"the limits of service `{name}` are more than the engine has",
                 hint=f"use at most {features.cpus} CPUs and {features.memory // 1024**2}m",
             )
 

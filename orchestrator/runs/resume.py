@@ -142,7 +142,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     record = read_record(directory)
     if record is None:
         raise ConfigError(
-            f"run {directory.run_id} has no complete record: no worker was started",
+            f"run {directory.run_id} cannot be resumed: its record is missing or unreadable",
             hint=f"remove the run with `orchestrator parallel-cleanup --run {directory.run_id}`",
         )
     inputs = read_inputs(directory.run_id, os.environ)
@@ -169,8 +169,8 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
     with repository.lock():
         if not all(one.still_owns_its_number(repository) for one in waiting):
             raise ConfigError(
-                f"another run has taken worker numbers of run {record.run_id}, whose "
-                "workers never started",
+                f"run {record.run_id} cannot be resumed: a later run uses the number, branch or "
+                "worktree of one of its unfinished workers",
                 hint="start a new run with `orchestrator parallel`",
             )
         refs = worker_refs(repository)

@@ -333,7 +333,7 @@ def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
         return _left_open(
             worker,
             UnfinishedError(
-                "the worker did not start, because another worker has no recorded result"
+                "the worker did not start, because the result of another worker is missing"
             ),
         )
     result = skipped(worker, skip.reason, skip.message)

@@ -114,7 +114,7 @@ def _checked(name: str, value: bytes) -> bytes:
         )
     if max((len(line.strip()) for line in value.splitlines()), default=0) < SHORTEST:
         raise ConfigError(
-            f"secret `{name}` is shorter than {SHORTEST} bytes",
+            f"secret `{name}` has no line of at least {SHORTEST} bytes",
             hint="short values also occur in ordinary words of a log; use a longer secret",
         )
     return value
@@ -130,7 +130,7 @@ def memory_root(environ: Mapping[str, str]) -> Path:
         if _is_in_memory(root) and os.access(root, os.W_OK | os.X_OK):
             return root
     raise ConfigError(
-        "secrets need a directory in memory, but this machine has none",
+        "secrets need a writable directory in memory (tmpfs), but there is none",
         hint=f"mount a tmpfs on {_MEMORY}, or set `XDG_RUNTIME_DIR` to a directory on a tmpfs",
     )
 
@@ -209,7 +209,7 @@ def _own_directory(directory: Path) -> None:
         # All users can write to the parent directory, so another user may have created this one
         # first.
         raise EngineError(
-            f"secrets cannot be stored in {directory}: it belongs to another user",
+            f"secrets cannot be stored in {directory}, which is not a directory of your own",
             hint="set `XDG_RUNTIME_DIR` to a directory of your own on a tmpfs",
         )
 

@@ -39,7 +39,7 @@ def test_programs_that_read_stdin_accept_long_tasks(name: str, end: str | None) 
 @pytest.mark.parametrize("name", ["architect", "gemini", "aider", "mini"])
 def test_programs_that_need_an_argument_refuse_long_tasks(name: str) -> None:
     agent = load_agent(name)
-    with pytest.raises(ConfigError, match=f"`{name}` would be started with an argument of 2000.."):
+    with pytest.raises(ConfigError, match=f"an argument of `{name}` would have 2000.. bytes"):
         check_length(ParallelConfig(tasks=("x" * 200_000,), agent_cli=name), agent)
     check_length(ParallelConfig(tasks=("x" * 130_000,), agent_cli=name), agent)
 

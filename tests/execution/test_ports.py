@@ -127,7 +127,7 @@ def test_block_with_a_listening_port_is_skipped(
 
 def test_no_free_block_is_an_error(blocks: PortBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.execution.ports._can_listen", lambda _: False)
-    with pytest.raises(EngineError, match="no ports are free"):
+    with pytest.raises(EngineError, match="adjacent ports are free"):
         blocks.first_port(1)
 
 

@@ -256,3 +256,9 @@ def test_switched_off_filters_do_not_run(
     off.run("checkout-index", "a.txt")
     assert (repo / "a.txt").read_text() == "changed\n"
     assert not mark.exists()
+
+
+def test_directory_that_is_gone_is_named(repo: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with pytest.raises(RepositoryError, match=f"the directory {gone} does not exist"):
+        Git(repo / ".git", work_tree=gone).run("status")

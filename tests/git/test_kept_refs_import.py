@@ -160,7 +160,9 @@ def test_list_that_is_a_link_or_fifo_is_not_read(handover: Handover, tmp_path: P
     handover.hand_over([], {})
     (handover.out / "kept").rename(tmp_path / "elsewhere")
     (handover.out / "kept").symlink_to(tmp_path / "elsewhere")
-    assert "the worker's packed work has no file `kept`" in (handover.bring_in().refused or "")
+    assert "the worker's work was not handed over: the file `kept` is missing" in (
+        handover.bring_in().refused or ""
+    )
     (handover.out / "kept").unlink()
     os.mkfifo(handover.out / "kept")
     assert "is not a regular file" in (handover.bring_in().refused or "")

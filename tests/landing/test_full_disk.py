@@ -94,7 +94,7 @@ def test_disk_that_fills_while_files_are_written_is_completed_later(
         real(*given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(landing, "bring_forward", bring_forward)
-    with pytest.raises(OrchestratorError, match="were not all written") as caught:
+    with pytest.raises(OrchestratorError, match="but not all files in") as caught:
         merge(small, one)
     assert caught.value.exit_code == 3
     monkeypatch.undo()

@@ -154,9 +154,23 @@ def test_other_commits_on_the_branch_are_never_overwritten(
 ) -> None:
     other = world.commit({"other": "x\n"})
     git(world.repo, "push", "-q", "origin", f"{other}:refs/heads/architect/parallel-1-run")
-    with pytest.raises(RepositoryError, match="could not be pushed"):
+    with pytest.raises(RepositoryError, match="could not be pushed") as caught:
         publish_all(world, worker(world, 1, {"new": "x\n"}))
+    assert "no push is forced" in (caught.value.hint or "")
     assert heads(remote)["architect/parallel-1-run"] == other
+    assert forges.calls("create") == []
+
+
+def test_push_that_a_hook_refuses_has_no_hint_to_remove_the_branch(
+    world: World, remote: Path, forges: Forges
+) -> None:
+    hook = remote / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(RepositoryError, match="could not be pushed") as caught:
+        publish_all(world, worker(world, 1, {"new": "x\n"}))
+    assert caught.value.hint == "check the access to `origin`: `git ls-remote origin`"
     assert forges.calls("create") == []
 
 

@@ -214,7 +214,7 @@ def test_resolution_that_breaks_a_rule_for_commits_is_left_out(world: World) -> 
 
 def test_dirty_target_is_refused_and_nothing_moves(world: World) -> None:
     (world.repo / "numbers").write_text("edited\n")
-    with pytest.raises(NotFitError, match="would be overwritten: Entry"):
+    with pytest.raises(NotFitError, match="cannot be updated: Entry"):
         resolve(world, {"numbers": BOTH})
     assert git(world.repo, "rev-parse", "main") == world.base
     assert (world.repo / "numbers").read_text() == "edited\n"

@@ -158,7 +158,9 @@ def test_target_that_moves_meanwhile_is_refused(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(merging, "land", landing)
-    with pytest.raises(OrchestratorError, match="`main` moved during the merge") as caught:
+    with pytest.raises(
+        OrchestratorError, match="another command changed `main` meanwhile"
+    ) as caught:
         merge(world, one)
     assert caught.value.exit_code == 3
     assert git(world.repo, "log", "-1", "--format=%s") == "meanwhile"
@@ -214,7 +216,7 @@ def test_checkout_that_disappears_meanwhile_is_noticed(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(merging, "land", landing)
-    with pytest.raises(OrchestratorError, match="checked out in another worktree meanwhile"):
+    with pytest.raises(OrchestratorError, match="which worktree has `release` checked out"):
         merge(world, one, into="release")
     assert git(world.repo, "rev-parse", "release") == world.base
 

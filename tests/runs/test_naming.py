@@ -147,7 +147,7 @@ def test_resumed_run_does_not_take_names_of_another_run(
     first.release()
     git(repo, "branch", "-D", "solve/worker-1")
     assert flow_run(repo, local_engine, "worker-1", **OUTSIDE)[0][0] == "solve/worker-1"
-    with pytest.raises(ConfigError, match="another run has taken worker numbers"):
+    with pytest.raises(ConfigError, match="a later run uses the number, branch or worktree"):
         ResumedRun(first, engine=local_engine).execute()
 
 

@@ -156,8 +156,8 @@ class TestMachine:
     @pytest.mark.parametrize(
         ("limits", "what", "hint"),
         [
-            (Limits(cpus=9), "`cpus` is 9, which is more than the machine has", "use at most 8"),
-            (Limits(memory=33 * GIB), "`memory` is 33.0 GiB, which is more than the machine has",
+            (Limits(cpus=9), "`cpus` is 9, which is more than the engine has", "use at most 8"),
+            (Limits(memory=33 * GIB), "`memory` is 33.0 GiB, which is more than the engine has",
              "use at most 32768m"),
         ],
     )  # fmt: skip
@@ -201,7 +201,7 @@ class TestMachine:
     def test_service_larger_than_the_machine_is_refused(self, wish):
         project = Project(services={"db": Service(image="a", **wish)})
         (error,) = machine_problems(config(project=project), machine())
-        assert error.message == "service `db` may use more CPUs or memory than the machine has"
+        assert error.message == "the limits of service `db` are more than the engine has"
 
     def test_single_large_worker_causes_a_notice(self):
         # A default or a preset's value causes only a notice, not an error.
@@ -245,7 +245,7 @@ class TestSeveralProblems:
         expected = (
             "`--allow` names a host, but no worker has a network", "`nowhere`",
             "`shell` does not support `--agent review`", "`missing`",
-            f"`cpus` is {cpus + 1}, which is more than the machine has", "`memory` is ", "`TOKEN`",
+            f"`cpus` is {cpus + 1}, which is more than the engine has", "`memory` is ", "`TOKEN`",
         )  # fmt: skip
         for line, part in zip(lines, expected, strict=True):
             assert part in line

@@ -44,7 +44,7 @@ def test_all_missing_secrets_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_secrets(("A", "B", f"C=@{large}", "D"), {"B": " 1234567\n", "D": "long enough"})
     assert caught.value.message == (
-        "secret `A` is not set in the environment; secret `B` is shorter than 8 bytes; "
+        "secret `A` is not set in the environment; secret `B` has no line of at least 8 bytes; "
         "secret `C` is larger than 16 KiB"
     )
     assert (
@@ -58,7 +58,7 @@ def test_directory_on_a_disk_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert memory_root(environ) != tmp_path
     assert memory_root({"XDG_RUNTIME_DIR": "/dev/shm"}) == Path("/dev/shm")
     monkeypatch.setattr(secret_files, "_candidates", lambda _: (tmp_path, tmp_path / "none"))
-    with pytest.raises(ConfigError, match="secrets need a directory in memory") as caught:
+    with pytest.raises(ConfigError, match="secrets need a writable directory in memory") as caught:
         read_secrets(("A",), {"A": "long enough"})
     assert "/dev/shm" in str(caught.value.hint)
     assert read_secrets((), {}).root is None
@@ -114,7 +114,7 @@ def test_directory_of_another_user_is_refused(memory: Path, tmp_path: Path) -> N
     (tmp_path / "trap" / "worker-1").mkdir(parents=True)
     (tmp_path / "trap" / "worker-1").chmod(0o755)
     (memory / "orchestrator-run").symlink_to(tmp_path / "trap")
-    with pytest.raises(EngineError, match="belongs to another user"):
+    with pytest.raises(EngineError, match="is not a directory of your own"):
         secrets.laid_out("run", 1, OWNER).__enter__()
     forget("run", {})
     assert names(tmp_path / "trap") == ["worker-1"]
@@ -126,7 +126,7 @@ def test_files_of_others_are_kept(memory: Path, monkeypatch: pytest.MonkeyPatch)
     secrets = read_secrets(("A",), {"A": "long enough"})
     (memory / "orchestrator-run").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: OWNER[0] + 1)
-    with pytest.raises(EngineError, match="belongs to another user"):
+    with pytest.raises(EngineError, match="is not a directory of your own"):
         secrets.laid_out("run", 1, OWNER).__enter__()
     (memory / "orchestrator-run" / "private").write_text("theirs")
     assert secret_files.read_private("run", "private", {}) is None

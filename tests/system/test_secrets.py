@@ -210,7 +210,7 @@ def test_secret_in_a_commit_is_reported(repo: Path) -> None:
     ("secret", "env", "said"),
     [
         ("MISSING", {}, "secret `MISSING` is not set in the environment"),
-        ("SHORT", {"SHORT": "abc1234"}, "secret `SHORT` is shorter than 8 bytes"),
+        ("SHORT", {"SHORT": "abc1234"}, "secret `SHORT` has no line of at least 8 bytes"),
         ("FILE=@/nonexistent/file", {}, "secret file `/nonexistent/file` cannot be read"),
         (f"DEPLOY_TOKEN={VALUE}", {}, "never as its value"),
     ],

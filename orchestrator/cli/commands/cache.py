@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 _MOST_FILES = 10_000_000
 _TEXTS = {
+    "caches": "Package manager whose cache is filled: pip, npm, uv or cargo; repeatable.",
     "setup": "Command that fills the caches, such as `npm ci`; repeatable.",
     "setup_timeout": "Seconds for all setup commands together; 0: no limit. [default: 600]",
     "agent_cli": "Agent program in whose image the setup commands run. [default: architect]",
@@ -38,7 +39,7 @@ _TEXTS = {
 
 
 @app.command()
-@options.with_settings(only=("caches", *_TEXTS), texts=_TEXTS)
+@options.with_settings(only=_TEXTS, texts=_TEXTS)
 def warm(
     settings: options.GivenSettings,
     output: options.OutputOptions,

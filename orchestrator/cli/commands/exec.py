@@ -131,7 +131,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
         yield engine, containers[0]
     except NotRunningError as error:
         raise NotRunningError(
-            f"worker {worker} of run {run_id} is not running",
+            f"worker {worker} of run {run_id} is not running, or its container is paused",
             hint=f"list workers with `orchestrator ls`, or see `orchestrator logs {worker}`",
         ) from error
     finally:

@@ -69,7 +69,8 @@ class MergeOptions:
         typer.Option(
             "--order",
             metavar="|".join(get_args(Order)),
-            help="Order of the merges: as the workers are given, or with the fewest conflicts.",
+            help="Merge order: as the workers are given, or so that as many as possible are "
+            "merged.",
             rich_help_panel=Group.MERGING,
         ),
     ] = "given"
@@ -106,8 +107,8 @@ class MergeOptions:
         typer.Option(
             "--tests",
             metavar="frozen|extend|free",
-            help="`frozen`: the target's tests; `extend`: also new tests; `free`: the merge's. "
-            "[default: extend]",
+            help="With `--queue`, tests that count: the target's, also new tests, or all as "
+            "merged. [default: extend]",
             rich_help_panel=Group.MERGING,
         ),
     ] = None
@@ -125,7 +126,8 @@ class MergeOptions:
         typer.Option(
             "--allow-path",
             metavar="GLOB",
-            help="Files without a conflict that the agent may change too; repeatable.",
+            help="With `--on-conflict agent`: files without a conflict that it may change; "
+            "repeatable.",
             rich_help_panel=Group.MERGING,
         ),
     ] = None

@@ -7,7 +7,10 @@ from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 _run_workflow = imported_later("workflow_run", "run_workflow")
 
 
-@with_settings(without=NOT_OF_WORKFLOWS)
+@with_settings(
+    without=NOT_OF_WORKFLOWS,
+    texts={"model": "Model of each worker whose task names none in the workflow file."},
+)
 def run(settings: GivenSettings, run_options: SeveralRunOptions, part: WorkflowOptions) -> None:
     """Run a workflow: each task starts from the results of the tasks that it depends on."""
     _run_workflow(settings, run_options, part)

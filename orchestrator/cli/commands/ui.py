@@ -56,7 +56,8 @@ Roots = Annotated[
     typer.Option(
         "--root",
         metavar="DIR",
-        help="Directory in a repository to show; repeatable. [default: the current directory]",
+        help="Directory in the repository whose runs are shown; repeatable. "
+        "[default: the current directory]",
     ),
 ]
 Export = Annotated[

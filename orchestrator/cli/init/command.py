@@ -42,7 +42,7 @@ def init(
         bool | None,
         typer.Option(
             "--services/--no-services",
-            help="Include the compose file's services; only runs with `--config FILE` start them.",
+            help="Include the compose file's services; runs need the new file as `--config FILE`.",
             show_default=False,
         ),
     ] = None,

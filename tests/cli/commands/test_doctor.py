@@ -210,7 +210,7 @@ class TestConfiguration:
         at = lines.index("✗ image: my/image is missing")
         assert lines[at + 1] == "    hint: pull or build the image"
         assert lines[-2:] == [
-            "✗ machine: `memory` is 64.0 GiB, which is more than the machine has",
+            "✗ machine: `memory` is 64.0 GiB, which is more than the engine has",
             "    hint: use at most 32768m",
         ]
 

@@ -219,5 +219,5 @@ def test_workers_whose_commits_are_gone_cannot_be_judged(
     git(repo, "gc", "-q", "--prune=now")
     assert run(["judge", "--check", "true"]) == 3
     shown = capsys.readouterr().err
-    assert f"the commits of all workers of run {result.run_id} are gone" in shown
+    assert f"no worker of run {result.run_id} has commits that can be judged" in shown
     assert "`orchestrator restore`" in shown

@@ -44,7 +44,7 @@ def test_queue_lands_what_passes_and_leaves_no_branch_behind(
     assert "worker 2: not merged: the checks pass on" in again.out
     assert git(repo, "rev-parse", "main") == merged["after"]
     assert run(["merge", "--queue", "--check", "test ! -e a.txt"]) == 2
-    assert "before anything is merged" in capsys.readouterr().err
+    assert "the checks fail on the target branch itself" in capsys.readouterr().err
 
 
 @pytest.mark.docker
