@@ -46,7 +46,7 @@ def translated(action: str) -> Iterator[None]:
     except docker.errors.ImageNotFound as error:
         raise ImageNotFoundError(
             f"cannot {action}: {_explain(error)}",
-            hint="build the image with `orchestrator image build`",
+            hint="pull the image, or build it, as with `orchestrator image build`",
         ) from error
     except docker.errors.APIError as error:
         raise _refusal(action, error) from error

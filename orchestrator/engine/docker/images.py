@@ -134,8 +134,19 @@ def _archive(image: ImageBuild) -> Iterator[tuple[IO[bytes], str]]:
     """Pack the build context as the SDK does; yield the archive and the Dockerfile's name in it.
 
     Raises:
-        OSError: A file cannot be read.
+        ImageBuildError: A file cannot be read, or the disk is full.
     """
+    with TemporaryFile() as archive:
+        try:
+            name = _pack(image, archive)
+        except OSError as error:
+            raise ImageBuildError(
+                f"cannot pack the build context of `{image.tag}`: {one_line(str(error))}"
+            ) from error
+        yield archive, name
+
+
+def _pack(image: ImageBuild, archive: IO[bytes]) -> str:
     context, dockerfile = image.context, image.dockerfile
     root = str(context.resolve())
     lines = _ignore_lines(context / ".dockerignore")
@@ -148,9 +159,8 @@ def _archive(image: ImageBuild) -> Iterator[tuple[IO[bytes], str]]:
     beside: list[tuple[str, str]] = []
     if text is not None:
         beside = [(".dockerignore", "\n".join([*ignored, inside])), (inside, text)]
-    with TemporaryFile() as archive:
-        create_archive(root, files=files, fileobj=archive, extra_files=beside)
-        yield archive, inside
+    create_archive(root, files=files, fileobj=archive, extra_files=beside)
+    return inside
 
 
 def _ignore_lines(listed: Path) -> list[str]:
@@ -199,8 +209,6 @@ def _building(action: str) -> Iterator[None]:
         raise
     except OrchestratorError as error:
         raise ImageBuildError(error.message) from error
-    except OSError as error:
-        raise ImageBuildError(f"cannot {action}: {one_line(str(error))}") from error
 
 
 def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Tests of a daemon that hangs up during a build."""
+"""Tests of builds that fail: the daemon hangs up, or a file cannot be read."""
 
 import socketserver
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.image_protocol import ImageBuild
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.errors import EngineUnavailableError, ImageBuildError
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -61,3 +61,15 @@ def test_daemon_that_hangs_up_during_a_build_is_unavailable(
     with pytest.raises(EngineUnavailableError, match="cannot build `a:b`"):
         images.build(ImageBuild(context=context, tag="a:b"), progress=told.append)
     assert told == ["Step 1/2"]
+
+
+def test_file_that_cannot_be_read_is_no_fault_of_the_engine(
+    images: DockerImages, tmp_path: Path
+) -> None:
+    gone = tmp_path / "Dockerfile"
+    context = tmp_path / "context"
+    context.mkdir()
+    with pytest.raises(ImageBuildError, match=f"build context of `a:b`: .*{gone}"):
+        images.build(
+            ImageBuild(context=context, dockerfile=str(gone), tag="a:b"), progress=lambda _: None
+        )
