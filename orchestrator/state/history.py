@@ -251,18 +251,19 @@ def choose_run(
     """
     tasks = [run for run in runs if not run.is_test]
     candidates = tasks if wanted is None else [named_run(runs, wanted)]
+    record = None
     for directory in reversed(candidates):
         record = read_outline(directory)
         if record is not None and (worker is None or worker in _numbers(record)):
             return RunHistory(directory, record)
+    if wanted is not None and record is None:
+        raise ConfigError(f"the record of run {candidates[0].run_id} is missing or unreadable")
     if worker is not None:
         what = "no run" if wanted is None else f"run {candidates[0].run_id}"
         has = "has a" if wanted is None else "has no"
         raise ConfigError(
             f"{what} {has} worker {worker}", hint="list the workers with `orchestrator ls --all`"
         )
-    if wanted is not None:
-        raise ConfigError(f"the record of run {candidates[0].run_id} is missing or unreadable")
     raise ConfigError(
         "there is no run in this repository", hint='start a run: `orchestrator parallel "a task"`'
     )

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.state.history import choose_run
 from orchestrator.state.listing import list_runs
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
@@ -38,3 +39,11 @@ def test_the_settings_of_a_newer_version_are_refused(newer: RunDirectory) -> Non
     assert read_record(newer) is None
     with pytest.raises(ConfigError, match="is missing or unreadable"):
         require_record(newer)
+
+
+def test_run_without_a_readable_record_is_not_said_to_lack_a_worker(
+    newer: RunDirectory, repo: Path
+) -> None:
+    (newer.path / "run.json").write_text("{")
+    with pytest.raises(ConfigError, match="is missing or unreadable"):
+        choose_run(list(all_runs(repo / ".git" / "orchestrator")), newer.run_id, worker=1)
