@@ -74,11 +74,11 @@ class Remote:
             raise RepositoryError(
                 f"branch `{branch}` could not be pushed to `{self.name}`: "
                 f"{one_line(error.stderr, limit=500)}",
-                hint=_diverged(error.stderr, self.name),
+                hint=_push_hint(error.stderr, self.name),
             ) from error
 
 
-def _diverged(stderr: str, remote: str) -> str:
+def _push_hint(stderr: str, remote: str) -> str:
     if "non-fast-forward" in stderr or "fetch first" in stderr:
         return "no push is forced; remove or rename the remote branch if it is not needed"
     return f"check the access to `{remote}`: `git ls-remote {remote}`"

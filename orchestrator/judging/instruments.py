@@ -71,7 +71,7 @@ class Instruments:
         )
 
     def kind(self, path: str) -> Kind | None:
-        """Return whether a file is a test or controls tests (also: `mixed`); None if neither."""
+        """Return how a file affects tests: `test`, `control` or `mixed`; None if it does not."""
         return next((kind for kind, names in self._rules if names.cover(path)), None)
 
     def is_protected(self, path: str) -> bool:

@@ -87,7 +87,9 @@ def test_removed_commits_are_an_error(repo, local_engine, capsys):
     git(repo, "reflog", "expire", "--expire=now", "--all")
     git(repo, "gc", "-q", "--prune=now")
     assert run(["diff", "1"]) == 3
-    assert "has no commits, or its commits are gone" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "worker 1 of run" in said
+    assert "has no commits, or its commits are gone" in said
 
 
 @pytest.mark.parametrize(
