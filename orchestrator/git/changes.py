@@ -116,9 +116,20 @@ def blobs(
                 yield os.fsdecode(path), found
 
 
-def patch(repository: Repository, *, base: str, tip: str, limit: int) -> bytes:
-    """Return the first `limit` bytes of the output of `git diff` between two commits."""
-    return _git(repository).listing(*_PATCH, base, tip, limit=limit, cut=True)
+def patch(
+    repository: Repository, *, base: str, tip: str, limit: int, renames: bool = False
+) -> bytes:
+    """Return the first `limit` bytes of the output of `git diff` between two commits.
+
+    Args:
+        repository: The repository.
+        base: A commit.
+        tip: The commit that is compared with `base`.
+        limit: Maximum number of bytes.
+        renames: Whether a moved file is one change, instead of a removed and an added file.
+    """
+    form = _RENAMES if renames else ()
+    return _git(repository).listing(*_PATCH, *form, base, tip, limit=limit, cut=True)
 
 
 @contextmanager
@@ -141,7 +152,45 @@ def stat_lines(repository: Repository, *, base: str, tip: str) -> Iterator[tuple
     return _rows(_git(repository), base, tip)
 
 
+@dataclass(frozen=True)
+class FileChange:
+    """A file that differs between two commits."""
+
+    path: str
+    old_path: str
+    """The file's path in the first commit; differs from `path` if the file was moved."""
+    insertions: int
+    deletions: int
+    is_binary: bool
+
+
+def file_changes(repository: Repository, *, base: str, tip: str) -> Iterator[FileChange]:
+    """Yield each file that differs between two commits, a moved file once, in git's order.
+
+    `patch` with `renames` has the same files in the same order.
+
+    Raises:
+        RepositoryError: Git failed, perhaps because counting exceeds its limits.
+    """
+    form = ("diff-tree", "-r", "-z", "--numstat", *_FORM, *_RENAMES)
+    with _git(repository).reading(*form, base, tip) as output:
+        words = records(output, b"\0")
+        for row in words:
+            added, removed, name = row.split(b"\t", 2)
+            # Git ends the row of a moved file before its two paths.
+            old, new = (name, name) if name else (next(words, b""), next(words, b""))
+            yield FileChange(
+                new.decode("utf-8", "backslashreplace"),
+                old.decode("utf-8", "backslashreplace"),
+                insertions=int(added) if added.isdigit() else 0,
+                deletions=int(removed) if removed.isdigit() else 0,
+                is_binary=added == b"-",
+            )
+
+
 _PATCH = ("diff-tree", "-r", "-p", "--no-color", *_FORM)
+# The limit bounds the number of pairs of files that git compares; exact copies are always found.
+_RENAMES = ("--find-renames", "-l400")
 
 
 def _git(repository: Repository) -> Git:

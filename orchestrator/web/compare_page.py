@@ -9,7 +9,7 @@ from orchestrator.judging.judgement import Candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.diffs import Diff, FileDiff, diff_of, read_diff
+from orchestrator.web.diffs import Diff, FileDiff, diff_of, diff_values, read_diff
 from orchestrator.web.formats import UNKNOWN, plural
 from orchestrator.web.judgement_page import word_of
 from orchestrator.web.reader import WorkerRecord
@@ -44,11 +44,9 @@ def compare_page(view: View) -> Page | None:
         "b": pair[1],
         "rows": [one.row for one in _facts(view, pair)],
         "paths": _paths(diffs)[:_MOST_FILES],
-        "files": between.files,
-        "is_whole": between.is_whole,
         "problem": problem,
         "choices": _choices(view, summary.workers, numbers) if view.site.is_static else (),
-    }
+    } | diff_values(view, between)
     return view.page("compare.html", values)
 
 

@@ -1,25 +1,35 @@
-"""Split a patch into files, hunks and numbered lines."""
+"""The changes between two commits, as files, hunks and numbered lines for a page."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Literal
+from itertools import groupby, zip_longest
+from typing import Any, Literal
 
-from orchestrator.git.changes import patch
+from orchestrator.git.changes import FileChange, file_changes, patch
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
 from orchestrator.text.sanitize import lines, one_line
+from orchestrator.web.ansi import Run
+from orchestrator.web.highlight import Spans, highlight
+from orchestrator.web.view import View
 
 MOST_BYTES = 1024**2
 """Maximum number of bytes of a patch that a page shows."""
 MOST_LINES = 6000
 """Maximum number of lines of a patch that a page shows."""
+MOST_FILES = 1000
+"""Maximum number of changed files that a page lists."""
 _LONGEST = 2000
 """Maximum number of characters of a patch's line that a page shows."""
 _MANY = 400
 """Number of changed lines above which a file's changes are hidden until a click."""
+_LONGEST_COMPARED = 400
+"""Maximum number of characters of a line in which a page marks what changed."""
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+(\d{1,9})(?:,\d+)? @@ ?(.*)")
+_WORDS = re.compile(r"\w+|\s+|.")
 Mark = Literal["add", "del", "same", "hunk", "note"]
 
 
@@ -30,23 +40,40 @@ class Line:
     mark: Mark
     old: int | None
     new: int | None
-    text: str
+    runs: tuple[Run, ...]
+    """The text, as spans with CSS classes."""
+
+    @property
+    def text(self) -> str:
+        """The text without classes."""
+        return "".join(run.text for run in self.runs)
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class FileDiff:
     """The changes of one file."""
 
     path: str
-    change: str = "modified"
-    insertions: int = 0
-    deletions: int = 0
-    lines: list[Line] = field(default_factory=list)
+    old_path: str
+    """The path before the change; differs from `path` if the file was moved."""
+    change: str
+    """`modified`, `added`, `deleted` or `renamed`."""
+    insertions: int
+    deletions: int
+    is_cut: bool = False
+    """Whether lines of the file are left out because of the page's limits."""
+    lines: tuple[Line, ...] = ()
 
     @property
     def is_large(self) -> bool:
         """Whether the page hides the file's changes until a click."""
         return self.insertions + self.deletions > _MANY
+
+    @property
+    def sides(self) -> Iterator[tuple[Line | None, Line | None]]:
+        """The lines in two columns: removed beside added ones, each other line in both."""
+        for removed, added in _blocks(self.lines):
+            yield from zip_longest(removed, added)
 
 
 @dataclass(frozen=True)
@@ -56,6 +83,20 @@ class Diff:
     files: tuple[FileDiff, ...]
     is_whole: bool
     """Whether all changes are shown, and none was left out because of a limit."""
+    total: int = 0
+    """Number of all changed files, including those that are not listed."""
+    insertions: int = 0
+    deletions: int = 0
+
+
+@dataclass(frozen=True)
+class TreeRow:
+    """A row of the list of changed files: a directory, or a file with its number on the page."""
+
+    depth: int
+    name: str
+    file: FileDiff | None = None
+    number: int = 0
 
 
 def diff_of(repository: Repository, branch: Branch) -> Diff:
@@ -74,86 +115,206 @@ def read_diff(repository: Repository, base: str, tip: str) -> Diff:
     Raises:
         RepositoryError: Git failed, or needed too much time or memory.
     """
-    data = patch(repository, base=base, tip=tip, limit=MOST_BYTES + 1)
+    listed: list[FileChange] = []
+    total = insertions = deletions = 0
+    for one in file_changes(repository, base=base, tip=tip):
+        total, insertions, deletions = (
+            total + 1,
+            insertions + one.insertions,
+            deletions + one.deletions,
+        )
+        if total <= MOST_FILES:
+            listed.append(one)
+    data = patch(repository, base=base, tip=tip, limit=MOST_BYTES + 1, renames=True)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
-    return parse_patch(text, is_whole=len(data) <= MOST_BYTES)
+    files = _coloured(parse_patch(text, listed, is_whole=len(data) <= MOST_BYTES))
+    whole = total == len(files) and not any(file.is_cut for file in files)
+    return Diff(files, whole, total, insertions, deletions)
 
 
-def parse_patch(text: str, *, is_whole: bool = True) -> Diff:
-    """Split git's patch, which may be cut (`is_whole`) and whose content is untrusted, by files."""
-    files: list[FileDiff] = []
-    parser = _Parser()
-    for number, raw in enumerate(text.split("\n")):
-        if number >= MOST_LINES:
-            return Diff(tuple(files), is_whole=False)
-        if parser.is_head(raw):
-            files.append(parser.begin(raw))
-        elif files:
-            parser.add(files[-1], raw)
-    return Diff(tuple(files), is_whole=is_whole)
+def parse_patch(
+    text: str, changed: Sequence[FileChange], *, is_whole: bool = True
+) -> tuple[FileDiff, ...]:
+    """Return the changed files with the lines of git's patch, which is untrusted.
+
+    Args:
+        text: The patch, in which the files stand in the order of `changed`.
+        changed: The changed files.
+        is_whole: Whether the patch was not cut.
+    """
+    # Every line of a hunk begins with a blank, a sign or a backslash.
+    raw = text.split("\n")
+    heads = [number for number, line in enumerate(raw) if line.startswith("diff --git ")]
+    ends = [*heads[1:], len(raw)][: len(heads)]
+    room, files = MOST_LINES, []
+    for one, part in zip_longest(changed, zip(heads, ends, strict=True)):
+        if one is None:
+            break
+        mine = raw[slice(*part)][:room] if part else []
+        room -= len(mine)
+        is_last = part is not None and part[1] == len(raw)
+        cut = part is None or len(mine) < part[1] - part[0] or (is_last and not is_whole)
+        files.append(_file(one, mine, is_cut=cut))
+    return tuple(files)
 
 
-class _Parser:
-    """Splits a patch into files, and numbers the lines of its hunks."""
+def _file(one: FileChange, raw: Sequence[str], *, is_cut: bool) -> FileDiff:
+    head = next((i for i, line in enumerate(raw) if line.startswith("@@ ")), len(raw))
+    change = "renamed" if one.path != one.old_path else "modified"
+    notes = ["Binary file"] if one.is_binary else []
+    for line in raw[:head]:
+        if line.startswith(("new file", "deleted file")):
+            change = "added" if line.startswith("new") else "deleted"
+        elif line.startswith(("old mode", "new mode", "similarity index")):
+            notes.append(_clean(line))
+    plain = (Line("note", None, None, _plain(note)) for note in notes)
+    return FileDiff(
+        path=one_line(one.path, limit=400),
+        old_path=one_line(one.old_path, limit=400),
+        change=change,
+        insertions=one.insertions,
+        deletions=one.deletions,
+        is_cut=is_cut,
+        lines=(*plain, *_numbered(raw[head:])),
+    )
 
-    def __init__(self) -> None:
-        self._old = self._new = 0
-        self._in_hunk = False
 
-    def is_head(self, raw: str) -> bool:
-        # Every line of a hunk begins with a blank, a sign or a backslash.
-        return raw.startswith("diff --git ")
-
-    def begin(self, raw: str) -> FileDiff:
-        self._in_hunk = False
-        return FileDiff(_path(raw))
-
-    def add(self, file: FileDiff, raw: str) -> None:
-        hunk = _HUNK.match(raw)
-        if hunk:
-            self._old, self._new, self._in_hunk = int(hunk[1]), int(hunk[2]), True
-            file.lines.append(Line("hunk", None, None, _clean(hunk[3])))
-        elif self._in_hunk:
-            file.lines.extend(self._numbered(file, raw))
-        else:
-            _note_head(file, raw)
-
-    def _numbered(self, file: FileDiff, raw: str) -> Iterator[Line]:
-        sign, text = raw[:1], _clean(raw[1:])
-        if sign == "+":
-            yield Line("add", None, self._new, text)
-            self._new += 1
-            file.insertions += 1
+def _numbered(raw: Sequence[str]) -> Iterator[Line]:
+    old = new = 0
+    for line in raw:
+        sign, text = line[:1], _plain(_clean(line[1:]))
+        if hunk := _HUNK.match(line):
+            old, new = int(hunk[1]), int(hunk[2])
+            yield Line("hunk", None, None, _plain(_clean(hunk[3])))
+        elif sign == "+":
+            yield Line("add", None, new, text)
+            new += 1
         elif sign == "-":
-            yield Line("del", self._old, None, text)
-            self._old += 1
-            file.deletions += 1
+            yield Line("del", old, None, text)
+            old += 1
         elif sign == " ":
-            yield Line("same", self._old, self._new, text)
-            self._old, self._new = self._old + 1, self._new + 1
+            yield Line("same", old, new, text)
+            old, new = old + 1, new + 1
         elif sign == "\\":
-            yield Line("note", None, None, text.strip())
+            yield Line("note", None, None, text)
 
 
-def _path(raw: str) -> str:
-    """Return PATH from `diff --git a/PATH b/PATH`; the patch has no renames, so both are equal."""
-    words = raw.removeprefix("diff --git ")
-    half = (len(words) - 1) // 2
-    path = words[half + 1 :].strip('"')
-    return one_line(path.removeprefix("b/"), limit=400)
+def tree_of(files: Sequence[FileDiff]) -> Iterator[TreeRow]:
+    """Yield the files below their directories; directories with only one entry share a row."""
+    root: dict[str, Any] = {}
+    for number, file in enumerate(files, 1):
+        *folders, name = file.path.split("/")
+        node = root
+        for folder in folders:
+            node = node.setdefault(f"{folder}/", {})
+        node[name] = TreeRow(0, name, file, number)
+    return _rows(root, 0)
 
 
-def _note_head(file: FileDiff, raw: str) -> None:
-    if raw.startswith("new file"):
-        file.change = "added"
-    elif raw.startswith("deleted file"):
-        file.change = "deleted"
-    elif raw.startswith(("old mode", "new mode")):
-        file.lines.append(Line("note", None, None, _clean(raw)))
-    elif raw.startswith("Binary files"):
-        file.lines.append(Line("note", None, None, "Binary file"))
+def _rows(node: Mapping[str, Any], depth: int) -> Iterator[TreeRow]:
+    for name, child in node.items():
+        if isinstance(child, TreeRow):
+            yield replace(child, depth=depth)
+            continue
+        while len(child) == 1 and isinstance(only := next(iter(child.values())), dict):
+            name, child = f"{name}{next(iter(child))}", only
+        yield TreeRow(depth, name)
+        yield from _rows(child, depth + 1)
+
+
+def _blocks(rows: Iterable[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
+    """Yield runs of removed lines with the added lines that follow, and each other line alone."""
+    removed, added = list[Line](), list[Line]()
+    for line in rows:
+        if line.mark == "del" and not added:
+            removed.append(line)
+        elif line.mark == "add":
+            added.append(line)
+        else:
+            if removed or added:
+                yield removed, added
+            removed, added = ([line], []) if line.mark == "del" else ([], [])
+            if line.mark != "del":
+                yield [line], [line]
+    if removed or added:
+        yield removed, added
+
+
+def _coloured(files: Sequence[FileDiff]) -> tuple[FileDiff, ...]:
+    """Return the files with the syntax of their lines, and with marks at changed words."""
+    sources = [(file.path.rpartition("/")[2], "\n".join(line.text for line in file.lines
+                if line.mark in marks)) for file in files for marks in _SIDES]  # fmt: skip
+    found = iter(highlight(sources) or [[]] * len(sources))
+    return tuple(
+        replace(file, lines=_with_syntax(file, next(found), next(found))) for file in files
+    )
+
+
+def _with_syntax(file: FileDiff, old: Sequence[Spans], new: Sequence[Spans]) -> tuple[Line, ...]:
+    sides = (iter(old), iter(new))
+    shown: list[Line] = []
+    for line in file.lines:
+        spans = [next(side, ()) for side, marks in zip(sides, _SIDES, strict=True)
+                 if line.mark in marks]  # fmt: skip
+        shown.append(_split(line, spans[-1]) if spans else line)
+    changed: dict[int, tuple[Run, ...]] = {}
+    for removed, added in _blocks(shown):
+        for pair in zip(removed, added, strict=False):
+            changed |= {id(line): runs for line, runs in _compared(*pair)}
+    return tuple(replace(line, runs=changed.get(id(line), line.runs)) for line in shown)
+
+
+def _split(line: Line, spans: Spans) -> Line:
+    text, runs, at = line.text, list[Run](), 0
+    for look, size in spans:
+        runs.append(Run(look, text[at : at + size]))
+        at += size
+    return replace(line, runs=(*runs, Run("", text[at:])) if at < len(text) else tuple(runs))
+
+
+def _compared(removed: Line, added: Line) -> Iterator[tuple[Line, tuple[Run, ...]]]:
+    """Yield two lines with marks at the words that differ, if the lines have words in common."""
+    if removed is added or max(len(removed.text), len(added.text)) > _LONGEST_COMPARED:
+        return
+    words = [_WORDS.findall(line.text) for line in (removed, added)]
+    matcher = SequenceMatcher(a=words[0], b=words[1], autojunk=False)
+    same = [block for block in matcher.get_matching_blocks() if block.size]
+    if sum(len("".join(words[0][one.a : one.a + one.size]).strip()) for one in same) < 3:
+        return
+    for line, parts, side in ((removed, words[0], 0), (added, words[1], 1)):
+        kept = {block[side] + i for block in same for i in range(block.size)}
+        marks = [number not in kept for number, word in enumerate(parts) for _ in word]
+        yield line, tuple(_marked(line, marks))
+
+
+def _marked(line: Line, marks: Sequence[bool]) -> Iterator[Run]:
+    at = 0
+    for run in line.runs:
+        for is_changed, group in groupby(marks[at : at + len(run.text)]):
+            size = len(list(group))
+            yield Run(
+                f"{run.look} w".strip() if is_changed else run.look, line.text[at : at + size]
+            )
+            at += size
+
+
+_SIDES = (("same", "del"), ("same", "add"))
+
+
+def _plain(text: str) -> tuple[Run, ...]:
+    return (Run("", text),) if text else ()
 
 
 def _clean(text: str) -> str:
     cut = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
     return lines(cut).replace("\n", "�")
+
+
+def diff_values(view: View, diff: Diff) -> dict[str, object]:
+    """Return the template variables of a diff; the query's `view` is `split` for two columns."""
+    return {
+        "diff": diff,
+        "tree": tree_of(diff.files),
+        "is_split": view.query.get("view") == "split",
+        "unlisted": diff.total - len(diff.files),
+    }

@@ -59,7 +59,7 @@ class View:
 
     def same_page(self, **changes: str | None) -> str:
         """Return the page's address with changed parameters; the value None removes a parameter."""
-        known = {name: self.query[name] for name in ("q", "from", "to", "idle", "a", "b")
+        known = {name: self.query[name] for name in ("q", "from", "to", "idle", "a", "b", "view")
                  if name in self.query}  # fmt: skip
         kept = {name: value for name, value in (known | changes).items() if value}
         return f"?{urlencode(kept)}"

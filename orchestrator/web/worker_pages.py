@@ -7,7 +7,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.artifacts import artifacts_of, findings_of
-from orchestrator.web.diffs import Diff, diff_of
+from orchestrator.web.diffs import Diff, diff_of, diff_values
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import MINUS, dollars, moment, octets, short_duration
 from orchestrator.web.live_usage import NOTHING
@@ -106,7 +106,7 @@ def diff_page(view: View, worker: WorkerRecord) -> Page:
             diff = diff_of(view.repository, _branch(view, worker))
         except OrchestratorError as error:
             problem = one_line(str(error), limit=500)
-    values |= {"files": diff.files, "is_whole": diff.is_whole, "problem": problem}
+    values |= diff_values(view, diff) | {"problem": problem}
     return view.page("diff.html", values)
 
 

@@ -1,0 +1,115 @@
+"""Changes on pages: whole counts, moved files, directories, two columns, and marks in lines."""
+
+from orchestrator.git.repository import Repository
+from orchestrator.web import highlight as highlighting
+from orchestrator.web.diffs import MOST_LINES, read_diff, tree_of
+from orchestrator.web.highlight import highlight
+from tests.support.repository import git, make_repository
+
+
+def commit_file(repo, path, text):
+    (repo / path).write_text(text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "file")
+
+
+def changed(repo, *, files, removed=()):
+    """Return the diff of a commit that writes and removes files."""
+    base = git(repo, "rev-parse", "HEAD")
+    for path, text in files.items():
+        (repo / path).parent.mkdir(parents=True, exist_ok=True)
+        (repo / path).write_bytes(text if isinstance(text, bytes) else text.encode())
+    for path in removed:
+        (repo / path).unlink()
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "change")
+    return read_diff(Repository(repo), base, git(repo, "rev-parse", "HEAD"))
+
+
+def test_counts_are_whole_though_the_lines_are_cut(tmp_path):
+    repo = make_repository(tmp_path / "repo")
+    many = {f"d/{number:03}.txt": "line\n" * 100 for number in range(150)}
+    diff = changed(repo, files=many)
+    assert (diff.total, diff.insertions, diff.deletions) == (150, 15_000, 0)
+    assert len(diff.files) == 150
+    assert not diff.is_whole
+    assert {file.insertions for file in diff.files} == {100}
+    assert sum(len(file.lines) for file in diff.files) <= MOST_LINES
+    first, last = diff.files[0], diff.files[-1]
+    assert (first.is_cut, len(first.lines)) == (False, 101)
+    assert (last.is_cut, last.lines) == (True, ())
+
+
+def test_a_moved_file_is_one_change(tmp_path):
+    repo = make_repository(tmp_path / "repo")
+    text = "".join(f"line {number}\n" for number in range(50))
+    commit_file(repo, "old.py", text)
+    diff = changed(repo, files={"new dir/ü.py": text + "more\n"}, removed=["old.py"])
+    (file,) = diff.files
+    assert (file.old_path, file.path, file.change) == ("old.py", "new dir/ü.py", "renamed")
+    assert (file.insertions, file.deletions) == (1, 0)
+    assert diff.is_whole
+
+
+def test_kinds_of_changes_keep_their_names_and_lines(tmp_path):
+    repo = make_repository(tmp_path / "repo")
+    commit_file(repo, "gone.txt", "a\n")
+    diff = changed(
+        repo,
+        files={
+            "b.bin": b"\0\1", 'q"uote\t.txt': "x\n",
+            "diff --git a b": "diff --git a/x b/x\n@@ -1 @@\n",
+        },
+        removed=["gone.txt"],
+    )  # fmt: skip
+    found = {file.path: file for file in diff.files}
+    assert found["b.bin"].lines[0].text == "Binary file"
+    assert found["gone.txt"].change == "deleted"
+    assert [line.text for line in found["gone.txt"].lines if line.mark == "del"] == ["a"]
+    texts = [line.text for line in found["diff --git a b"].lines if line.mark == "add"]
+    assert texts == ["diff --git a/x b/x", "@@ -1 @@"]
+    assert diff.is_whole
+
+
+def test_two_columns_show_a_changed_line_beside_the_new_one(tmp_path):
+    repo = make_repository(tmp_path / "repo")
+    commit_file(repo, "a.txt", "one\nthe old value\nthree\nfour\n")
+    diff = changed(repo, files={"a.txt": "one\nthe new value\nthree\nmore\nfour\n"})
+    (file,) = diff.files
+    shown = [(old and old.text, new and new.text) for old, new in file.sides]
+    assert shown[1:] == [
+        ("one", "one"), ("the old value", "the new value"), ("three", "three"),
+        (None, "more"), ("four", "four"),
+    ]  # fmt: skip
+    marked = [run.text for line in file.lines for run in line.runs if "w" in run.look.split()]
+    assert marked == ["old", "new"]
+
+
+def test_directories_with_one_entry_share_a_row(tmp_path):
+    repo = make_repository(tmp_path / "repo")
+    diff = changed(repo, files={"a/b/c/x": "1\n", "a/b/c/y": "2\n", "a/z/w": "3\n", "top": "4\n"})
+    rows = [(row.depth, row.name, bool(row.file)) for row in tree_of(diff.files)]
+    assert rows == [
+        (0, "a/", False), (1, "b/c/", False), (2, "x", True), (2, "y", True),
+        (1, "z/", False), (2, "w", True), (0, "top", True),
+    ]  # fmt: skip
+    numbers = [row.number for row in tree_of(diff.files) if row.file]
+    assert [diff.files[number - 1].path for number in numbers] == [
+        "a/b/c/x", "a/b/c/y", "a/z/w", "top",
+    ]  # fmt: skip
+
+
+def test_source_code_has_classes_and_keeps_its_text(tmp_path):
+    repo = make_repository(tmp_path / "repo")
+    text = "def area(x):  # <b>size</b>\n\n    return 'a' + str(7)\n"
+    (file,) = changed(repo, files={"m.py": text}).files
+    assert "\n".join(line.text for line in file.lines if line.mark == "add") + "\n" == text
+    looks = {(run.look, run.text) for line in file.lines for run in line.runs}
+    assert {("k", "def"), ("t", "area"), ("c", "# <b>size</b>"), ("m", "7")} <= looks
+
+
+def test_code_that_takes_too_long_has_no_classes(monkeypatch):
+    assert highlight([("a.py", "x = 1"), ("a.unknown", "y")])[0][0]
+    slow = highlighting._LIMITS.__class__(memory=2**28, cpu=3, time=0.01)
+    monkeypatch.setattr(highlighting, "_LIMITS", slow)
+    assert highlight([("a.py", "x = 1")]) == []
