@@ -23,10 +23,14 @@ UNREACHABLE = (
 """Networks that no entry of an allow-list can open: loopback, link-local (with metadata services),
 multicast.
 """
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # A last label that begins with a letter, so that no notation of an IPv4 address is a name.
-_NAME = re.compile(rf"({_LABEL}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])?")
-_LONGEST_NAME = 253
+HOST_NAME = rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?"
+"""Pattern of the full name of a host, in lower case: for entries of a list, and for the names that
+workers send.
+"""
+LONGEST_NAME = 253
+_NAME = re.compile(HOST_NAME)
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _LAST_PORT = 65_535
 _SCHEMES = {"http": 80, "https": 443}
@@ -140,7 +144,7 @@ def _name(entry: str, text: str) -> str:
         name = text.removesuffix(".").encode("idna").decode("ascii").lower()
     except UnicodeError:
         name = ""
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         raise _invalid(entry, "the name is not the full name of a host")
     return name
 

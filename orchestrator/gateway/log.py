@@ -26,7 +26,7 @@ _REVERSE = ".arpa"
 Decision = Literal["allowed", "refused"]
 LEARNED = "learned"
 """Reason in the record of a connection that only the network `learn` allows."""
-_REASONS = ("name", "address", "unresolved", "not-tls", "not-http")
+_REASONS = ("name", "invalid-name", "address", "unresolved", "not-tls", "not-http")
 
 
 class NetworkRecord(BaseModel):
@@ -47,10 +47,10 @@ class NetworkRecord(BaseModel):
     """Protocol of the port; null for a name that the worker only tried to resolve."""
     decision: Decision
     reason: str | None = None
-    """For a refusal: `name` (the host is not on the list), `address` (the list does not open the
-    host's address), `unresolved` (no name server knows the host), `not-tls` or `not-http` (the
-    connection has no host name). For an allowed connection: `learned`, if only the network `learn`
-    opened the host.
+    """For a refusal: `name` (the host is not on the list), `invalid-name` (what the worker sent is
+    not the full name of a host), `address` (the list does not open the host's address),
+    `unresolved` (no name server knows the host), `not-tls` or `not-http` (the connection has no
+    host name). For an allowed connection: `learned`, if only the network `learn` opened the host.
     """
     sent: int = Field(default=0, ge=0)
     """Number of bytes that the worker sent."""

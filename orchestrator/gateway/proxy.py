@@ -8,6 +8,7 @@ connects to that address.
 from collections.abc import Iterator
 
 from orchestrator.gateway.allowed_host import BROKER_PORT, DOCKER_HOST, AllowedHost
+from orchestrator.gateway.hosts import HOST_NAME, LONGEST_NAME
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
 _MOST_WORDS = 40
@@ -25,6 +26,7 @@ defaults
   timeout client 1h
   timeout server 1h
   timeout http-request 60s
+  option disable-h2-upgrade
 resolvers names
   accepted_payload_size 4096
   resolve_retries 2
@@ -57,8 +59,8 @@ _TLS = """\
 _HTTP = """\
   mode http
   option http-no-delay
-  http-request set-var(txn.name) req.hdr(host),host_only,lower
-  http-request set-var(txn.why) str(name) unless { req.hdr_cnt(host) eq 1 }
+  http-request set-var(txn.name) req.fhdr(host),host_only,lower
+  http-request set-var(txn.why) str(invalid-name) unless { req.fhdr_cnt(host) eq 1 }
   http-request set-var(txn.why) str(name) if METH_CONNECT
 """
 
@@ -136,11 +138,18 @@ def _decisions(
 ) -> Iterator[str]:
     """Yield rules that check the requested name, then resolve it, then check the address.
 
-    A name that is not on the list is never resolved, because the query could carry data out; with
-    the network setting `learn`, every name is resolved. `scope` is HAProxy's scope of variables:
-    `sess` or `txn`; `refuse` is the rule that refuses the request if a check found a reason.
+    What is not the name of a host is refused before any other rule, because HAProxy would encode a
+    label of 256 characters as the end of another name. A name that is not on the list is never
+    resolved, because the query could carry data out; with the network setting `learn`, every name
+    is resolved. `scope` is HAProxy's scope of variables: `sess` or `txn`; `refuse` is the rule that
+    refuses the request if a check found a reason.
     """
     name, to, why, ok, new = (f"{scope}.{key}" for key in ("name", "to", "why", "ok", "new"))
+    is_name = (
+        f"{{ var({name}) -m reg '^{HOST_NAME}\\z' }} {{ var({name}) -m len 1:{LONGEST_NAME} }}"
+    )
+    yield f"set-var({why}) str(invalid-name) unless {is_name}"
+    yield refuse
     for host in hosts:
         yield f"set-var({ok}) bool(true) if {_is(host, name)}"
     if plan.learn:

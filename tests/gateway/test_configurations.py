@@ -128,13 +128,13 @@ def test_name_is_checked_before_it_is_resolved_and_the_address_before_it_is_used
     (lines,) = frontends(make_plan(entry)).values()
     order = [
         next(at for at, line in enumerate(lines) if part in line)
-        for part in ("str(name) unless { var", "do-resolve", "str(unresolved)", "str(address)",
-                     "set-dst var")
+        for part in ("str(invalid-name) unless { var", "str(name) unless { var", "do-resolve",
+                     "str(unresolved)", "str(address)", "set-dst var")
     ]  # fmt: skip
     assert order == sorted(order)
     refusals = [at for at, line in enumerate(lines) if "reject if" in line or "deny deny" in line]
-    assert any(order[0] < at < order[1] for at in refusals)
-    assert any(order[3] < at < order[4] for at in refusals)
+    assert all(any(first < at < then for at in refusals)
+               for first, then in (order[:2], order[1:3], order[4:]))  # fmt: skip
 
 
 def test_each_port_has_its_own_hosts() -> None:

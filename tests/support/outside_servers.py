@@ -32,7 +32,8 @@ class Names(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         question, transport = self.request
         labels, at = [], 12
-        while question[at]:
+        # A query that is cut short counts as well: whatever it contains has left.
+        while at < len(question) and question[at]:
             labels.append(question[at + 1 : at + 1 + question[at]].decode("latin-1"))
             at += 1 + question[at]
         name, kind = ".".join(labels).lower(), question[at + 1 : at + 3]

@@ -12,6 +12,7 @@ NETWORK = "tests/system/test_network.py"
 HOST = "tests/engine/docker/test_firewall.py"
 GATEWAY = "tests/system/test_gateway.py"
 GATEWAY_CONTAINER = "tests/engine/docker/test_gateway.py"
+NAMES = "tests/system/test_gateway_names.py"
 CONFIGURATIONS = "tests/gateway/test_configurations.py"
 HOSTS = "tests/gateway/test_hosts.py"
 PROJECT_IMAGES = "tests/system/test_project_images.py"
@@ -191,9 +192,11 @@ def _gateway() -> Iterator[Protection]:
          '        f"meta skuid != {PROGRAM} {_REFUSE}",\n', ""),
     )  # fmt: skip
     yield from patches(
-        "gateway/proxy.py", (CONFIGURATIONS, GATEWAY),
+        "gateway/proxy.py", (CONFIGURATIONS, NAMES, GATEWAY),
         ("host name is checked before it is resolved",
          '    yield f"set-var({why}) str(name) unless {{ var({ok}) -m bool }}"\n', ""),
+        ("texts that are not names of hosts are refused before they are resolved",
+         '    yield f"set-var({why}) str(invalid-name) unless {is_name}"\n', ""),
         ("only the network `learn` lets unlisted names pass",
          "    if plan.learn:\n", "    if True:\n"),
         ("resolved address is checked before the connection",
@@ -209,8 +212,8 @@ def _gateway() -> Iterator[Protection]:
     yield from patches(
         "gateway/hosts.py", (HOSTS,),
         ("addresses are not accepted as host names",
-         r'({_LABEL}\.)+[a-z]', r'({_LABEL}\.)+[a-z0-9]'),
-        ("wildcard requires a domain", r'({_LABEL}\.)+[a-z]', r'({_LABEL}\.)*[a-z]'),
+         r'(?:{_LABEL}\.)+[a-z]', r'(?:{_LABEL}\.)+[a-z0-9]'),
+        ("wildcard requires a domain", r'(?:{_LABEL}\.)+[a-z]', r'(?:{_LABEL}\.)*[a-z]'),
         ("allow-list cannot open loopback", '"127.0.0.0/8", ', ""),
         ("allow-list cannot open metadata services", '"169.254.0.0/16", ', ""),
         ("allow-list cannot use port 53", "int(text) == _NAME_SERVER", "False"),
