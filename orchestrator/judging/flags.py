@@ -127,15 +127,15 @@ def _changed(facts: Facts, proof: tuple[Proof, ...]) -> Flag:
 def _skipped(facts: Facts) -> Iterator[Flag]:
     for run in facts.runs:
         before = run.base.cases or {}
-        for other in (run.protected, run.commit):
-            after = other.cases if other and other.cases else {}
+        for proof, seen in _with_proof(facts, run):
             new = [
                 name
-                for name, outcome in after.items()
+                for name, outcome in (seen.cases or {}).items()
                 if outcome == "skipped" and before.get(name, "skipped") != "skipped"
             ]
             if new:
-                yield _flag_of_cases(facts, run, "new_skips", f"skips {_named(new)}")
+                out, message = facts.tests != "free", f"skips {_named(new)}"
+                yield Flag(flag="new_skips", out=out, message=message, proof=proof)
                 return
 
 
@@ -145,27 +145,23 @@ def _nothing_ran(facts: Facts) -> Iterator[Flag]:
             continue
         after = run.protected.cases or {}
         missing = [name for name in run.base.cases if name not in after]
-        if missing:
-            yield _flag_of_cases(facts, run, "nothing_ran", f"did not run {_named(missing)}")
-            return
-        if not after:
-            yield _flag_of_cases(facts, run, "nothing_ran", "no test ran")
+        if missing or not after:
+            message = f"did not run {_named(missing)}" if missing else "no test ran"
+            proof, _ = next(_with_proof(facts, run))
+            yield Flag(flag="nothing_ran", out=True, message=message, proof=proof)
             return
 
 
-def _flag_of_cases(facts: Facts, run: CheckRuns, kind: str, message: str) -> Flag:
-    tree, commit = ("commit", facts.commit) if kind == "new_skips" else ("protected", "")
-    proof = (
-        Proof(tree="base", commit=facts.base, check=run.check, answer=run.base.answer),
-        Proof(
-            tree=tree,  # type: ignore[arg-type]
-            commit=commit or facts.protected,
-            check=run.check,
-            answer=run.protected.answer,
-        ),
-    )
-    out = facts.tests != "free" or kind != "new_skips"
-    return Flag(flag=kind, out=out, message=message, proof=proof)  # type: ignore[arg-type]
+def _with_proof(facts: Facts, run: CheckRuns) -> Iterator[tuple[tuple[Proof, ...], CheckRun]]:
+    """Yield the runs of a check on a candidate's trees, each with the proof that compares it."""
+    check = run.check
+    base = Proof(tree="base", commit=facts.base, check=check, answer=run.base.answer)
+    seen = run.protected
+    proof = Proof(tree="protected", commit=facts.protected, check=check, answer=seen.answer)
+    yield (base, proof), seen
+    if (own := run.commit) is not None:
+        proof = Proof(tree="commit", commit=facts.commit, check=check, answer=own.answer)
+        yield (base, proof), own
 
 
 def _named(names: Sequence[str]) -> str:

@@ -103,7 +103,9 @@ class Candidate(Model):
     place: int | None
     """Place of the candidate: 1 is the best; equal changes share a place. Null if excluded."""
     decided_by: Column | None = None
-    """First column in which the candidate beats the next candidate; null for the last candidate."""
+    """First column in which the candidate beats the next candidate; null for the last candidate,
+    and for excluded ones.
+    """
     passes: bool
     """Whether no finding excludes the candidate, and all checks and hidden tests pass."""
     out: bool

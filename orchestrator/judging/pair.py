@@ -35,8 +35,10 @@ class Pair(BaseModel):
     """Number of the judgement."""
     better: int
     """Number of the worker with the better place."""
-    decided_by: Column
-    """The first column in which the candidates differ; `same change` if they share a place."""
+    decided_by: Column | None
+    """The first column in which the candidates differ; `same change` if they share a place, and
+    null if both are excluded.
+    """
     ranking: tuple[Candidate, Candidate]
     """The two candidates, the better one first."""
     files: tuple[FileDifference, ...] | None
@@ -74,14 +76,16 @@ def _place(judgement: Judgement, number: int) -> int:
     return numbers.index(number)
 
 
-def _decided_by(above: tuple[Candidate, ...]) -> Column:
-    """Return the first column in which the ends of a sorted list differ.
+def _decided_by(above: tuple[Candidate, ...]) -> Column | None:
+    """Return the first column in which the ends of a sorted list differ; None without a place.
 
     Args:
         above: The candidates of the list except the last one. Each names the first column in which
             it differs from the next candidate. The earliest of these columns also separates the
             ends of the list.
     """
+    if above[0].place is None:
+        return None
     return min((one.decided_by or "number" for one in above), key=_COLUMNS.index)
 
 

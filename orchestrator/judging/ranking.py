@@ -55,6 +55,8 @@ class Ranked:
     place: int | None
     """Place of the candidate, 1 is the best; None if a finding excludes the candidate."""
     decided_by: Column | None
+    """First column in which the candidate beats the next one; None without a place or a next one.
+    """
 
 
 def rank(scores: Sequence[Score]) -> list[Ranked]:
@@ -65,8 +67,10 @@ def rank(scores: Sequence[Score]) -> list[Ranked]:
         following = ordered[number + 1] if number + 1 < len(ordered) else None
         shares = bool(found) and _is_same(found[-1].score, score)
         place = found[-1].place if shares else number + 1
-        place = None if score.is_out else place
-        found.append(Ranked(score, place, _decided_by(score, following)))
+        if score.is_out:
+            found.append(Ranked(score, place=None, decided_by=None))
+        else:
+            found.append(Ranked(score, place, _decided_by(score, following)))
     return found
 
 

@@ -9,20 +9,23 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import read_limited
 from orchestrator.judging.judgement import Judgement
+from orchestrator.state.excluded_commits import (
+    JUDGEMENT,
+    LARGEST_JUDGEMENT,
+    judgement_numbers,
+)
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
-
-_LARGEST = 64 * 1024**2
 
 
 def next_number(run: Path) -> int:
     """Return the number of a run's next judgement."""
-    return max(_numbers(run), default=0) + 1
+    return max(judgement_numbers(run), default=0) + 1
 
 
 def write_judgement(run: Path, judgement: Judgement) -> None:
     """Write a judgement to the run's directory, without changing earlier ones."""
-    path = run / f"judgement-{judgement.number}.json"
+    path = run / f"{JUDGEMENT}{judgement.number}.json"
     write_atomically(path, judgement.model_dump_json(indent=2))
 
 
@@ -47,35 +50,15 @@ def latest_judgement(state_dir: Path, wanted: str | None) -> Judgement:
 
 def read_judgement(run: Path) -> Judgement | None:
     """Return the latest judgement in a run's directory; None if there is none."""
-    for number in sorted(_numbers(run), reverse=True):
-        found = _read(run / f"judgement-{number}.json")
+    for number in judgement_numbers(run):
+        found = _read(run / f"{JUDGEMENT}{number}.json")
         if found is not None:
             return found
     return None
 
 
-def excluded_commits(state_dir: Path, run_id: str) -> dict[str, str]:
-    """Return commits that the latest judgement of a run excludes, with names of the findings.
-
-    Args:
-        state_dir: The repository's state directory.
-        run_id: The run.
-    """
-    judgement = read_judgement(RunDirectory(state_dir / "runs" / run_id).path)
-    return {
-        one.commit: ", ".join(dict.fromkeys(flag.flag for flag in one.flags if flag.out))
-        for one in (judgement.ranking if judgement else ())
-        if one.out
-    }
-
-
 def _read(path: Path) -> Judgement | None:
     try:
-        return Judgement.model_validate_json(read_limited(path, most=_LARGEST))
+        return Judgement.model_validate_json(read_limited(path, most=LARGEST_JUDGEMENT))
     except (OSError, ValidationError):
         return None
-
-
-def _numbers(run: Path) -> list[int]:
-    names = (path.stem.removeprefix("judgement-") for path in run.glob("judgement-*.json"))
-    return [int(name) for name in names if name.isdecimal()]

@@ -7,10 +7,12 @@ from datetime import datetime
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status
+from orchestrator.state.excluded_commits import excluded_commits
 from orchestrator.state.history import RunHistory, choose_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.worker_lookup import holders_of
+from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
 
 
@@ -36,6 +38,9 @@ class Branch:
     """Name of the branch, without `refs/heads/`."""
     is_named: bool = False
     """Whether the user chose the name of the branch."""
+    excluded: str | None = None
+    """Findings by which the latest judgement of the run excludes the commit; None if it does not.
+    """
 
     @property
     def is_empty(self) -> bool:
@@ -53,6 +58,13 @@ class RunBranches:
     is_live: bool
     branches: tuple[Branch, ...]
     """The branches of the chosen workers, except those whose commits are gone."""
+
+
+def excluded_by_judgement(branch: Branch) -> str | None:
+    """Return in words that a judgement excludes a branch's worker, and why; None if it does not."""
+    if branch.excluded is None:
+        return None
+    return f"the judgement excludes the worker ({one_line(branch.excluded)})"
 
 
 def read_branches(
@@ -98,6 +110,7 @@ def _branches(
     repository: Repository, history: RunHistory, specs: Iterable[WorkerSpec], *, live: bool
 ) -> Iterable[Branch]:
     mine = _own_branches(repository, history)
+    excluded = excluded_commits(history.directory.path)
     while history.read():
         pass
     for spec in specs:
@@ -109,7 +122,7 @@ def _branches(
         if tip is not None and repository.commit_of(tip) == tip:
             status = result.status if result else None
             summary = result.summary if result else None
-            names = (spec.branch, spec.branch_name is not None)
+            names = (spec.branch, spec.branch_name is not None, excluded.get(tip))
             yield Branch(number, spec.task, base, tip, status, spec.name, summary, *names)
 
 

@@ -6,8 +6,8 @@ is checked out anywhere, its files are updated. A process that dies in between l
 which the next process completes the change.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from os import fsencode
 from typing import Literal
@@ -19,7 +19,7 @@ from orchestrator.git.disk_full import disk_full
 from orchestrator.git.merge_tree import merge_base, merge_pairs, quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits
-from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.landing.branches import Branch, RunBranches, excluded_by_judgement
 from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
 from orchestrator.landing.conflict import Conflict, names
@@ -52,8 +52,8 @@ class Wish:
     """The branch to merge into. Default: the branch that is checked out."""
     named: bool = False
     """Whether the user named the workers; otherwise only workers that succeeded are merged."""
-    excluded: Mapping[str, str] = field(default_factory=dict)
-    """Commits that a judgement excluded, and why; merged only if the user named the workers."""
+    overrules_judgement: bool = False
+    """Whether workers that a judgement excludes are merged too, because the user insists on it."""
     dry_run: bool = False
     test: CommitTest | None = None
     """Function that runs checks on a commit before it is accepted. Default: no check runs."""
@@ -290,15 +290,18 @@ class _Plan:
         return best_order(self._target.commit, wanted, self._try, self._weights(wanted).__getitem__)
 
     def _unasked(self, branch: Branch) -> LeftWorker | None:
-        """Return why a branch is skipped whose worker the user did not name; None to merge it."""
-        how = self._wish.excluded.get(branch.commit)
-        if self._wish.named or (branch.status is Status.SUCCESS and how is None):
-            return None
-        if branch.status is Status.SUCCESS:
-            said = f"the judgement excludes the worker ({how}); name its number to merge it"
-            return LeftWorker(worker_id=branch.worker_id, reason="excluded", message=said)
-        said = f"the worker did not succeed ({branch.status}); name its number to merge it"
-        return LeftWorker(worker_id=branch.worker_id, reason="failed", message=said)
+        """Return why a branch is not to be merged; None if it is.
+
+        Every way to a merge comes through here.
+        """
+        number = branch.worker_id
+        if branch.status is not Status.SUCCESS and not self._wish.named:
+            said = f"the worker did not succeed ({branch.status}); name its number to merge it"
+            return LeftWorker(worker_id=number, reason="failed", message=said)
+        if branch.excluded is not None and not self._wish.overrules_judgement:
+            said = f"{excluded_by_judgement(branch)}; `orchestrator pick {number}` merges it anyway"
+            return LeftWorker(worker_id=number, reason="excluded", message=said)
+        return None
 
     def _conflicts_in(self, branches: Sequence[Branch]) -> int:
         onto, conflicts = self._target.commit, 0

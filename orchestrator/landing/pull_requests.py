@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.errors import ConfigError
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import RunBranches
+from orchestrator.landing.branches import RunBranches, excluded_by_judgement
 from orchestrator.landing.forges import Existing, Forge, Request, shown_command
 from orchestrator.landing.request_text import body_of, marker, title_of
 from orchestrator.landing.stack import Place, Stack
@@ -37,7 +37,8 @@ class PublishedWorker(BaseModel):
     """The commit that was pushed."""
     url: str | None = None
     note: str | None = None
-    """A note on the place of the pull request in a stack."""
+    """A note on the place of the pull request in a stack, or that a judgement excludes the worker.
+    """
     commands: tuple[str, ...] = ()
     """With `--dry-run`: the commands that would run."""
 
@@ -142,7 +143,7 @@ class _Publisher:
             base=place.base,
             commit=place.commit,
             url=found.url if found else None,
-            note=place.note,
+            note=self._note(place),
         )
         is_there = self._remote.heads.get(place.head) == place.commit
         if self._wish.dry_run:
@@ -154,6 +155,10 @@ class _Publisher:
             self._remote.push(place.commit, place.head)
         url = self._forge.run(command, stdin) if command else None
         return done.model_copy(update={"url": done.url or url})
+
+    def _note(self, place: Place) -> str | None:
+        notes = (place.note, excluded_by_judgement(place.branch))
+        return "; ".join(note for note in notes if note) or None
 
     def _step(self, place: Place, found: Existing | None) -> tuple[Action, list[str], str]:
         """Return the action for a worker's pull request, its command, and the command's stdin."""

@@ -14,7 +14,6 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import Tester, Tests, check_commands
 from orchestrator.judging.pick import Note, silent
 from orchestrator.judging.protected import Protection
-from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.conflict import Conflict
 from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
@@ -111,8 +110,7 @@ class Merger:
             OrchestratorError: A setting is wrong, git or Docker failed, or `cancel` was called.
         """
         branches = read_branches(self._repository, run, workers)
-        excluded = excluded_commits(self._repository.state_dir, branches.run_id)
-        wish = replace(_wish(options, named=bool(workers)), excluded=excluded)
+        wish = _wish(options, named=bool(workers))
         if not options.checks and wish.on_conflict != "agent":
             return merge_branches(self._repository, branches, wish)
         with closing(load_engine("docker")) as engine, self._stoppable():
@@ -250,6 +248,7 @@ def _wish(options: MergeOptions, *, named: bool) -> Wish:
         on_conflict=options.on_conflict or ("skip" if options.checks else "stop"),
         into=options.into,
         named=named,
+        overrules_judgement=named,
         dry_run=options.dry_run,
     )
 

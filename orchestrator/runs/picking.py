@@ -74,7 +74,8 @@ def pick(
     chosen = candidate_of(judgement, worker)
     if chosen is None:
         return None
-    return merge_candidate(repository, judgement, chosen, Wish(form=form, into=into, named=True))
+    wish = Wish(form=form, into=into, named=True, overrules_judgement=worker is not None)
+    return merge_candidate(repository, judgement, chosen, wish)
 
 
 def _repository(root: Path | str | None) -> Repository:

@@ -1,7 +1,7 @@
 """The pages on which a person merges workers of a run, or one candidate of a judgement."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from orchestrator.errors import ConfigError, OrchestratorError
@@ -12,6 +12,7 @@ from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Form, Merged
 from orchestrator.landing.target import find_target
 from orchestrator.results import Status
+from orchestrator.state.excluded_commits import excluded_commits
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.judgement_page import candidate_row
 from orchestrator.web.reader import record_notice
@@ -47,19 +48,19 @@ class _Question:
 def merge_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page:
     """Return the page on which a person merges workers: a form, then a preview, then the outcome.
 
+    Workers that the run's judgement excludes are left out: only `pick_page` merges them.
+
     Args:
         view: The run.
         given: The fields of the sent form; None returns the page with the empty form.
-        named: The worker that the form preselects. Default: all workers that succeeded.
+        named: The worker that the form preselects. Default: all workers that succeeded and
+            that the judgement does not exclude.
     """
-    workers = view.snapshot.workers
-    known = {one.spec.worker_id for one in workers}
+    known = {one.spec.worker_id for one in view.snapshot.workers}
     asked = (given or {}).get("worker", ())
     chosen = [int(one) for one in asked if one.isdecimal() and int(one) in known]
     if given is None:
-        good = [one.spec.worker_id for one in workers
-                if one.result and one.result.status is Status.SUCCESS]  # fmt: skip
-        chosen = [named] if named in known else good
+        chosen = [named] if named in known else _good(view)
 
     def merge(wish: Wish) -> Merged:
         if not chosen:
@@ -70,6 +71,16 @@ def merge_page(view: View, given: Fields | None = None, *, named: int | None = N
         )
 
     return _page(view, given, _Question(tab="merge", chosen=chosen, merge=merge, said="merged"))
+
+
+def _good(view: View) -> list[int]:
+    """Return the numbers of the workers that succeeded, and that no judgement excludes."""
+    excluded = excluded_commits(view.snapshot.directory.path)
+    return [
+        one.spec.worker_id
+        for one in view.snapshot.workers
+        if one.result and one.result.status is Status.SUCCESS and one.result.commit not in excluded
+    ]
 
 
 def pick_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page | None:
@@ -99,7 +110,11 @@ def pick_page(view: View, given: Fields | None = None, *, named: int | None = No
         tab="pick",
         chosen=[candidate.worker_id],
         merge=lambda wish: merge_candidate(
-            view.repository, judgement, candidate, wish, notes.append
+            view.repository,
+            judgement,
+            candidate,
+            replace(wish, overrules_judgement=True),
+            notes.append,
         ),
         said="picked",
         candidate=candidate_row(candidate, view),

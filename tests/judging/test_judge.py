@@ -11,9 +11,8 @@ from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import CheckRun
 from orchestrator.judging.lessons import lessons_of
-from orchestrator.judging.store import excluded_commits, read_judgement
-from orchestrator.landing.branches import RunBranches
-from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.judging.store import read_judgement
+from orchestrator.state.excluded_commits import excluded_commits
 from orchestrator.state.judged_results import JUDGED, LOCK
 from tests.support.judging import (
     CHECK,
@@ -26,7 +25,7 @@ from tests.support.judging import (
     judge,
 )
 from tests.support.landing import branch
-from tests.support.merges import WHEN, World
+from tests.support.merges import World
 from tests.support.repository import git
 
 LONG = RIGHT + "".join(
@@ -90,21 +89,14 @@ def test_ten_candidates_of_which_two_are_right(world: World) -> None:
     assert with_tests == TESTS.rstrip("\n")
 
 
-def test_excluded_candidate_is_merged_only_if_it_is_named(world: World) -> None:
+def test_excluded_commits_are_named_with_the_findings(world: World) -> None:
     cheat = branch(world, 1, {"tests/test_calc.py": "", "calc.py": RIGHT + "SIZE = 3\n"})
     right = branch(world, 2, {"calc.py": RIGHT})
     judge(world, branches=(cheat, right), must_fix=(FAST,), checks=("! grep -q area tests/*.py",))
-    repository = Repository(world.repo)
-    excluded = excluded_commits(repository.state_dir, "run")
-    assert excluded == {cheat.commit: "tests_weakened"}
-    run = RunBranches("run", WHEN, False, (cheat, right))
-    merged = merge_branches(repository, run, Wish(excluded=excluded, dry_run=True))
-    assert merged.landed == (2,)
-    (left,) = merged.left
-    assert (left.worker_id, left.reason) == (1, "excluded")
-    assert "tests_weakened" in left.message
-    named = merge_branches(repository, run, Wish(excluded=excluded, dry_run=True, named=True))
-    assert 1 in named.landed
+    place = Repository(world.repo).state_dir / "runs" / "run"
+    assert excluded_commits(place) == {cheat.commit: "tests_weakened"}
+    (place / "judgement-2.json").write_text("{")
+    assert excluded_commits(place) == {cheat.commit: "tests_weakened"}, "the latest readable one"
 
 
 def test_judgement_with_the_names_of_earlier_versions_is_read(world: World) -> None:

@@ -55,6 +55,12 @@ def test_same_change_is_reported_and_commits_may_be_gone(world: World) -> None:
     assert "the commits of the workers are gone" in pair_text(gone)
 
 
+def test_two_excluded_candidates_have_no_deciding_column(world: World) -> None:
+    pair = compared(world, judge(world, {"calc.py": RIGHT}, {}, {}, checks=(FAST,)), 2, 3)
+    assert (pair.decided_by, pair.better) == (None, 2)
+    assert "worker 2 is before worker 3 by: number only" in pair_text(pair)
+
+
 def test_only_judged_workers_are_compared(world: World) -> None:
     judgement = judge(world, {"calc.py": RIGHT}, WRONG, checks=(FAST,))
     with pytest.raises(ConfigError, match="worker 3 of run run was not judged"):

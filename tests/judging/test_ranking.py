@@ -27,6 +27,7 @@ def test_order_does_not_depend_on_the_order_of_candidates() -> None:
         shuffled = chance.sample(scores, len(scores))
         assert rank(shuffled) == rank(scores)
         out = sum(dict(one.columns)["out"] > 0 for one in scores)
+        assert all((one.decided_by is None) >= (one.place is None) for one in rank(scores))
         places = [*range(1, len(scores) - out + 1), *[None] * out]
         assert [one.place for one in rank(scores)] == places
 

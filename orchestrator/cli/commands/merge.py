@@ -18,7 +18,6 @@ from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import Tests
-from orchestrator.judging.store import excluded_commits
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo as take_back
 from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
@@ -188,7 +187,7 @@ def merge(settings: GivenSettings, options: MergeOptions, words: RunAndWorkers =
             on_conflict=on_conflict,
             into=options.into,
             named=bool(numbers),
-            excluded=excluded_commits(repository.state_dir, run.run_id),
+            overrules_judgement=bool(numbers),
             dry_run=options.dry_run,
         )
         merged = merge_branches(repository, run, wish)

@@ -65,7 +65,13 @@ def pick(
     repository = Repository(Path.cwd())
     judgement = latest_judgement(repository.state_dir, run)
     chosen = _chosen(judgement, numbers[0] if numbers else None)
-    wish = Wish(form=form, into=into, named=True, dry_run=dry_run)  # type: ignore[arg-type]
+    wish = Wish(
+        form=form,  # type: ignore[arg-type]
+        into=into,
+        named=True,
+        overrules_judgement=bool(numbers),
+        dry_run=dry_run,
+    )
     merged = merge_candidate(repository, judgement, chosen, wish, tell)
     if json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))

@@ -16,7 +16,8 @@ def pair_text(pair: Pair) -> str:
     """Return a table of what was found about two candidates, and how their files differ."""
     one, other = pair.ranking
     rows = [("", _name(one), _name(other)), *_rows(one, other)]
-    by = "same change or output" if pair.decided_by == "same change" else pair.decided_by
+    by: str = pair.decided_by or "number only, because both are excluded"
+    by = "same change or output" if by == "same change" else by
     said = f"worker {pair.better} is before worker {other.worker_id} by: {by}"
     return "\n".join([table(rows, width=terminal_width(), shrink=0), "", said, *_files(pair)])
 

@@ -16,7 +16,7 @@ def judging() -> Iterator[Protection]:
     yield from patches(
         "judging/trees.py judging/flags.py judging/comparison.py judging/judge.py "
         "judging/evidence.py judging/cases.py judging/canary.py judging/canary_runs.py "
-        "judging/hidden_tests.py judging/ranking.py landing/merge.py",
+        "judging/hidden_tests.py judging/ranking.py",
         (f"{_JUDGE} {_KILLED}",),
         ("tests of the base replace those of a candidate",
          "if self._is_protected(path, entry)},", "if False},"),
@@ -40,8 +40,8 @@ def judging() -> Iterator[Protection]:
         ("hidden tests have tests that must fail, too",
          "        self._find_forged([case for case in cases if case.passes], trees)\n", ""),
         ("check without tests passes no candidate",
-         "        if not after:\n", "        if False:\n"),
-        ("candidate that lost tests is out", "        if missing:\n", "        if False:\n"),
+         "if missing or not after:", "if missing:"),
+        ("candidate that lost tests is out", "if missing or not after:", "if not after:"),
         ("check that must be fixed fails on the base",
          'if answer == "pass" and command in rules.must_fix:', "if False:"),
         ("check whose results on the base differ counts for no candidate",
@@ -55,13 +55,24 @@ def judging() -> Iterator[Protection]:
          '"frozen": frozen, "configuration"', '"configuration"'),
         ("checks also run with the base's configuration files",
          '"frozen": frozen, "configuration": configured,', '"frozen": frozen,'),
-        ("workers that the judgement excludes are merged only by number",
-         "if self._wish.named or (branch.status is Status.SUCCESS and how is None):",
-         "if self._wish.named or branch.status is Status.SUCCESS:"),
         ("one judgement of a repository at a time", "    if lock is None:\n", "    if False:\n"),
         ("results are kept for a judgement that is repeated",
          "            self._keep(key, result)\n", "            pass\n"),
     )  # fmt: skip
+    yield from patches(
+        "landing/merge.py web/merge_pages.py",
+        ("tests/landing/test_excluded.py",),
+        (
+            "workers that the judgement excludes are merged only if a person insists",
+            "if branch.excluded is not None and not self._wish.overrules_judgement:",
+            "if False:",
+        ),
+        (
+            "web view does not propose to merge excluded workers",
+            "        and one.result.commit not in excluded\n",
+            "",
+        ),
+    )
     yield from patches(
         "judging/canary_runs.py",
         ("tests/judging/test_protected.py",),

@@ -75,8 +75,7 @@ def landing() -> Iterator[Protection]:
         ("unchanged patch is not printed in CI jobs",
          "    if raw and in_ci(os.environ):\n", "    if False:\n"),
         ("failed workers are merged only by number",
-         "if self._wish.named or (branch.status is Status.SUCCESS and how is None):",
-         "if branch.status is not Status.SUCCESS or how is None:"),
+         "if branch.status is not Status.SUCCESS and not self._wish.named:", "if False:"),
     )  # fmt: skip
     yield from patches(
         "landing/queue.py landing/merge.py landing/branches.py runs/commit_checks.py "
