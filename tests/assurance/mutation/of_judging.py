@@ -69,7 +69,7 @@ def judging() -> Iterator[Protection]:
         ),
         (
             "web view does not propose to merge excluded workers",
-            "        and one.result.commit not in excluded\n",
+            " and one.result.commit not in excluded",
             "",
         ),
     )
