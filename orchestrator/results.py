@@ -254,6 +254,17 @@ class WorkerResult(BaseModel):
         is_unneeded = self.status is Status.SUCCESS and self.started_at is None
         return self.reason in _BLOCKED or (is_unneeded and self.name is not None)
 
+    @property
+    def outcome(self) -> str:
+        """Return status, reason and attempts in words: `failed (oom), attempt 2`.
+
+        A task that did not run because of other tasks is `skipped (dependency)`.
+        """
+        status = "skipped" if self.never_ran else self.status.value
+        reason = f" ({self.reason.value})" if self.reason else ""
+        attempt = f", attempt {self.attempts}" if self.attempts > 1 else ""
+        return status + reason + attempt
+
 
 class RunResult(BaseModel):
     """The result of one run, as printed by `--json`."""

@@ -29,6 +29,7 @@ from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.text.quantities import money
 from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = frozenset({"mini_version", "exit_status"})
@@ -150,5 +151,5 @@ def _verdict(report: _Report) -> tuple[Status, Reason | None, str | None]:
 def _limit(report: _Report) -> tuple[Reason, str]:
     cost, limit = report.cost or 0.0, report.cost_limit
     if limit and cost >= limit:
-        return Reason.BUDGET, f"the agent spent ${cost:.4f} of ${limit:.4f}"
+        return Reason.BUDGET, f"the agent spent {money(cost)} of {money(limit)}"
     return Reason.MAX_STEPS, f"the agent used all of its {report.steps or 0} steps"

@@ -14,7 +14,7 @@ from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
 from orchestrator.execution.watchdog import OutputSigns
 from orchestrator.text.redact import RedactedStream, Redactor
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 _LINE = 64 * 1024
 """Maximum number of bytes of an unfinished line that are held in memory."""
@@ -211,7 +211,7 @@ class WorkerLog:
             stream, raw = self._pending
             self._pending = None
             self._told_at = time.monotonic()
-        line = one_line(raw[:1000].decode("utf-8", "replace").strip())
+        line = output_line(raw[:4000].decode("utf-8", "replace").strip())
         if line:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
 

@@ -8,7 +8,7 @@ from typing import IO
 from orchestrator.engine.protocol import Container, ContainerEngine, InnerProcess
 from orchestrator.errors import OrchestratorError
 from orchestrator.text.redact import Redactor
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 _TAIL = 4096
 _GONE = 5.0
@@ -64,7 +64,7 @@ class Sidecar:
         """Return `: ` and the last line of output, to append to a message; empty without output."""
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
         last = next((line for line in reversed(lines) if line), "")
-        return f": {one_line(last, limit=_SHOWN)}" if last else ""
+        return f": {output_line(last, limit=_SHOWN)}" if last else ""
 
     def remove(self) -> None:
         """Remove the container. If this fails, a later cleanup finds it by its labels."""

@@ -30,6 +30,7 @@ from orchestrator.execution.watchdog import Finding, Watchdog, asking
 from orchestrator.results import Noticed, Reason
 from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Ending, Stop
+from orchestrator.text.quantities import money
 
 TICK = 0.2
 """Seconds between two checks of the clock and of requests to stop."""
@@ -294,7 +295,7 @@ class _Watch:
                 Reason.IDLE, f"stopped: the worker printed nothing for {limits.idle_timeout:g} s"
             )
         if terms.budget is not None and (self.log.cost or 0.0) > terms.budget:
-            spent = f"${self.log.cost:.4f} of ${terms.budget:.4f}"
+            spent = f"{money(self.log.cost or 0.0)} of {money(terms.budget)}"
             return Stop(Reason.BUDGET, f"stopped: the worker has spent {spent}")
         if terms.tokens is not None and (self.log.tokens or 0) > terms.tokens:
             taken = f"{self.log.tokens:,} of {terms.tokens:,} tokens"

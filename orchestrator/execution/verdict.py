@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.endings import Ending
+from orchestrator.text.quantities import money
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _confirmed(
         code = ending.exit_status.exit_code
         return Verdict(Status.FAILED, Reason.AGENT_FAILED, f"exit code {code}")
     if budget is not None and outcome.cost is not None and outcome.cost > budget:
-        message = f"the agent spent ${outcome.cost:.4f} of ${budget:.4f}"
+        message = f"the agent spent {money(outcome.cost)} of {money(budget)}"
         return Verdict(Status.PARTIAL, Reason.BUDGET, message)
     if tokens is not None and (outcome.tokens or 0) > tokens:
         message = f"the agent used {outcome.tokens:,} of {tokens:,} tokens"

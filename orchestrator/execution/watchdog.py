@@ -22,7 +22,7 @@ from orchestrator.git.command import Git
 from orchestrator.results import Reason, Trigger
 from orchestrator.state.endings import Stop
 from orchestrator.text.path_patterns import outside
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import one_line, output_line
 
 _LINE = 400
 """Maximum number of bytes that are inspected of a line of output."""
@@ -114,14 +114,14 @@ class OutputSigns:
         count = self._kinds.pop(kind, 0) + 1
         self._kinds[kind] = count
         if count == self._repeats:
-            self.repeated = one_line(line.decode("utf-8", "replace"), limit=120)
+            self.repeated = output_line(line.decode("utf-8", "replace"), limit=120)
         if len(self._kinds) > _KINDS:
             self._kinds.popitem(last=False)
 
     def prompt(self) -> str | None:
         """Return the output's last line if it looks like a question to the user; otherwise None."""
         last = self.end.rstrip(b"\r\n").rpartition(b"\n")[2].rpartition(b"\r")[2]
-        text = one_line(last.decode("utf-8", "replace"), limit=_LINE)
+        text = output_line(last.decode("utf-8", "replace"), limit=_LINE)
         return text if _PROMPT.search(text) else None
 
 

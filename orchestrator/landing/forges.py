@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.errors import ConfigError, OrchestratorError
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 _TIMEOUT = 120.0
 _MOST_SAID = 4 * 1024**2
@@ -91,7 +91,7 @@ class _Program:
             ForgeError: The command failed.
         """
         said = self._output(command, stdin).strip().splitlines()
-        return one_line(said[-1], limit=500) if said else ""
+        return output_line(said[-1], limit=500) if said else ""
 
     def _output(self, command: Sequence[str], stdin: str = "") -> str:
         shown = " ".join(command[:3])
@@ -104,8 +104,9 @@ class _Program:
             raise ForgeError(f"`{shown}` failed: {error}") from error
         if done.returncode:
             said = done.stderr[-2000:].decode("utf-8", "replace").strip()
+            why = output_line(said, limit=500) or f"exit code {done.returncode}"
             raise ForgeError(
-                f"`{shown}` failed: {one_line(said or f'exit code {done.returncode}', limit=500)}",
+                f"`{shown}` failed: {why}",
                 hint=f"`{self.program} auth status` shows whether you are logged in",
             )
         return done.stdout[:_MOST_SAID].decode("utf-8", "replace")

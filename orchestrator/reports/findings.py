@@ -3,7 +3,7 @@
 Compilers, linters and test programs print `path:line:column: text`, `path(line,column): text`, or a
 text followed by ` --> path:line:column`. A check may write a SARIF file instead, which counts even
 if the check passed. Output and SARIF files are hostile: a finding counts only if its path names a
-file that the worker changed, or, if the worker changed nothing, a file of the checkout.
+file that the worker changed, or a file of the checkout.
 """
 
 import hashlib
@@ -144,9 +144,9 @@ def _path(text: str) -> str | None:
 
 
 def _is_there(report: RunReport, worker: WorkerReport, path: str) -> bool:
-    changed = worker.result.files_modified if worker.result else []
-    if changed:
-        return path in changed
+    """Return whether a path names a file that the worker changed, or another file of the base."""
+    if worker.result and path in worker.result.files_modified:
+        return True
     try:
         return (report.top / path).is_file()
     except (OSError, ValueError):

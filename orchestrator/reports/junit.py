@@ -6,15 +6,16 @@ these facts:
 - GitLab shows `classname` as the suite, takes the text of `failure`, `error` and `skipped` rather
   than their attributes, and ignores a second case of the same name. It follows a link to a file,
   `[[ATTACHMENT|path]]`, only in `system-out`, which is never written.
-- Jenkins takes a case without `timestamp` to have started when the case before it ended. It reads
-  earlier attempts from `rerunFailure` and `flakyFailure`.
+- Jenkins takes a case to have started when the case before it in its suite ended, so each worker
+  has a suite with a `timestamp`. The schema of its plugin `xunit` allows neither a `timestamp` nor
+  `properties` in a case. It reads earlier attempts from `rerunFailure` and `flakyFailure`.
 - xunit-viewer guesses the encoding, so the document is plain ASCII with character references.
 - Names of test cases are the same in every run, so that CI systems can show their history.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +24,6 @@ from orchestrator.landing.merged import LeftWorker, Merged
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.markup import escaped
 from orchestrator.reports.model import ERRORS, RunReport, WorkerReport
-from orchestrator.reports.phase import PhaseKind
 from orchestrator.results import CheckResult, Reason, Status, WorkerResult
 from orchestrator.state.history import RunState
 from orchestrator.text.sanitize import one_line
@@ -52,17 +52,26 @@ class _Case:
     suite: str
     name: str
     seconds: float
-    start: datetime | None
     verdict: _Verdict | None = None
     attempts: tuple[_Verdict, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Suite:
+    """A worker with its checks, or the run with its judgement and its merge."""
+
+    name: str
+    seconds: float
+    start: datetime | None
+    properties: Mapping[str, str]
+    cases: Sequence[_Case]
 
 
 def render(report: RunReport) -> str:
     """Return the report as JUnit XML of at most 20 MB."""
-    cases = list(_cases(report))
+    suites = list(_suites(report))
     longest = _LONGEST
-    while len(text := _in_ascii(_document(report, cases, longest))) > MOST and longest:
+    while len(text := _in_ascii(_document(report, suites, longest))) > MOST and longest:
         longest //= 2
     return text
 
@@ -71,24 +80,31 @@ def _in_ascii(text: str) -> str:
     return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
-def _document(report: RunReport, cases: list[_Case], longest: int) -> str:
+def _document(report: RunReport, suites: Sequence[_Suite], longest: int) -> str:
+    counts = _counts([case for suite in suites for case in suite.cases])
+    # The schema of Jenkins has no `skipped` here.
+    sums = "".join(f' {name}="{count}"' for name, count in counts.items() if name != "skipped")
+    head = f'name="{_attribute(_suite_of(report))}"{sums} time="{_seconds(report.duration)}"'
+    body = "".join(_suite(suite, longest) for suite in suites)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites {head}>\n{body}</testsuites>\n'
+
+
+def _suite(suite: _Suite, longest: int) -> str:
+    sums = "".join(f' {name}="{count}"' for name, count in _counts(suite.cases).items())
+    start = f' timestamp="{_time(suite.start)}"' if suite.start else ""
+    head = f'name="{_attribute(suite.name)}"{sums} time="{_seconds(suite.seconds)}"{start}'
+    body = "".join(_case(case, longest) for case in suite.cases)
+    return f"<testsuite {head}>\n{_properties(suite.properties)}{body}</testsuite>\n"
+
+
+def _counts(cases: Sequence[_Case]) -> dict[str, int]:
     tags = [case.verdict.tag for case in cases if case.verdict]
-    counts = {
+    return {
         "tests": len(cases),
         "failures": tags.count("failure"),
         "errors": tags.count("error"),
         "skipped": tags.count("skipped"),
     }
-    sums = "".join(f' {name}="{count}"' for name, count in counts.items())
-    seconds, start = _seconds(report.duration), _time(report.started_at)
-    head = f'name="{_attribute(_suite_of(report))}"{sums} time="{seconds}"'
-    body = "".join(_case(case, longest) for case in cases)
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f"<testsuites {head}>\n"
-        f'<testsuite {head} timestamp="{start}">\n'
-        f"{_properties(_of_run(report))}{body}</testsuite>\n</testsuites>\n"
-    )
 
 
 def _suite_of(report: RunReport) -> str:
@@ -100,13 +116,21 @@ def _plain(name: str) -> str:
     return _UNNAMED.sub("-", name).strip("-") or "run"
 
 
-def _cases(report: RunReport) -> Iterator[_Case]:
+def _suites(report: RunReport) -> Iterator[_Suite]:
+    name = _suite_of(report)
+    judged = [
+        *_judged_cases(report),
+        *(_merge_cases(report, report.merged) if report.merged else ()),
+    ]
+    yield _Suite(name, report.duration, report.started_at, _of_run(report), judged)
     for worker in report.workers:
-        yield _worker_case(report, worker)
-        yield from _check_cases(worker)
-    yield from _judged_cases(report)
-    if report.merged:
-        yield from _merge_cases(report, report.merged)
+        yield _Suite(
+            name=f"{name}.{_plain(worker.key)}",
+            seconds=worker.seconds,
+            start=worker.started_at or (worker.phases[-1].end if worker.phases else None),
+            properties=_of_worker(worker),
+            cases=[_worker_case(report, worker), *_check_cases(worker)],
+        )
 
 
 def _worker_case(report: RunReport, worker: WorkerReport) -> _Case:
@@ -116,15 +140,9 @@ def _worker_case(report: RunReport, worker: WorkerReport) -> _Case:
         suite=_suite_of(report),
         name=worker.key,
         seconds=worker.seconds,
-        start=worker.started_at or _began(worker),
         verdict=verdict,
         attempts=tuple(_attempt(earlier, attempt) for attempt in worker.attempts),
-        properties=_of_worker(worker),
     )
-
-
-def _began(worker: WorkerReport) -> datetime | None:
-    return worker.phases[-1].end if worker.phases else None
 
 
 def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
@@ -164,16 +182,13 @@ def _attempt(how: str, result: WorkerResult) -> _Verdict:
 
 def _check_cases(worker: WorkerReport) -> Iterator[_Case]:
     # The checks of the last attempt only: earlier attempts have no results of checks.
-    starts = [phase for phase in worker.phases if phase.kind is PhaseKind.CHECK and phase.name]
     seen: dict[str, int] = {}
     for check in worker.checks:
         number = seen[check.name] = seen.get(check.name, 0) + 1
-        matching = [phase.start for phase in starts if phase.name == check.name]
         yield _Case(
             suite=f"orchestrator.{_plain(worker.key)}.checks",
             name=check.name if number == 1 else f"{check.name} ({number})",
             seconds=check.duration,
-            start=matching[number - 1] if number <= len(matching) else _began(worker),
             verdict=_check_verdict(check),
         )
 
@@ -196,8 +211,8 @@ def _judged_cases(report: RunReport) -> Iterator[_Case]:
         key = keys.get((one.run_id, one.worker_id), f"candidate-{number}")
         suite = f"orchestrator.{_plain(key)}.judgement"
         for check in one.verdicts:
-            yield _Case(suite, check.command, 0.0, None, _of_verdict(check))
-        yield _Case(suite, "treatment of the tests", 0.0, None, _of_flags(one))
+            yield _Case(suite, check.command, 0.0, _of_verdict(check))
+        yield _Case(suite, "treatment of the tests", 0.0, _of_flags(one))
 
 
 def _of_verdict(check: CheckVerdict) -> _Verdict | None:
@@ -225,7 +240,7 @@ def _merge_cases(report: RunReport, merged: Merged) -> Iterator[_Case]:
     for number in sorted({*merged.landed, *merged.contained, *left}):
         key = keys.get(number, f"worker-{number}")
         verdict = _of_left(left[number]) if number in left else None
-        yield _Case(f"{_suite_of(report)}.merge", key, 0.0, None, verdict)
+        yield _Case(f"{_suite_of(report)}.merge", key, 0.0, verdict)
 
 
 def _of_left(left: LeftWorker) -> _Verdict:
@@ -259,14 +274,13 @@ def _of_worker(worker: WorkerReport) -> dict[str, str]:
 
 
 def _case(case: _Case, longest: int) -> str:
-    start = f' timestamp="{_time(case.start)}"' if case.start else ""
     head = (
         f'<testcase classname="{_attribute(case.suite)}" name="{_attribute(case.name)}" '
-        f'time="{_seconds(case.seconds)}"{start}>'
+        f'time="{_seconds(case.seconds)}">'
     )
     verdict = _element(case.verdict, longest) if case.verdict else ""
     attempts = "".join(_element(attempt, longest) for attempt in case.attempts)
-    return f"{head}\n{_properties(case.properties)}{verdict}{attempts}</testcase>\n"
+    return f"{head}\n{verdict}{attempts}</testcase>\n"
 
 
 def _element(verdict: _Verdict, longest: int) -> str:

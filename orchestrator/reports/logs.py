@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from orchestrator.files.safe_open import open_regular
-from orchestrator.text.sanitize import lines
+from orchestrator.text.sanitize import output_lines
 
 
 def tail(path: Path, *, most: int) -> str:
@@ -24,7 +24,7 @@ def tail(path: Path, *, most: int) -> str:
     if size > most:
         first, newline, rest = content.partition(b"\n")
         content = rest if newline else first
-    return lines(content.decode("utf-8", "replace")).strip("\n")
+    return output_lines(content.decode("utf-8", "replace")).strip("\n")
 
 
 def output_tail(directory: Path, *, most: int) -> str:

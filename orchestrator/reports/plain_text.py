@@ -37,9 +37,7 @@ def outcome(worker: WorkerReport) -> str:
     result = worker.result
     if result is None:
         return "waits for an answer" if worker.is_waiting_for_answer else worker.state.value
-    reason = f" ({result.reason.value})" if result.reason else ""
-    attempt = f", attempt {result.attempts}" if result.attempts > 1 else ""
-    return result.status.value + reason + attempt
+    return result.outcome
 
 
 def cost(worker: WorkerReport) -> str:

@@ -1,7 +1,8 @@
 """Render metrics in the text format of Prometheus, for the node exporter's textfile collector.
 
 The counters add up all ended runs that the repository has a record of, so that they grow from run
-to run; the gauges describe the run of the report. No label has a value that a task could choose.
+to run; runs that only tested a commit for a merge or a judgement do not count. The gauges describe
+the run of the report. No label has a value that a task could choose.
 """
 
 from collections import Counter
@@ -17,8 +18,8 @@ _BUCKETS = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
 
 def render(report: RunReport) -> str:
     """Return the metrics of a report, and of all ended runs of its repository."""
-    found = (run.run_result() for run in all_runs(report.directory.parents[1]))
-    return metrics((result for result in found if result), report)
+    runs = (run for run in all_runs(report.directory.parents[1]) if not run.is_test)
+    return metrics((result for run in runs if (result := run.run_result())), report)
 
 
 def metrics(results: Iterable[RunResult], latest: RunReport | None = None) -> str:

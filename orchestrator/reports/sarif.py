@@ -78,7 +78,12 @@ def render(report: RunReport) -> str:
     """Return the findings of a run as a SARIF log."""
     of_checks = [_of_check(finding) for finding in findings(report)]
     flags = [*_flags(report)]
-    # A result must have a file; findings about a candidate as a whole are notifications.
+    # A result must have a file: what excludes a candidate as a whole is shown at the first file
+    # that it changed. The rest of what concerns no file are notifications.
+    changed = {(report.run_id, worker.worker_id): next(iter(worker.result.files_modified), "")
+               for worker in report.workers if worker.result}  # fmt: skip
+    flags = [(one, _placed(flag, changed.get((one.run_id, one.worker_id), "")))
+             for one, flag in flags]  # fmt: skip
     found = [*of_checks, *(_of_flag(one, flag) for one, flag in flags if flag.file)]
     shown = found[:MOST]
     rules = {result.rule: result.about for result in shown}
@@ -135,6 +140,10 @@ def _flags(report: RunReport) -> Iterator[tuple[Candidate, Flag]]:
     for candidate in report.judgement.ranking if report.judgement else ():
         for flag in candidate.flags:
             yield candidate, flag
+
+
+def _placed(flag: Flag, path: str) -> Flag:
+    return flag.model_copy(update={"file": path}) if flag.out and path and not flag.file else flag
 
 
 def _of_flag(candidate: Candidate, flag: Flag) -> _Result:

@@ -19,7 +19,7 @@ from orchestrator.judging.coverage_file import MOST_BYTES, read_coverage
 from orchestrator.results import Status, WorkerResult
 from orchestrator.runs.run_factory import MakeRunner, Runner
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.text.sanitize import lines
+from orchestrator.text.sanitize import output_lines
 from orchestrator.workspace.artifacts import ARTIFACTS
 from orchestrator.workspace.shared_files import OUT
 
@@ -163,7 +163,7 @@ def _check_run(directory: RunDirectory, result: WorkerResult, canary: tuple[str,
         duration=result.duration,
         cases=junit_file.read_cases(junit) if junit else None,
         coverage=read_coverage(coverage) if coverage else None,
-        output=lines(texts[1][-_MOST_OUTPUT:].decode("utf-8", "replace")),
+        output=output_lines(texts[1][-_MOST_OUTPUT:].decode("utf-8", "replace")),
         canaries=tuple(place for place, name in enumerate(canary) if name.encode() in said),
     )
 

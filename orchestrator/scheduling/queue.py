@@ -110,7 +110,7 @@ class _Ordered:
             Skipped(
                 spec=named[skip.task.id],
                 reason=None if skip.fate is TaskOutcome.UNNEEDED else Reason.DEPENDENCY,
-                message=f"skipped: {skip.because}",
+                message=skip.because,
             )
             for skip in self._order.skips(named, self._fates)
         ]

@@ -23,6 +23,17 @@ _SELECTED = re.compile(
     "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|[0-9#*](?=\ufe0f\u20e3))[\ufe0e\ufe0f]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+# ECMA-48: control sequences (colours, movements), strings with their terminator (titles, links,
+# device commands), and short escapes (character sets). No sequence contains the end of a line.
+SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]{0,200}[ -/]{0,9}[@-~]"
+    r"|[\]PX^_][^\x07\x1b\r\n]{0,4000}(?:\x07|\x1b\\)"
+    r"|[ -/]{0,4}[0-OQ-WYZ\\`-~])"
+)
+"""Matches an escape sequence of terminals."""
+_BEGUN = re.compile(
+    r"(?:\r|\x1b(?:\[[0-?]{0,200}[ -/]{0,9}|[\]PX^_][^\x07\x1b\r\n]{0,4000}\x1b?|[ -/]{0,4})?)\Z"
+)
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
@@ -37,6 +48,34 @@ def one_line(text: str, *, limit: int = 200) -> str:
     cut = text[: limit + 1].strip() if len(text) <= limit else text[: limit + 1]
     clean = "".join(_visible(character) for character in cut)
     return clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS
+
+
+def output_line(text: str, *, limit: int = 200) -> str:
+    """Return a program's output as `one_line`, without escape sequences of terminals.
+
+    A terminal would not show the sequences either. Names and source code are shown by `one_line`
+    and `lines`, because a reader must see that they contain sequences.
+    """
+    # Sequences do not count for the limit, but only so much of a long text is read.
+    part = text[: 16 * (limit + 256)]
+    part = part if len(part) == len(text) else part[: begun_sequence(part)]
+    return one_line(without_sequences(part).strip(), limit=limit)
+
+
+def output_lines(text: str) -> str:
+    """Return a program's output as `lines`, without escape sequences of terminals."""
+    return _visible_lines(without_sequences(text))
+
+
+def without_sequences(text: str) -> str:
+    """Return `text` without escape sequences of terminals, such as colours and links."""
+    return SEQUENCE.sub("", text) if "\x1b" in text else text
+
+
+def begun_sequence(text: str) -> int:
+    """Return where the incomplete escape sequence or line end at the end of `text` begins."""
+    found = _BEGUN.search(text)
+    return found.start() if found else len(text)
 
 
 def _visible(character: str) -> str:
@@ -64,7 +103,11 @@ def lines(text: str) -> str:
     Colours are removed, and a carriage return starts a new line. Every other control, format,
     surrogate or invisible character becomes U+FFFD. Variation selectors after emojis are removed.
     """
-    text = _SELECTED.sub(r"\1", _COLOUR.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
+    return _visible_lines(_COLOUR.sub("", text))
+
+
+def _visible_lines(text: str) -> str:
+    text = _SELECTED.sub(r"\1", text).replace("\r\n", "\n").replace("\r", "\n")
     return text.translate(_Visible())
 
 

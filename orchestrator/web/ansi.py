@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from orchestrator.text.sanitize import lines
+from orchestrator.text.sanitize import SEQUENCE, lines
 
 MOST_RUNS = 4000
-"""Maximum number of spans of one text; the rest of the text has no colours."""
-_SEQUENCE = re.compile(r"\x1b\[([0-9;:]{0,60})m")
-_LINE_END = re.compile(r"\r((?:\x1b\[[0-9;:]*m)+)\n")
+"""Maximum number of spans of one text; what is before them has no colours."""
+_COLOUR = re.compile(r"\x1b\[([0-9;:]{0,60})m")
 _BLACK, _WHITE, _GREY, _BRIGHT_WHITE = 0, 7, 8, 15
 _EXTENDED = {38: "front", 48: "back"}
 
@@ -68,23 +67,29 @@ _SWITCHES: dict[int, dict[str, bool]] = {
 def runs_of(text: str) -> tuple[Run, ...]:
     """Return a text as spans that are safe to show in a web page.
 
-    Lines, control characters and invisible characters are treated as by
-    `orchestrator.text.sanitize.lines`.
+    The texts of the spans together are those of `orchestrator.text.sanitize.output_lines`.
     """
-    if "\x1b[" not in text:
+    if "\x1b" not in text:
         return (Run("", lines(text)),) if text else ()
-    return tuple(_merged(_pieces(_LINE_END.sub(r"\1\n", text))))
+    runs = tuple(_merged(_pieces(text)))
+    # Readers look at the end of a log first.
+    plain, coloured = runs[:-MOST_RUNS], runs[-MOST_RUNS:]
+    return (Run("", "".join(run.text for run in plain)), *coloured) if plain else coloured
 
 
 def _pieces(text: str) -> Iterator[Run]:
-    style, place = _PLAIN, 0
-    for count, found in enumerate(_SEQUENCE.finditer(text)):
-        if count == MOST_RUNS:
-            style = _PLAIN
-            break
-        yield Run(style.look, lines(text[place : found.start()]))
-        style, place = _changed(style, found[1]), found.end()
-    yield Run(style.look, lines(text[place:]))
+    style, place, before = _PLAIN, 0, Run("", "")
+    for found in (*SEQUENCE.finditer(text), None):
+        part = text[place : found.start() if found else len(text)]
+        if part:
+            # A line may end with `\r`, a change of colours and `\n`.
+            ends = part[0] == "\n" and before.text.endswith("\r")
+            yield Run(before.look, lines(before.text[:-1] if ends else before.text))
+            before = Run(style.look, part)
+        if found:
+            colour, place = _COLOUR.fullmatch(found[0]), found.end()
+            style = _changed(style, colour[1]) if colour else style
+    yield Run(before.look, lines(before.text))
 
 
 def _merged(pieces: Iterator[Run]) -> Iterator[Run]:

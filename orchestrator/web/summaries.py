@@ -1,5 +1,6 @@
 """Texts that pages show for runs and workers: titles, states, and tones that select colours."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from orchestrator.files.tail import last_line
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunState, WorkerState
 from orchestrator.text.quantities import slots_in_use
-from orchestrator.text.sanitize import lines, one_line
+from orchestrator.text.sanitize import one_line, output_line
 from orchestrator.web.formats import dollars, octets, plural, short_duration
 from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.reader import Snapshot, WorkerRecord
@@ -175,6 +176,10 @@ def summarize_run(
     )
 
 
+_INTERRUPTED = Badge("Interrupted", "danger")
+"""State of a worker whose run died before the worker ended."""
+
+
 def run_badge(snapshot: Snapshot) -> Badge:
     """Return the state of a run as a word with a tone (such as `danger`) for its colour."""
     if snapshot.is_live:
@@ -208,13 +213,17 @@ def cost_of(worker: WorkerRecord) -> float | None:
 
 
 def _counts(workers: Sequence[WorkerSummary]) -> tuple[tuple[Tone, int, str], ...]:
-    found = []
-    for tone, word in TONES.items():
-        number = sum(one.badge.tone == tone for one in workers)
-        if number:
-            many = number > 1 and tone == "warning"
-            found.append((tone, number, "need attention" if many else word))
-    return tuple(found)
+    found = Counter((one.badge.tone, _counted_word(one.badge)) for one in workers)
+    order = [*TONES]
+    return tuple(
+        (tone, number, "need attention" if number > 1 and tone == "warning" else word)
+        for (tone, word), number in sorted(found.items(), key=lambda one: order.index(one[0][0]))
+    )
+
+
+def _counted_word(badge: Badge) -> str:
+    """Return the word under which a list counts a worker with a badge."""
+    return _INTERRUPTED.word.lower() if badge == _INTERRUPTED else TONES[badge.tone]
 
 
 def summarize_worker(
@@ -277,7 +286,7 @@ def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
     result = worker.result
     if result is None:
         if not snapshot.is_live:
-            return Badge("Interrupted", "danger")
+            return _INTERRUPTED
         if _alert(worker, snapshot):
             return Badge("Needs attention", "warning")
         waits = worker.state in (WorkerState.QUEUED, WorkerState.RETRYING)
@@ -317,8 +326,7 @@ def _message(worker: WorkerRecord, snapshot: Snapshot) -> str:
         key=lambda path: path.stat().st_mtime_ns if path.is_file() else 0,
     )
     printed = last_line(newest).decode("utf-8", "replace").strip()
-    # The line loses its colours as in a log, and then everything else that could be seen wrongly.
-    return one_line(lines(printed.rpartition("\r")[2]), limit=200)
+    return output_line(printed.rpartition("\r")[2], limit=200)
 
 
 def _steps(worker: WorkerRecord) -> str:

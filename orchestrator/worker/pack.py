@@ -14,7 +14,7 @@ from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.text.redact import Redactor
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 from orchestrator.worker.bundle import bundle
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.worker.in_container.variables import RESERVED, ROOM
@@ -147,7 +147,7 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
         return EngineError("the container that packs worker files was killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
     refused = HarvestRefusedError(
-        f"packing the worker's work failed: {one_line(redactor.text(last))}"
+        f"packing the worker's work failed: {output_line(redactor.text(last))}"
     )
     return disk_full(last) or refused
 

@@ -187,7 +187,7 @@ def test_text_of_the_report_is_made_harmless(tmp_path: Path) -> None:
     output = "\x1b]0;pwned\x07 line\n\n  two \u202e \ud800" + "x" * 100_000
     message = outcome_of_report(tmp_path, 0, output=output).message
     assert message is not None
-    assert message.startswith("\ufffd]0;pwned\ufffd line two \ufffd \ufffdxxx")
+    assert message.startswith("line two \ufffd \ufffdxxx")
     assert message.isprintable()
     assert len(message) == 200
 

@@ -42,6 +42,11 @@ def _checkout(tmp_path: Path) -> None:
         ("a.c(3,7): error TS1: bad", ("a.c", 3, 7, "error TS1: bad")),
         ("F401 `os` is unused\n --> a.c:1:8\n  |", ("a.c", 1, 8, "F401 `os` is unused")),
         ("error[E1]: bad\n   --> a.c:2:9", ("a.c", 2, 9, "error[E1]: bad")),
+        (
+            "\x1b[01m\x1b[Ka.c:3:7:\x1b[m\x1b[K \x1b[01;31m\x1b[Kerror: \x1b[m\x1b[Kbad",
+            ("a.c", 3, 7, "error: bad"),
+        ),
+        ("\x1b]8;;file:///a.c\x07a.c\x1b]8;;\x07:3:7: bad", ("a.c", 3, 7, "bad")),
     ],
 )
 def test_forms_of_findings(
@@ -66,9 +71,11 @@ def test_a_path_cannot_leave_the_repository_and_come_back(tmp_path: Path) -> Non
     assert found(tmp_path, f"../{tmp_path.name}/a.c:1:1: x\n") == []
 
 
-def test_only_changed_files_count_if_the_worker_changed_any(tmp_path: Path) -> None:
-    log = "a.c:1:1: old\nsrc/new.py:2:2: new\n"
-    assert found(tmp_path, log, files_modified=["src/new.py"]) == [("src/new.py", 2, 2, "new")]
+def test_findings_stay_in_files_that_the_worker_did_not_change(tmp_path: Path) -> None:
+    log = "a.c:1:1: old\nsrc/new.py:2:2: new\nsrc/missing.py:3:3: gone\n"
+    expected = [("a.c", 1, 1, "old"), ("src/new.py", 2, 2, "new")]
+    assert found(tmp_path, log, files_modified=["src/new.py"]) == expected
+    assert found(tmp_path, log, files_modified=[".coverage"]) == expected[:1]
 
 
 def test_a_worker_that_succeeded_has_no_findings(tmp_path: Path) -> None:

@@ -32,11 +32,15 @@ def test_every_reader_counts_the_same_cases(tmp_path: Path) -> None:
     assert list(problems(ElementTree.fromstring(text))) == []
     shown = Counter(case.status for case in gitlab_cases(text))
     assert shown == {"success": 4, "failed": len(Reason) - 6 + 2, "error": 3, "skipped": 3}
-    suite = next(iter(JUnitXml.fromstring(text.encode())))
-    sums = (suite.tests, suite.failures, suite.errors, suite.skipped)
-    assert sums == (shown.total(), shown["failed"], shown["error"], shown["skipped"])
-    suite.update_statistics()
-    assert sums == (suite.tests, suite.failures, suite.errors, suite.skipped)
+    total: Counter[str] = Counter()
+    for suite in JUnitXml.fromstring(text.encode()):
+        sums = (suite.tests, suite.failures, suite.errors, suite.skipped)
+        total.update(tests=suite.tests, failed=suite.failures, error=suite.errors)
+        suite.update_statistics()
+        assert sums == (suite.tests, suite.failures, suite.errors, suite.skipped)
+    assert total == {
+        "tests": shown.total(), "failed": shown["failed"], "error": shown["error"],
+    }  # fmt: skip
     jenkins = jenkins_counts(text)
     failed = shown["failed"] + shown["error"]
     assert jenkins == {"passed": shown["success"], "failed": failed, "skipped": shown["skipped"]}
@@ -53,7 +57,7 @@ def test_every_reader_counts_the_same_cases(tmp_path: Path) -> None:
 def test_element_of_a_reason(tmp_path: Path, reason: Reason, tag: str) -> None:
     worker = ended(tmp_path, 1, Status.FAILED, reason=reason, message="why", log="printed")
     (case,) = ElementTree.fromstring(junit.render(ended_run(tmp_path, [worker]))).iter("testcase")
-    (verdict,) = (child for child in case if child.tag != "properties")
+    (verdict,) = case
     assert (verdict.tag, verdict.attrib) == (tag, {"type": reason.value, "message": "why"})
     printed = "" if tag == "skipped" else "\n\nprinted"
     assert verdict.text == f"why{printed}"
@@ -95,12 +99,16 @@ def test_people_are_told_the_number_that_other_messages_have(tmp_path: Path) -> 
         assert not re.search(r"worker-1\b", said)
 
 
-def test_suite_has_the_duration_of_the_run_and_each_case_its_start(tmp_path: Path) -> None:
+def test_each_worker_has_a_suite_with_its_start_and_its_properties(tmp_path: Path) -> None:
     workers = [ended(tmp_path, n, started_at=at(n)) for n in (1, 2, 3)]
     root = ElementTree.fromstring(junit.render(ended_run(tmp_path, workers)))
     assert root.attrib["time"] == root[0].attrib["time"] == "5.000"
-    starts = [case.attrib["timestamp"] for case in root.iter("testcase")]
+    of_run, *of_workers = root
+    starts = [suite.attrib["timestamp"] for suite in of_workers]
     assert starts == [f"2026-11-21T09:30:0{n}Z" for n in (1, 2, 3)]
+    found = [suite.find("properties/property[@name='worker']") for suite in of_workers]
+    assert [one.attrib["value"] for one in found if one is not None] == ["1", "2", "3"]
+    assert of_run.find("properties/property[@name='run_id']") is not None
 
 
 def test_workers_without_a_result(tmp_path: Path) -> None:

@@ -49,6 +49,14 @@ def test_counters_add_up_all_runs_and_gauges_show_the_latest(tmp_path: Path) -> 
     assert {name for name, _ in labels} == {"status", "reason", "le"}
 
 
+def test_runs_that_tested_commits_do_not_count(tmp_path: Path) -> None:
+    report = recorded(tmp_path, 3)
+    RunDirectory(report.directory.parent / "20261121-093001-5f0c2a").mark_as_test()
+    found = read(prometheus.render(report))
+    assert found["runs_total", (("status", "failed"),)] == 2
+    assert found["cost_usd_total", ()] == 1.0
+
+
 def test_the_histogram_is_cumulative(tmp_path: Path) -> None:
     found = read(prometheus.render(recorded(tmp_path, 1)))
     for status in Status:

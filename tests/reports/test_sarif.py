@@ -132,3 +132,12 @@ def test_findings_about_candidates_have_rules_of_their_own(tmp_path: Path) -> No
     assert whole == {"level": "error", "message": {"text": "ORC-A005 worker 3: a flag"}}
     assert {*get_args(FlagKind)} == {*sarif.FLAGS}
     assert len({rule for rule, _ in sarif.FLAGS.values()}) == len(sarif.FLAGS)
+
+
+def test_what_excludes_a_whole_candidate_is_a_result_at_its_first_file(tmp_path: Path) -> None:
+    worker = ended(tmp_path, 3, files_modified=["src/a.py", "b.py"])
+    run = rendered(sarif.render(ended_run(tmp_path, [worker], judgement=judged())))
+    (whole,) = [one for one in run["results"] if one["ruleId"] == "ORC-A005"]
+    place = whole["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert (whole["level"], place["uri"]) == ("error", "src/a.py")
+    assert run["invocations"][0]["toolExecutionNotifications"] == []

@@ -104,9 +104,9 @@ def test_failure_skips_only_dependents(repo: Path, local_engine: LocalEngine) ->
     done = by_name(result)
     assert (done["bad"].status, done["bad"].reason) == (Status.FAILED, Reason.AGENT_FAILED)
     assert (done["after"].reason, done["after"].message) == (
-        Reason.DEPENDENCY, "skipped: task `bad` failed",
+        Reason.DEPENDENCY, "task `bad` failed",
     )  # fmt: skip
-    assert done["later"].message == "skipped: task `after` skipped"
+    assert done["later"].message == "task `after` skipped"
     assert all(done[name].status is Status.SUCCESS for name in ("tidy", "mend", "other"))
     assert exit_code(result.results) == 1
     assert "architect/parallel-2" not in branches(repo)
@@ -129,7 +129,7 @@ def test_critical_failure_stops_further_starts(
         workers=2, emit=note,
     )  # fmt: skip
     assert done["long"].status is Status.SUCCESS
-    assert done["next"].message == "skipped: critical task `bad` failed"
+    assert done["next"].message == "critical task `bad` failed"
 
 
 def test_failure_of_an_optional_task_does_not_fail_the_run(

@@ -90,7 +90,7 @@ def test_merge_conflict_names_tasks_and_files(repo: Path, local_engine: LocalEng
     assert (
         done["both"].message == "`two` and the work of `one` cannot be merged: both changed `a.txt`"
     )
-    assert done["after"].message == "skipped: task `both` failed"
+    assert done["after"].message == "task `both` failed"
     assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
 
 

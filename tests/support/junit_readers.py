@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
-    "testsuites": ({"testsuite"}, {"name", "tests", "failures", "errors", "skipped", "time"}),
+    "testsuites": ({"testsuite"}, {"name", "tests", "failures", "errors", "time"}),
     "testsuite": (
         {"properties", "testcase"},
         {"name", "tests", "failures", "errors", "skipped", "time", "timestamp"},
@@ -20,14 +20,16 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "properties": ({"property"}, set()),
     "property": (set(), {"name", "value"}),
     "testcase": (
-        {"properties", "failure", "error", "skipped", "rerunFailure", "flakyFailure"},
-        {"name", "classname", "time", "timestamp"},
+        {"failure", "error", "skipped", "rerunFailure", "flakyFailure"},
+        {"name", "classname", "time"},
     ),
     **{tag: (set(), {"type", "message"}) for tag in ("failure", "error", "skipped")},
     **{tag: ({"stackTrace"}, {"type", "message"}) for tag in ("rerunFailure", "flakyFailure")},
     "stackTrace": (set(), set()),
 }
-"""The elements that a report may have, with their children and attributes."""
+"""The elements that a report may have, with their children and attributes; all of them are in the
+schema `junit-10.xsd` of the plugin `xunit` of Jenkins.
+"""
 _OPTIONAL = {"timestamp"}
 
 

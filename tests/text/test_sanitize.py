@@ -1,10 +1,11 @@
 """Tests that output of a worker is made harmless for a terminal."""
 
+import time
 import unicodedata
 
 import pytest
 
-from orchestrator.text.sanitize import lines, one_line
+from orchestrator.text.sanitize import begun_sequence, lines, one_line, output_line, output_lines
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,47 @@ def test_line_is_bounded(length: int) -> None:
 )
 def test_lines_keep_their_indentation_and_are_harmless(printed: str, shown: str) -> None:
     assert lines(printed) == shown
+
+
+# What gcc, cargo, npm, tput and OSC 8 links print, and sequences that never end.
+SEQUENCES = [
+    ("\x1b[1m\x1b[Ka.c:3:5:\x1b[m\x1b[K \x1b[Kerror: \x1b[m\x1b[Kno", "a.c:3:5: error: no"),
+    ("\x1b[38;2;1;2;3mred\x1b[0m \x1b[38:5:7mgrey\x1b(B\x1b[m", "red grey"),
+    ("\x1b]8;;https://host.example/\x1b\\link\x1b]8;;\x07 \x1b]0;title\x07end", "link end"),
+    ("\x1bP1$r0m\x1b\\dcs\x1b_apc\x1b\\ \x1b^pm\x1b\\\x1bXsos\x1b\\", "dcs"),
+    ("\x1b[?25l\x1b[2K\x1b[1Gdone\x1b[?25h\x1b7\x1b8\x1bM\x1bc\x1b=", "done"),
+    ("\x1b]0;never ended", "\ufffd]0;never ended"),
+    ("\x1b[31", "\ufffd[31"),
+    ("\x1b\x1b[31mtwo\x1b", "\ufffdtwo\ufffd"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("printed", "shown"), SEQUENCES)
+def test_whole_sequences_of_a_programs_output_are_removed(printed, shown):
+    assert output_line(printed) == shown
+    assert output_lines(f"{printed}\n{printed}").count(shown) == 2
+
+
+def test_a_sequence_never_hides_the_next_line():
+    assert output_lines("\x1b]0;a\nb\x07c\n") == "\ufffd]0;a\nb\ufffdc\n"
+
+
+def test_sequences_do_not_count_for_the_length_of_a_line():
+    assert output_line("\x1b[31mx\x1b[0m" * 10, limit=10) == "x" * 10
+    assert output_line("\x1b[31m" * 100_000 + "x", limit=10) == ""
+
+
+@pytest.mark.parametrize("whole", [text for text, _ in SEQUENCES[:5]])
+def test_a_sequence_in_two_chunks_is_completed(whole):
+    for cut in range(len(whole)):
+        held = begun_sequence(whole[:cut])
+        assert output_lines(whole[:held]) + output_lines(whole[held:]) == output_lines(whole)
+
+
+def test_hostile_sequences_take_linear_time():
+    for part in ("\x1b]", "\x1b[", "\x1b[1;", "\x1bP", "\x1b ", "\x1b]" + "a" * 3999):
+        text = part * (2_000_000 // len(part))
+        began = time.process_time()
+        output_lines(text)
+        begun_sequence(text)
+        assert time.process_time() - began < 20

@@ -181,6 +181,9 @@ def test_live_run_shows_alerts_and_is_refreshed(repo):
     died = visitor.get(RUN).text
     assert "Died" in died
     assert "orchestrator resume" in died
+    listed = Shape(visitor.get("/").text).text
+    assert "1 interrupted" in listed
+    assert "failed" not in listed
     assert " data-live" not in died
 
 

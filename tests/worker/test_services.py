@@ -85,7 +85,7 @@ def test_variables_of_the_caller_override_those_of_services(run: Callable[..., R
     [
         (
             {"command": ("sh", "-c", "echo one; echo 'no such \x1b[1mdisk'; echo; exit 3")},
-            "service `db` ended (exit code 3): no such \ufffd[1mdisk",
+            "service `db` ended (exit code 3): no such disk",
         ),
         ({"command": ("true",)}, "service `db` ended (exit code 0)"),
         (

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from orchestrator.text.sanitize import ELLIPSIS, lines, one_line
+from orchestrator.text.sanitize import ELLIPSIS, output_line, output_lines
 
 _MAX_COST: Final = 1e6
 """Highest cost in USD that is accepted, so that no sum of claimed costs can become infinite."""
@@ -62,13 +62,13 @@ def fields(value: object) -> Mapping[str, object]:
 
 def described(text: str | None) -> str | None:
     """Return a text from an agent as one line that is safe to print; None if the text is blank."""
-    return one_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
+    return output_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
 
 
 def summarized(text: str | None) -> str | None:
     """Return the end of a text from an agent, made safe to print; None if the text is blank."""
     # Each character may take two in the input: Windows line ends.
-    clean = lines((text or "")[-2 * MOST_SAID :]).strip()
+    clean = output_lines((text or "")[-2 * MOST_SAID :]).strip()
     return (clean if len(clean) <= MOST_SAID else ELLIPSIS + clean[1 - MOST_SAID :]) or None
 
 

@@ -7,7 +7,7 @@ from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.agents.output.fields import describe_exit
 from orchestrator.agents.output.search import last_line, text_tail
 from orchestrator.results import Reason, Status
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 _SIGNALLED: Final = 128
 _TAIL: Final = 16 * 1024
@@ -35,7 +35,7 @@ def unreported(output: AgentOutput, exit_code: int, *, steps: int = 0) -> AgentO
 
 def _complaint(output: AgentOutput) -> str | None:
     complaints = _COMPLAINT.findall(text_tail(output.stderr, _TAIL))
-    return one_line(complaints[-1]) if complaints else None
+    return output_line(complaints[-1]) if complaints else None
 
 
 HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 _CHUNK: Final = 256 * 1024
 _OVERLAP: Final = 256
@@ -106,7 +106,7 @@ def last_line(path: Path) -> str | None:
     """Return a file's last non-blank line, made safe to print; None if all lines are blank."""
     lines = (line.strip(_FRAME) for line in reversed(text_tail(path, _TAIL).splitlines()))
     line = next(filter(None, lines), None)
-    return None if line is None else one_line(line)
+    return None if line is None else output_line(line)
 
 
 def _parse_at(file: BinaryIO, start: int) -> tuple[dict[str, object] | None, int]:

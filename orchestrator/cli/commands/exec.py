@@ -2,7 +2,6 @@
 
 import codecs
 import os
-import re
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import Engine, InnerProcess, TerminalSize
 from orchestrator.errors import ConfigError, NotRunningError, OrchestratorError
 from orchestrator.git.repository import Repository
-from orchestrator.text.sanitize import lines
+from orchestrator.text.sanitize import begun_sequence, output_lines
 
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
 _MARK = "ORCHESTRATOR_ENTERED"
@@ -34,8 +33,6 @@ for place in /proc/[0-9]*; do
 done"""
 _LONGEST_LINE = 64 * 1024
 """Maximum number of characters of a line that is printed in a CI job; longer lines are split."""
-# An incomplete control sequence at the end of a chunk; the next chunk completes it.
-_UNDECIDED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]{0,20})?)\Z")
 
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")]
 Command = Annotated[
@@ -157,7 +154,7 @@ class _Sink:
         self._out.flush()
 
     def finish(self) -> None:
-        rest = lines(self._held + self._decoder.decode(b"", final=True))
+        rest = output_lines(self._held + self._decoder.decode(b"", final=True))
         if self._in_ci and rest:
             put(rest, self._out)
         else:
@@ -169,10 +166,10 @@ class _Sink:
         end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
         self._held = text[end:]
         if end:
-            put(lines(text[:end]).removesuffix("\n"), self._out)
+            put(output_lines(text[:end]).removesuffix("\n"), self._out)
 
     def _show(self, text: str) -> None:
-        undecided = _UNDECIDED.search(text)
-        end = undecided.start() if undecided else len(text)
+        # The next chunk completes a sequence that is incomplete.
+        end = begun_sequence(text)
         self._held = text[end:]
-        self._out.write(lines(text[:end]))
+        self._out.write(output_lines(text[:end]))

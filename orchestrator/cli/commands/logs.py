@@ -20,7 +20,7 @@ from orchestrator.events import Stream
 from orchestrator.execution.output import stage_logs
 from orchestrator.files.tail import LineTail, Tail
 from orchestrator.state.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState, attempts
-from orchestrator.text.sanitize import lines
+from orchestrator.text.sanitize import output_lines
 
 _LONGEST = 64 * 1024
 """Maximum size of a line in bytes; longer lines are split."""
@@ -214,7 +214,7 @@ class _LineSource:
     def _show(self, printed: bytes) -> bool:
         if not printed:
             return False
-        text = lines(printed.decode("utf-8", "replace"))[:-1]
+        text = output_lines(printed.decode("utf-8", "replace"))[:-1]
         put(self._prefix + text.replace("\n", "\n" + self._prefix), self._out)
         return True
 

@@ -18,7 +18,7 @@ from orchestrator.gateway.log import parse_records
 from orchestrator.reports.reader import read_run
 from orchestrator.state.history import RunHistory, WorkerState
 from orchestrator.state.monitor import UsageMonitor
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
@@ -86,7 +86,7 @@ class _LastLines:
         self._sizes[number, name] = size
         printed = last_line(path).decode("utf-8", "replace").strip()
         # If a line is overwritten repeatedly, show its current content.
-        line = one_line(printed.rpartition("\r")[2])
+        line = output_line(printed.rpartition("\r")[2])
         if line:
             emit(WorkerOutput(worker_id=number, stream=stream, line=line))
 

@@ -1,7 +1,7 @@
 """Format the events of a run as lines of text."""
 
 from orchestrator.cli.output.formats import called
-from orchestrator.cli.output.outcomes import explanation, is_consequence, outcome
+from orchestrator.cli.output.outcomes import explanation, is_consequence
 from orchestrator.events import (
     Intervention,
     ProviderPaused,
@@ -118,10 +118,10 @@ def done_line(result: WorkerResult) -> str:
     """Return the output line that reports the end of a worker."""
     who, took = called(result.worker_id, result.name), duration(result.duration)
     if is_consequence(result):
-        return f"- {who} {one_line(result.message or 'skipped')}"
+        return f"- {who} skipped{explanation(result)}"
     if result.status is Status.SUCCESS:
         cost = f", {money(result.cost)}" if result.cost_known else ""
         files = count(result.file_count, "file")
-        how = outcome(result) if result.name is None else "completed"
+        how = result.outcome if result.name is None else "completed"
         return f"✓ {who} {how} in {took}: {files}{cost}"
-    return f"✗ {who} {outcome(result)} after {took}{explanation(result)}"
+    return f"✗ {who} {result.outcome} after {took}{explanation(result)}"

@@ -12,13 +12,6 @@ def is_consequence(result: WorkerResult) -> bool:
     return result.never_ran and result.reason is not Reason.CONFLICT
 
 
-def outcome(result: WorkerResult) -> str:
-    """Return a worker's status, reason and attempts: `failed (oom), attempt 2`."""
-    reason = f" ({result.reason.value})" if result.reason else ""
-    attempt = f", attempt {result.attempts}" if result.attempts > 1 else ""
-    return result.status.value + reason + attempt
-
-
 def explanation(result: WorkerResult) -> str:
     """Return a worker's message as the end of a line; empty if it only repeats the reason."""
     if not result.message or result.message == result.reason:

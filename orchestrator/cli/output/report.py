@@ -15,7 +15,7 @@ from orchestrator.cli.output.formats import (
     titled,
 )
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.outcomes import explanation, is_consequence, outcome
+from orchestrator.cli.output.outcomes import explanation, is_consequence
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
@@ -90,7 +90,7 @@ def checks_sum(worker: WorkerResult) -> str:
 
 def _failure(worker: WorkerResult) -> str:
     log = f"\n  log: {worker.log}" if worker.log else ""
-    return f"{called(worker.worker_id, worker.name)} {outcome(worker)}{explanation(worker)}{log}"
+    return f"{called(worker.worker_id, worker.name)} {worker.outcome}{explanation(worker)}{log}"
 
 
 def notes_of(workers: Sequence[WorkerResult]) -> list[str]:

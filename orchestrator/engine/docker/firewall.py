@@ -25,7 +25,7 @@ from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import EngineError
 from orchestrator.gateway.allowed_host import BROKER_NAME, BROKER_PORT
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 _READY = b"guarded"
 _CLOSED = b"counter packets"
@@ -201,7 +201,7 @@ def _problem(container: DockerContainer, ready: bytes) -> str | None:
             return None
         if _FAILED in said:
             break
-    return one_line(said.decode("utf-8", "replace"))
+    return output_line(said.decode("utf-8", "replace"))
 
 
 def close_host(

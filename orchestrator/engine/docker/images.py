@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,14 +22,13 @@ from orchestrator.engine.docker.intermediate_images import Steps, remove_unnamed
 from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
 from orchestrator.files.safe_open import read_limited
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import one_line, output_line, without_sequences
 
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
 _LARGEST_IGNORE = 1024**2
 """Maximum size in bytes of a `.dockerignore` file."""
 # The daemon colours what a build step writes to stderr.
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class DockerImages:
@@ -231,11 +229,11 @@ def _lines(event: Mapping[str, Any]) -> list[str]:
     # and end have no bar and are enough.
     if event.get("progressDetail"):
         return []
-    text = _COLOUR.sub("", str(event.get("stream") or event.get("status") or ""))
+    text = without_sequences(str(event.get("stream") or event.get("status") or ""))
     prefix = f"{event['id']}: " if event.get("id") else ""
     return [one_line(prefix + line) for line in text.splitlines() if line.strip()]
 
 
 def _failure(action: str, error: str, last: Iterable[str]) -> str:
-    head = f"cannot {action}: {one_line(error, limit=500)}"
+    head = f"cannot {action}: {output_line(error, limit=500)}"
     return "\n".join([head, *(f"  {line}" for line in last)])

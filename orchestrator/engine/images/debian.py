@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import ImageBuildError
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import output_line
 
 SUITE = "trixie"
 _TIMEOUT = 900.0
@@ -89,4 +89,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _tail(log: IO[bytes]) -> str:
     log.seek(0)
     lines = log.read().decode(errors="replace").splitlines()
-    return "\n".join(f"  {one_line(line)}" for line in lines[-_LAST_LINES:])
+    return "\n".join(f"  {output_line(line)}" for line in lines[-_LAST_LINES:])

@@ -91,7 +91,7 @@ class TestLogs:
 
     def test_control_sequences_are_made_harmless(self, repo, local_engine, capsys):
         shell_run(repo, local_engine, HOSTILE)
-        safe = "a\ufffd[2J\ufffd]0;owned\ufffdb\nred\tx\ufffdc\n"
+        safe = "ab\nred\tx\ufffdc\n"
         assert run(["logs", "1"]) == 0
         assert capsys.readouterr().out == safe
         assert run(["logs"]) == 0
@@ -113,7 +113,8 @@ class TestLogs:
         assert process.wait(60) == 0
         shown = os.read(ours, 4096)
         os.close(ours)
-        assert b"owned" in shown
+        assert b"red" in shown
+        assert b"owned" not in shown
         assert b"\x1b" not in shown
 
     @pytest.mark.usefixtures("finished")

@@ -57,9 +57,9 @@ BACKEND = worker(
 )  # fmt: skip
 DEPLOY = worker(
     3, Status.FAILED, at=None, reason=Reason.DEPENDENCY,
-    message="skipped: task `backend` failed (agent_failed)",
+    message="task `backend` failed (agent_failed)",
 )  # fmt: skip
-TIDY = worker(4, at=None, message="skipped: no task that it depends on failed")
+TIDY = worker(4, at=None, message="no task that it depends on failed")
 
 
 def run(*results: WorkerResult, duration: float = 16) -> RunResult:
@@ -126,7 +126,7 @@ def test_summary_names_failed_tasks_and_the_critical_path():
     ]  # fmt: skip
     assert lines[6:] == [
         "W2 (backend) failed (agent_failed)",
-        "W3 (deploy) failed (dependency): skipped: task `backend` failed (agent_failed)",
+        "W3 (deploy) skipped (dependency): task `backend` failed (agent_failed)",
         "4 workers: 2 success, 2 failed; cost ?; 16.0 s",
         "sequential 15.0 s, wall 16.0 s, 0.9x",
         "critical path: design, backend (15.0 s)",
