@@ -314,6 +314,14 @@ class ContainerEngine(Protocol):
             EngineError: The engine does not answer.
         """
 
+    def has_command(self, image: str) -> bool:
+        """Return whether an image has a command of its own, which starts without another one.
+
+        Raises:
+            ImageNotFoundError: The engine lacks the image.
+            EngineError: The engine does not answer.
+        """
+
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Create a network whose containers cannot reach each other, and return the network's id.
 

@@ -6,6 +6,7 @@ their problems, so that the user sees all problems at once.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from orchestrator.agents.settings_check import (
 )
 from orchestrator.config.loading import check_contradictions
 from orchestrator.config.network_access import stage_access
+from orchestrator.config.project import Service
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import (
     check_allow,
@@ -30,6 +32,7 @@ from orchestrator.engine.egress import (
 )
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
+from orchestrator.errors import ConfigError, ImageNotFoundError
 from orchestrator.git.repository import Repository
 from orchestrator.git.task_merge import check_git
 from orchestrator.runs.machine_check import machine_problems
@@ -203,10 +206,26 @@ def _check_engine(
             of_task.attempt(check_gateways, config, settings.egress, features.value)
             for too_large in machine_problems(config, features.value):
                 of_task.add(too_large)
+            for name, service in config.project.services.items():
+                of_task.attempt(_check_service, engine, name, service)
         missing = missing_keys(config, settings.agent, settings.inherited_env)
         if missing is not None:
             of_task.add(missing)
     return found
+
+
+def _check_service(engine: ContainerEngine, name: str, service: Service) -> None:
+    """Check that a service has a command.
+
+    Raises:
+        ConfigError: Neither the service nor its image has one.
+    """
+    with suppress(ImageNotFoundError):  # reported already
+        if not service.command and not engine.has_command(service.image):
+            raise ConfigError(
+                f"the service `{name}` has no command, and its image `{service.image}` has none",
+                hint=f"set `command` of the service `{name}`, or use an image with a command",
+            )
 
 
 def _checked(

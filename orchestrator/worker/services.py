@@ -15,7 +15,7 @@ from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import SERVICE
 from orchestrator.engine.protocol import Container, Leftover
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
-from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
 from orchestrator.execution.launch import create
 from orchestrator.execution.network_log import NetworkFollower
@@ -129,7 +129,14 @@ class Services:
         self._follower = self._worker.network_log.follow(self._holder)
         for name, service in self._wanted.items():
             spec = self._describe(name, service, self._holder.id)
-            self._join(name, self._engine.create(spec))
+            try:
+                self._join(name, self._engine.create(spec))
+            except EngineUnavailableError:
+                raise
+            except OrchestratorError as error:
+                raise EngineError(
+                    f"service `{name}` (image `{service.image}`): {error.message}"
+                ) from error
         for sidecar in self._sidecars:
             self._await(sidecar, self._wanted[sidecar.name], self._holder.id)
         self._checkpoints.note_services(self._holder.id)

@@ -148,6 +148,11 @@ class LocalEngine:
         self._check_image(image)
         return ()
 
+    def has_command(self, image: str) -> bool:
+        """Return False: there are no images."""
+        self._check_image(image)
+        return False
+
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Record a network."""
         with self._lock:

@@ -217,7 +217,9 @@ def test_failed_creation_removes_the_other_services(repo: Path, tmp_path: Path) 
     services = {name: described(command=("sleep", "60")) for name in ("first", "second")}
     runner = ParallelRunner(with_services("true", services=services), repo, engine=engine)
     (worker,) = runner.execute().results
-    assert (worker.reason, worker.message) == (Reason.ENGINE_ERROR, "no room for it")
+    assert (worker.reason, worker.message) == (
+            Reason.ENGINE_ERROR, f"service `second` (image `{BASE_IMAGE}`): no room for it",
+        )  # fmt: skip
     assert engine.leftovers({}) == []
 
 

@@ -13,6 +13,8 @@ SHARED_NETWORK = "container:"
 """Prefix of the network mode of a container that joins another container's network; that
 container's id follows.
 """
+_SHM = 64 * 1024**2
+"""Size of `/dev/shm` in bytes; it counts as memory of the container."""
 
 
 def create_arguments(
@@ -30,6 +32,9 @@ def create_arguments(
         "environment": dict(spec.env),
         "ports": list(spec.ports),
         "healthcheck": {"test": ["NONE"]},
+        "stop_signal": "SIGTERM",
+        # docker-py would add the proxies of the user's `config.json`, with their passwords.
+        "use_config_proxy": False,
         "host_config": _host_config(client, spec, seccomp),
     }
 
@@ -47,6 +52,12 @@ def _host_config(
         init=True,
         read_only=True,
         ipc_mode="private",
+        cgroupns="private",
+        # Without a network, the daemon would copy the name servers of this machine.
+        dns=["127.0.0.1"] if spec.network == "none" else None,
+        dns_search=["."] if spec.network == "none" else None,
+        shm_size=_SHM,
+        restart_policy={"Name": "no"},
         cap_drop=["ALL"],
         cap_add=list(spec.capabilities),
         security_opt=["no-new-privileges", *filtered],

@@ -287,9 +287,9 @@ def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None
     ports = guard.ports if guard is not None else by_gateway or _published(host)
     container = DockerContainer(client, found["Id"], ports=ports, adopted=True)
     container.guard = guard
-    container.shares_guard = SHARES in labels
+    container.shares_guard = bool(labels.get(SHARES))
     gateway = labels.get(GATEWAY)
-    if gateway is not None:
+    if gateway:
         container.gateway = Gateway(client, mode, adopt(client, gateway))
     return container
 

@@ -14,13 +14,13 @@ from orchestrator.engine.docker.container import (
     DockerContainer,
     adopt,
     measure,
-    patient,
     remove_container,
     remove_network,
     repeatable,
 )
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
+from orchestrator.engine.docker.image_defaults import image_config
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.process import DockerProcess
@@ -36,7 +36,7 @@ from orchestrator.engine.protocol import (
     PrivateNetwork,
     TerminalSize,
 )
-from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
+from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
 # Each worker holds three connections (its output, its gateway's, wait); docker-py's default pool is
@@ -45,8 +45,6 @@ _CONNECTIONS = 64
 _TIMEOUT = 60
 _OWN_ADDRESSES = 4
 """Number of addresses in a network that no container can have, such as the broadcast address."""
-_VOLUME = 1024**3
-"""Size limit in bytes of each volume that an image declares; such a volume is kept in memory."""
 
 
 class DockerEngine(DockerImages):
@@ -115,7 +113,6 @@ class DockerEngine(DockerImages):
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
         """Create a container and attach to its output; after a failure, no container remains."""
-        spec = self._with_volumes_in_memory(spec)
         if spec.network_of is not None:
             return self._create_in_network_of(spec, spec.network_of)
         if spec.egress is None:
@@ -177,25 +174,16 @@ class DockerEngine(DockerImages):
         """Start a command in a running container."""
         return DockerProcess(self._client, container_id, command, terminal=terminal, env=env or {})
 
-    @patient
-    def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
-        """Return `spec` with the image's volumes in memory: on disk, their size has no limit."""
-        mounted = {mount.target for mount in spec.mounts}
-        declared = set(self._config_of(spec.image).get("Volumes") or {}) - mounted
-        tmpfs = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
-        return replace(spec, mounts=(*spec.mounts, *tmpfs))
-
-    @repeatable
     def exposed_ports(self, image: str) -> tuple[int, ...]:
         """Return the TCP ports in an image's `EXPOSE` instructions, in ascending order."""
-        config = self._config_of(image).get("ExposedPorts") or {}
+        config = image_config(self._client, image).get("ExposedPorts") or {}
         ports = (port.partition("/") for port in config)
         return tuple(sorted(int(port) for port, _, way in ports if way == "tcp"))
 
-    def _config_of(self, image: str) -> dict[str, Any]:
-        with translated("inspect the image"):
-            found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
-        return found.get("Config") or {}
+    def has_command(self, image: str) -> bool:
+        """Return whether an image has a command of its own, which starts without another one."""
+        config = image_config(self._client, image)
+        return bool(config.get("Entrypoint") or config.get("Cmd"))
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Create a bridge network whose containers cannot reach each other."""

@@ -20,6 +20,7 @@ import docker
 from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import DockerContainer, remove_container
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import ContainerSpec, Egress
@@ -90,7 +91,8 @@ def create(
     seccomp: str | None,
     place: Place | None = None,
 ) -> DockerContainer:
-    """Create a container and attach to its output."""
+    """Create a container and attach to its output; the image decides nothing but its files."""
+    spec = overridden(spec, image_config(client, spec.image))
     arguments = create_arguments(client, spec, seccomp=seccomp)
     if place is not None:
         place.apply(arguments, client)

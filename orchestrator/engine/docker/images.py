@@ -102,6 +102,9 @@ class DockerImages:
                 labels=dict(image.labels),
                 nocache=not image.use_cache,
                 target=image.target,
+                # A build may need the proxy of the user's Docker configuration to reach packages;
+                # the daemon keeps it out of the image and of its history.
+                use_config_proxy=True,
                 # Remove the containers of build steps, including that of a failed step.
                 rm=True,
                 forcerm=True,

@@ -7,6 +7,7 @@ from tests.assurance.mutation.protection import Protection, patches
 ISOLATION = "tests/engine/docker/test_isolation.py"
 RULES = "tests/engine/docker/test_rules.py"
 FLAGS = "tests/engine/docker/test_flags.py"
+ADDITIONS = "tests/engine/docker/test_additions.py"
 CONTRACT = "tests/engine/test_contract.py"
 NETWORK = "tests/system/test_network.py"
 HOST = "tests/engine/docker/test_firewall.py"
@@ -36,7 +37,7 @@ def container() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "engine/docker/arguments.py",
-        (FLAGS, ISOLATION, CONTRACT),
+        (FLAGS, ADDITIONS, ISOLATION, CONTRACT),
         ("capabilities dropped", 'cap_drop=["ALL"]', "cap_drop=[]"),
         ("no new privileges", '["no-new-privileges", *filtered]', "[*filtered]"),
         ("root file system read-only",
@@ -62,6 +63,11 @@ def container() -> Iterator[Protection]:
         ("ports published on 127.0.0.1 only", '("127.0.0.1", host)', '("0.0.0.0", host)'),
         ("image's entrypoint is not run", "None if spec.own_program else []", "None"),
         ("image's health check is not run", '"healthcheck": {"test": ["NONE"]},', ""),
+        ("proxies of the user's Docker configuration stay outside",
+         '"use_config_proxy": False,', ""),
+        ("name servers of the machine are unknown without a network",
+         'dns=["127.0.0.1"] if spec.network == "none" else None', "dns=None"),
+        ("private cgroup namespace", 'cgroupns="private",', ""),
         ("overlay volumes are labelled",
          "no_copy=True, labels=dict(labels)", "no_copy=True, labels={}"),
         ("read-only mounts", "read_only=mount.read_only", "read_only=False"),
@@ -78,9 +84,16 @@ def container() -> Iterator[Protection]:
 def engine() -> Iterator[Protection]:
     """Return the protections that the engine adds."""
     yield from patches(
-        "engine/docker/engine.py", (FLAGS, ISOLATION, CONTRACT),
+        "engine/docker/image_defaults.py", (FLAGS, ADDITIONS),
         ("image's volumes are in memory",
-         "mounts=(*spec.mounts, *tmpfs)", "mounts=spec.mounts"),
+         "mounts=(*spec.mounts, *volumes)", "mounts=spec.mounts"),
+        ("no volume of an image hides files of a worker",
+         "if path.startswith(tuple(files)):", "if False:"),
+        ("labels of an image name no containers of others",
+         "labels={**ours, **spec.labels}", "labels=spec.labels"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/engine.py", (FLAGS, ISOLATION, CONTRACT),
         ("workers in one network are separated",
          'options={"com.docker.network.bridge.enable_icc": "false"},', ""),
     )  # fmt: skip

@@ -1,0 +1,63 @@
+"""Settings that an image gives to its containers, and how a specification overrides them.
+
+The daemon adds an image's labels and volumes to each container, without asking.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from posixpath import normpath
+from typing import Any
+
+import docker
+
+from orchestrator.engine.docker.container import repeatable
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.spec import ContainerSpec, TmpfsMount
+from orchestrator.errors import EngineError
+
+_OURS = "orchestrator."
+"""Beginning of the orchestrator's labels."""
+_VOLUME = 1024**3
+"""Size limit in bytes of each volume that an image declares; such a volume is kept in memory."""
+
+
+@repeatable
+def image_config(client: docker.APIClient, image: str) -> Mapping[str, Any]:
+    """Return the settings that an image gives to its containers.
+
+    Raises:
+        ImageNotFoundError: The daemon lacks the image.
+    """
+    with translated("inspect the image"):
+        found = client.inspect_image(image)  # type: ignore[no-untyped-call]
+    config: Mapping[str, Any] = found.get("Config") or {}
+    return config
+
+
+def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
+    """Return a specification that overrides what the image must not decide.
+
+    The image's volumes are in memory: on disk, their size has no limit. Labels of the image that
+    look like the orchestrator's are empty: they could name containers and ports of others.
+
+    Raises:
+        EngineError: A volume would hide files of the worker, or the container has no command.
+    """
+    if not spec.command and not (config.get("Entrypoint") or config.get("Cmd")):
+        raise EngineError(
+            f"the image `{spec.image}` has no command to start",
+            hint="set a command, or use an image that has one",
+        )
+    mounted = {normpath(mount.target) for mount in spec.mounts}
+    files = [f"{one.target}/" for one in spec.mounts if not isinstance(one, TmpfsMount)]
+    declared = {normpath(path) for path in config.get("Volumes") or {}} - mounted
+    for path in sorted(declared):
+        if path.startswith(tuple(files)):
+            raise EngineError(
+                f"the image `{spec.image}` declares the volume {path}, which would hide files of "
+                "the worker",
+                hint="use an image without this volume",
+            )
+    volumes = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
+    ours = dict.fromkeys((key for key in config.get("Labels") or {} if key.startswith(_OURS)), "")
+    return replace(spec, mounts=(*spec.mounts, *volumes), labels={**ours, **spec.labels})
