@@ -22,7 +22,7 @@ from orchestrator.reports.plain_text import outcome
 from orchestrator.reports.reader import read_run
 from orchestrator.results import Status
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.text.sanitize import one_line
+from orchestrator.text.sanitize import lines, one_line
 
 _BLOCK = 8 * 1024
 """Maximum number of bytes of one worker's output in the log of a CI job."""
@@ -79,13 +79,14 @@ class Reports:
             try:
                 self._write_one(report, target)
             except OSError as error:
-                tell(f"warning: the report `{target.format}` could not be written: {error}")
+                why = lines(error.strerror or str(error))
+                tell(f"warning: the report `{target.format}` could not be written: {why}")
 
     def _write_one(self, report: RunReport, target: Target) -> None:
         if target.format in SYSTEMS:
             publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
         else:
-            target.write(report)
+            target.write(report, top=Repository(Path.cwd()).top)
 
 
 def report_of(run_id: str) -> RunReport | None:

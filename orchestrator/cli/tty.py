@@ -7,7 +7,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -88,9 +88,9 @@ def _raw(keys: int, screen: int) -> Iterator[None]:
 
 
 @contextmanager
-def unwinding() -> Iterator[None]:
+def unwinding(signals: Iterable[signal.Signals] = SIGNALS) -> Iterator[None]:
     """Turn signals that would kill this process into SystemExit, so that cleanup code runs."""
-    before = {number: signal.signal(number, _end) for number in SIGNALS}
+    before = {number: signal.signal(number, _end) for number in signals}
     try:
         yield
     finally:

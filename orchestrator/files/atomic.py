@@ -1,17 +1,33 @@
-"""Write files atomically: after a crash, a file has either its old or its new content."""
+"""Write files atomically: after a crash, a file has either its old or its new content.
+
+The new content goes to a file with a random name, which is created and never opened, so that no
+prepared link or file can receive it; then that file is renamed within the same directory, which is
+open all the time.
+"""
 
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BY_UMASK = 0o666
+
+
+class Access(NamedTuple):
+    """Permissions and owner of a file."""
+
+    mode: int
+    user: int = -1
+    """-1: the caller; so is the group."""
+    group: int = -1
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that readers, and a crash at any time, see either the old or the new text."""
-    scratch = path.with_name(f"{path.name}.new")
-    with scratch.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    _write(path, text.encode(), None, durable=True)
 
 
 def write_private(
@@ -25,12 +41,47 @@ def write_private(
         mode: Permissions of the file.
         owner: User and group that the file belongs to. Default: the caller.
     """
-    scratch = path.with_name(f".{path.name}.new")
-    # A process that died may have left the file.
-    scratch.unlink(missing_ok=True)
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        if owner is not None:
-            os.fchown(descriptor, *owner)
-    scratch.replace(path)
+    _write(path, content, Access(mode, *(owner or ())), durable=False)
+
+
+def _write(path: Path, content: bytes, access: Access | None, *, durable: bool) -> None:
+    folder = os.open(path.parent, _DIRECTORY)
+    try:
+        replace_file(folder, path.name, content, access, durable=durable)
+    finally:
+        os.close(folder)
+
+
+def replace_file(
+    folder: int, name: str, content: bytes, access: Access | None = None, *, durable: bool = False
+) -> None:
+    """Create a file in an open directory, or replace the file, link or FIFO of that name.
+
+    Args:
+        folder: Descriptor of the directory.
+        name: The file's name.
+        content: The new content.
+        access: Permissions and owner of the file. Default: the caller's, by the umask.
+        durable: Whether to wait until the content is on the disk.
+
+    Raises:
+        OSError: The file cannot be written; its old content is kept.
+    """
+    scratch = f".{secrets.token_hex(8)}.new"
+    # A file with given permissions is never readable for more users than at the end.
+    mode = _BY_UMASK if access is None else 0o600 & access.mode
+    made = os.open(scratch, _NEW, mode, dir_fd=folder)
+    try:
+        with os.fdopen(made, "wb") as file:
+            file.write(content)
+            file.flush()
+            if access is not None:
+                os.fchown(made, access.user, access.group)
+                os.fchmod(made, access.mode)
+            if durable:
+                os.fsync(made)
+        os.replace(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(scratch, dir_fd=folder)
+        raise

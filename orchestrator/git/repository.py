@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
+from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
@@ -392,6 +393,4 @@ def is_worker_worktree(path: Path) -> bool:
 def _append(path: Path, lines: Iterable[str]) -> None:
     """Append lines to a file of the state directory, all of them or none."""
     text = path.read_text() if path.exists() else ""
-    made = path.with_name(f"{path.name}.{os.getpid()}")
-    made.write_text(text + "".join(f"{line}\n" for line in lines))
-    made.replace(path)
+    write_atomically(path, text + "".join(f"{line}\n" for line in lines))

@@ -1,6 +1,5 @@
 """The formats of reports, and the files that they are written to."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from orchestrator.errors import ConfigError
+from orchestrator.files.output import check_output, write_output
 from orchestrator.reports.model import RunReport
 from orchestrator.text.sanitize import one_line
 
@@ -52,8 +52,12 @@ class Target:
     path: Path | None = None
     """The file; None for a format that has no file, and for stdout."""
 
-    def write(self, report: RunReport) -> None:
+    def write(self, report: RunReport, *, top: Path | None = None) -> None:
         """Render a run and write the report to its file, either as a whole or not at all.
+
+        Args:
+            report: The report.
+            top: Top directory of the repository, in which no link is followed.
 
         Raises:
             OSError: The file cannot be written.
@@ -61,18 +65,7 @@ class Target:
         if self.path is None:
             raise ValueError("a report that goes to a CI system's log has no file")
         text = FORMATS[self.format].render(report)
-        if self.path.exists() and not self.path.is_file():
-            self.path.write_text(text, encoding="utf-8")  # a FIFO or a device
-            return
-        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
-        try:
-            with scratch.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(self.path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        write_output(self.path, text.encode("utf-8", "replace"), top=top)
 
 
 def parse_target(text: str) -> Target:
@@ -106,14 +99,10 @@ def _format_of(file: str) -> str | None:
 
 
 def _checked(file: str) -> Path:
-    path = Path(file)
-    problem = None
-    if path.is_dir():
-        problem = "is a directory"
-    elif not path.absolute().parent.is_dir():
-        problem = "is in a directory that does not exist"
-    elif not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        problem = "cannot be written"
-    if problem:
-        raise ConfigError(f"the file `{one_line(file)}` of option `--report` {problem}")
-    return path
+    try:
+        check_output(Path(file))
+    except OSError as error:
+        raise ConfigError(
+            f"the file `{one_line(file)}` of option `--report` cannot be written: {error.strerror}"
+        ) from error
+    return Path(file)

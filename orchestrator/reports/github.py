@@ -11,6 +11,7 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
+from orchestrator.files.output import open_to_append
 from orchestrator.reports import markdown
 from orchestrator.reports.decisions import winner
 from orchestrator.reports.findings import Finding, findings_of
@@ -89,7 +90,7 @@ def write_summary(report: RunReport, path: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    with path.open("ab", buffering=0) as file:
+    with FileIO(open_to_append(path), "ab") as file:
         left = MOST_OF_SUMMARY - file.tell()
         if left > MOST_OF_SUMMARY // 100:
             _append(file, summary(report, most=left) + "\n")
@@ -119,7 +120,7 @@ def write_outputs(report: RunReport, path: Path) -> None:
     for name, value in outputs(report).items():
         delimiter = f"orchestrator_{secrets.token_hex(16)}"
         text += f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
-    with path.open("ab", buffering=0) as file:
+    with FileIO(open_to_append(path), "ab") as file:
         _append(file, text)
 
 

@@ -1,11 +1,14 @@
 """Write the pages of runs as HTML files that need no server and no script."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
+from orchestrator.files.atomic import replace_file
+from orchestrator.files.output import output_directory
 from orchestrator.web.compare_page import address_of, compare_page, exported_pairs
 from orchestrator.web.logs import logs_of
 from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
@@ -28,21 +31,21 @@ def export(catalog: RunCatalog, directory: Path) -> int:
     site = Site(is_static=True, read_only=True)
     runs = catalog.listed(catalog.runs())
     try:
-        _prepare(directory)
-        for name, text in _assets():
-            (directory / name).write_text(text, encoding="utf-8")
-        for name, page in _pages(catalog, runs, site):
-            if page is not None:
-                (directory / name).write_text(page.html, encoding="utf-8")
+        with output_directory(directory) as folder:
+            _check_content(directory, folder)
+            for name, text in _assets():
+                replace_file(folder, name, text.encode())
+            for name, page in _pages(catalog, runs, site):
+                if page is not None:
+                    replace_file(folder, name, page.html.encode())
     except OSError as error:
         raise ConfigError(f"cannot write to {directory}: {error.strerror}") from error
     return len(runs)
 
 
-def _prepare(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    has_files = next(directory.iterdir(), None) is not None
-    if has_files and not (directory / "app.css").is_file():
+def _check_content(directory: Path, folder: int) -> None:
+    names = os.listdir(folder)
+    if names and "app.css" not in names:
         raise ConfigError(
             f"{directory} contains files that no export wrote",
             hint="name an empty directory, or the directory of an earlier export",

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,18 +54,34 @@ def listening_at(path: Path) -> Iterator[socket.socket]:
     with OwnSocket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         before = os.umask(0o177)
         try:
+            _remove_stale(path)
             server.bind(str(path))
             server.listen()
         except OSError as error:
             raise ConfigError(
                 f"the socket {path} cannot be created: {error.strerror}",
-                hint="remove the file, if it is a socket that no other `orchestrator ui` uses",
+                hint="choose another path: a file is there, or another `orchestrator ui` serves",
             ) from error
         finally:
             os.umask(before)
         try:
             yield server
         finally:
+            path.unlink(missing_ok=True)
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket of the caller at which no process listens: its process was killed."""
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(info.st_mode) or info.st_uid != os.geteuid():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        try:
+            client.connect(str(path))
+        except ConnectionRefusedError:
             path.unlink(missing_ok=True)
 
 

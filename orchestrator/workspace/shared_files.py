@@ -12,7 +12,6 @@ On the host, in the run's directory: `shared/`, `inputs/N/` and `context.md`, th
 """
 
 import json
-import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 from orchestrator.engine.spec import BindMount
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Event, WorkerDone, WorkerPreparing, WorkerRetrying
+from orchestrator.files.atomic import write_private
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.safe_open import read_limited
 from orchestrator.git.changes import patch
@@ -305,9 +305,4 @@ def collect(directory: Path, redactor: Redactor) -> Handover:
 
 def _write(path: Path, content: bytes) -> None:
     """Replace a file atomically, and make it readable for all workers."""
-    scratch = path.with_name(f".{path.name}.new")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        os.fchmod(descriptor, _READABLE)
-    scratch.replace(path)
+    write_private(path, content, mode=_READABLE)

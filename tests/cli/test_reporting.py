@@ -52,7 +52,9 @@ def test_reports_are_written_at_the_end_of_a_run(tmp_path: Path, capsys) -> None
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("junit=missing/a.xml", "is in a directory that does not exist"),
+        ("junit=a.txt/a.xml", "cannot be written: Not a directory"),
+        ("junit=link/a.xml", "/link` is a link in a repository, where a commit may have put it"),
+        ("junit=.git/config", "/.git/config` is a part of a git directory"),
         ("src", "must be FORMAT=FILE"),
         ("junit=src", "is a directory"),
         ("junit", "needs a file: stdout has the result"),
@@ -61,6 +63,7 @@ def test_reports_are_written_at_the_end_of_a_run(tmp_path: Path, capsys) -> None
     ],
 )
 def test_wrong_report_is_refused_before_the_run(repo: Path, given: str, said: str, capsys) -> None:
+    (repo / "link").symlink_to("..")
     assert run(["parallel", *SHELL, "true", "--report", given]) == 3
     assert said in capsys.readouterr().err
     assert not (repo / ".git" / "orchestrator").exists()
@@ -69,11 +72,25 @@ def test_wrong_report_is_refused_before_the_run(repo: Path, given: str, said: st
 
 
 def test_report_that_cannot_be_written_changes_no_exit_code(tmp_path: Path, capsys) -> None:
-    place = tmp_path / "reports"
-    place.mkdir()
-    gone = f"rm -rf {shlex.quote(str(place))}"
-    assert run(["parallel", *SHELL, gone, "--report", f"{place}/a.xml"]) == 0
+    place = shlex.quote(str(tmp_path / "reports"))
+    task = f"touch {place}"
+    assert run(["parallel", *SHELL, task, "--report", f"{tmp_path}/reports/a.xml"]) == 0
     assert "warning: the report `junit` could not be written" in capsys.readouterr().err
+
+
+def test_report_that_becomes_a_link_by_a_merge_is_not_written(
+    repo: Path, tmp_path: Path, capsys
+) -> None:
+    task = f"ln -s {shlex.quote(str(tmp_path / 'victim'))} r.html; mkdir out; ln -s ../.. out/x"
+    reports = ("--report", "r.html", "--report", "out/x/r.xml", "--report", "out/new/r.json")
+    assert run(["parallel", *SHELL, "--workers", "1", task, "--land", "merge", *reports]) == 0
+    warnings = capsys.readouterr().err
+    assert f"`{repo}/r.html` is a link in a repository" in warnings
+    assert f"`{repo}/out/x` is a link in a repository" in warnings
+    assert (repo / "r.html").is_symlink()
+    assert not (tmp_path / "victim").exists()
+    assert not (repo.parent / "r.xml").exists()
+    assert json.loads((repo / "out" / "new" / "r.json").read_text())["workers"]
 
 
 def test_report_is_written_if_the_engine_fails(

@@ -219,15 +219,6 @@ def test_file_has_either_the_old_or_the_new_content(tmp_path: Path) -> None:
         assert (len(text), len(set(text))) == (1_000_000, 1)
 
 
-def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, "old")
-    (tmp_path / "file.new").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-
-
 def test_the_event_log_has_a_line_for_each_transition(directory: RunDirectory) -> None:
     directory.log_event(Notice(message="two\nlines"))
     directory.log_event(WorkerOutput(worker_id=1, stream="stdout", line="noise"))

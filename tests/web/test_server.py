@@ -70,6 +70,30 @@ def test_socket_is_for_its_owner_only(there, tmp_path):
     assert not path.exists()
 
 
+def test_socket_can_be_used_again_however_the_server_ended(there, tmp_path):
+    path = tmp_path / "ui.sock"
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)):
+        process = start("ui", "--socket", str(path), cwd=there, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        assert b"serving at the socket" in process.stderr.readline()
+        other = start("ui", "--socket", str(path), cwd=there, stderr=subprocess.PIPE)
+        assert b"cannot be created: Address already in use" in (other.communicate(timeout=60)[1])
+        assert other.returncode == 3, "a socket that is served is not taken away"
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode == code
+        assert path.exists() == (number == signal.SIGKILL)
+    again = start("ui", "--socket", str(path), cwd=there, stderr=subprocess.PIPE)
+    assert again.stderr is not None
+    assert b"serving at the socket" in again.stderr.readline()
+    again.terminate()
+    again.communicate(timeout=60)
+    assert not path.exists()
+    path.write_text("a file")
+    assert run(["ui", "--socket", str(path)]) == 3
+    assert path.read_text() == "a file"
+
+
 def test_missing_packages_are_one_line_and_a_hint(monkeypatch, capsys):
     for name in [one for one in sys.modules if one.startswith("orchestrator.web.")]:
         monkeypatch.delitem(sys.modules, name)

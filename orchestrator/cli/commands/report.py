@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 from orchestrator.cli.options import Report
 from orchestrator.cli.output.formats import terminal_width
@@ -10,6 +11,7 @@ from orchestrator.cli.output.overview import overview
 from orchestrator.cli.reporting import publish
 from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
 from orchestrator.reports.formats import FORMATS, SYSTEMS, Target, parse_target
 from orchestrator.reports.model import RunReport
 from orchestrator.reports.reader import read_run
@@ -46,6 +48,6 @@ def _write(found: RunReport, target: Target) -> None:
         show_document(FORMATS[target.format].render(found))
     else:
         try:
-            target.write(found)
+            target.write(found, top=Repository(Path.cwd()).top)
         except OSError as error:
-            raise ConfigError(f"the report could not be written: {error}") from error
+            raise ConfigError(f"the report could not be written: {error.strerror}") from error

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from signal import SIGHUP, SIGTERM
 from socket import socket
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ import typer
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.messages import show, tell
+from orchestrator.cli.tty import unwinding
 from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
@@ -103,7 +105,8 @@ def _show(catalog: Any, options: UiOptions) -> None:  # noqa: ANN401
         return
     actions = None if options.read_only else _web("actions").Actions(repeat=_repeat)
     server = _web("server")
-    with _listening(server, options) as listener:
+    # Ctrl-C is the documented end, with exit code 0.
+    with unwinding((SIGTERM, SIGHUP)), _listening(server, options) as listener:
         sessions = _web("access_control").Sessions(_store(options.port))
         web = _web("app").Web(catalog, sessions, actions)
         _tell_link(listener, sessions.key, opens=options.open)

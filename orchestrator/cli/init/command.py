@@ -1,6 +1,5 @@
 """`orchestrator init`: write a configuration file that fits the project."""
 
-import secrets
 import shlex
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from orchestrator.config.run import ParallelConfig, repository_config_files
 from orchestrator.config.sources import agent_names
 from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.files.output import create_output, write_output
 from orchestrator.git.repository import Repository
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
@@ -144,20 +144,16 @@ def _needs_naming(text: str) -> bool:
 
 
 def _write(target: Path, text: str, *, force: bool) -> Path:
-    # Both ways of writing do not follow a link that is part of the repository.
     try:
-        if not force:
-            with target.open("x", encoding="utf-8") as file:
-                file.write(text)
-            return target
-        beside = target.with_name(f".{FILE_NAME}.{secrets.token_hex(6)}")
-        with beside.open("x", encoding="utf-8") as file:
-            file.write(text)
-        return beside.replace(target)
+        if force:
+            write_output(target, text.encode(), top=target.parent)
+        else:
+            create_output(target, text.encode())
     except OSError as error:
         raise ConfigError(
             f"cannot write {target}: {error.strerror}", hint="check the directory's permissions"
         ) from error
+    return target
 
 
 def _found_lines(findings: Findings) -> Iterator[str]:

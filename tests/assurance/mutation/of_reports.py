@@ -63,9 +63,22 @@ def reports() -> Iterator[Protection]:
         ("no collector delays the end of a run", "thread.join(_TIMEOUT)", "thread.join()"),
     )  # fmt: skip
     yield from patches(
-        "reports/formats.py", ("tests/reports/test_killed.py",),
-        ("a report is renamed when it is complete",
-         'with_name(f".{self.path.name}.{os.getpid()}.new")', "with_name(self.path.name)"),
+        "files/atomic.py", ("tests/reports/test_killed.py", "tests/files/test_atomic.py"),
+        ("a file is renamed when it is complete", 'f".{secrets.token_hex(8)}.new"', "name"),
+    )  # fmt: skip
+    yield from patches(
+        "files/output.py", ("tests/files/test_output.py",),
+        ("no link in a repository is followed", "        if self.inside[-1]:", "        if False:"),
+        ("no directory is a link that was put there meanwhile",
+         "os.O_DIRECTORY | os.O_NOFOLLOW", "os.O_DIRECTORY"),
+        ("what is below a repository's directory is in the repository",
+         "inside = self.inside[-1] and", "inside = False and"),
+        ("a repository's top may be without `.git`", "return is_given or", "return"),
+        ("no entry of another user in /tmp is used", "if shared and", "if False and"),
+        ("git's own files are not written", "if name.lower() in _OF_GIT and", "if False and"),
+        ("no own descriptor is written to", "if not os.get_inheritable(int(name)):", "if False:"),
+        ("what took the file's place is not written to",
+         "if self.info is not None and not os.path.samestat", "if False and not os.path.samestat"),
     )  # fmt: skip
     yield from patches(
         "reports/sarif_input.py", ("tests/reports/test_findings.py",),

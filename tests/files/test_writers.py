@@ -1,0 +1,190 @@
+"""A test that the host writes files only in known ways.
+
+A file at a path that a repository, a worker or an earlier run may have prepared is written by
+`orchestrator.files.output` or `orchestrator.files.atomic`. This test lists every other function of
+the source that creates, replaces or moves files, with the reason why no one can have prepared them.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import orchestrator
+
+SOURCE = Path(orchestrator.__file__).parent
+WRITERS = frozenset(
+    {"write_text", "write_bytes", "rename", "renames", "touch", "truncate", "symlink_to", "symlink",
+     "hardlink_to", "link", "mkdir", "makedirs", "mknod", "mkfifo", "copyfile", "copyfileobj",
+     "copy2", "copytree", "move", "mkstemp", "NamedTemporaryFile"}
+)  # fmt: skip
+"""Names of functions and methods that create, write, replace or move files."""
+MODES = frozenset("rwaxbt+")
+
+ALLOWED: Mapping[str, Mapping[str, str]] = {
+    "This is the helper.": {
+        "files/atomic.py": "replace_file",
+        "files/output.py": "create_output open_to_append _Place._opened _end_of _replace",
+    },
+    "The descriptor was opened by the helper, or is stdout.": {
+        "files/copy_bytes.py": "copy_bytes",
+        "reports/github.py": "write_summary write_outputs _append",
+        "cli/commands/diff.py": "_show_patch",
+        "cli/app.py": "run _null_stream",
+    },
+    "The file is in a container, which runs the code.": {
+        "broker/ledger.py": "Ledger.__init__",
+        "broker/server.py": "serve",
+        "worker/in_container/host_git.py": "HostGit.write_output",
+        "worker/in_container/lfs.py": "Lfs._hand_over",
+        "worker/in_container/object_store.py": "tidy_objects",
+        "worker/in_container/pip_wheels.py": "main",
+        "worker/in_container/safe_files.py": "copy_regular write put_aside",
+        "worker/in_container/work_tree.py": "WorkTree._rename_nested",
+    },
+    "The directory is new, has a random name, and belongs to this process.": {
+        "cli/init/command.py": "_needs_naming",
+        "engine/images/recipes.py": "build_context",
+        "workspace/untracked.py": "_matching",
+    },
+    "The path is in the state directory below `.git`, which no commit can contain, and which is "
+    "mounted into no container.": {
+        "cli/commands/doctor.py": "_tried",
+        "cli/when_busy.py": "turn",
+        "execution/broker.py": "note_network",
+        "execution/dead_man_process.py": "Switch._sign Switch._note",
+        "execution/network_log.py": "NetworkFollower._open NetworkFollower._write",
+        "execution/output.py": "WorkerLog._open WorkerLog._set_earlier_aside",
+        "execution/sidecar.py": "Sidecar._follow",
+        "files/lock_file.py": "take_lock",
+        "git/kept_refs.py": "Parts.let_in",
+        "git/lfs.py": "_replace write_record _copy_checked note_made",
+        "git/repository.py": "Repository._lock_file Repository.exclude_worktrees",
+        "git/submodules.py": "ready_submodules",
+        "git/worktree.py": "add_worktree put_aside put_worktree_aside clear_place",
+        "judging/evidence.py": "Evidence._keep",
+        "landing/checkout.py": "_copied_index",
+        "runs/broker_container.py": "_place",
+        "runs/detach.py": "continue_in_background",
+        "runs/reservation.py": "base_commit",
+        "scheduling/scheduler.py": "_finish",
+        "state/checkpoints.py": "Checkpoints.note_given_up",
+        "state/run_directory.py": "RunDirectory.create RunDirectory.take_over "
+        "RunDirectory._end_last_line RunDirectory._sign RunDirectory.mark_as_test "
+        "RunDirectory.is_live RunDirectory.held RunDirectory.write_result RunDirectory.log_event",
+        "worker/attempts.py": "_archive_attempt",
+        "worker/checks.py": "_Checks._check_out _Checks._seen",
+        "worker/plain_harvest.py": "pack_plainly",
+        "worker/prepare.py": "ready_more _prepare",
+        "workspace/artifacts.py": "make_place _take_artifacts",
+        "workspace/caches.py": "find_caches _make _copy publish remove_generations",
+        "workspace/copy_untracked.py": "write_record",
+        "workspace/overlay_probe.py": "choose_mode probe",
+        "workspace/shared_files.py": "Shared.__init__ Shared.give_inputs",
+        "workspace/submodules.py": "lay_out write_submodules _keep_patch",
+    },
+    "The git directory is new: a quarantine, or the store of a worker before any task runs.": {
+        "git/git_directory.py": "make_bare",
+        "git/merge_tree.py": "make_quarantine",
+        "git/object_packs.py": "pack_commit",
+        "git/quarantine.py": "_make_quarantine",
+        "git/snapshot.py": "snapshot",
+        "workspace/mounts.py": "Workspace.complete_harvest",
+        "workspace/private_git.py": "make_store _copy_index _make_git_dir _check_out",
+        "workspace/shared_checkout.py": "Checkouts._find _locked _make prune_checkouts",
+        "workspace/submodules.py": "make_git_dirs _make_git_dir",
+    },
+    "The index of a checkout is replaced under git's own lock, which must not exist before.": {
+        "git/checkout.py": "Worktree.accept_owner Worktree._lock_index",
+    },
+    "The tree is a new worktree, no task runs, and no link is followed.": {
+        "git/worktree.py": "make_parent",
+        "worker/dotenv.py": "_File.replace _File._make",
+        "workspace/confined.py": "make_scratch _open_directory",
+        "workspace/copy_untracked.py": "_open_folder _copy_one _copy_file",
+        "workspace/furnish.py": "WorktreeFiller._copy",
+        "workspace/submodules.py": "point_to",
+    },
+    "The tree is being removed; it is never left.": {"files/remove_tree.py": "_empty"},
+    "The directory in memory was checked to belong to this user.": {
+        "state/grant_files.py": "grant_directory",
+        "state/secret_files.py": "_own_directory _write_files",
+    },
+    "The directory is in the user's home; the file is written by the helper.": {
+        "cli/output/build_progress.py": "BuildProgress.end",
+        "web/access_control.py": "Sessions.open",
+    },
+    "The kernel's file of this process.": {
+        "execution/dead_man_process.py": "_detach_from_parent",
+    },
+    "Another method has the same name: no file is written.": {
+        "execution/launch.py": "create",
+        "execution/ports.py": "WorkerPorts.move",
+        "worker/context.py": "WorkerContext.broker_link",
+        "worker/dotenv.py": "write_dotenv",
+    },
+}
+"""Functions that write files, by the reason why they may."""
+
+
+def _writes(call: ast.Call) -> bool:
+    function = call.func
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    if name == "replace":
+        # `Path.replace`: texts, paths' suffixes and dataclasses are replaced with more arguments.
+        return len(call.args) == 1 and not call.keywords
+    if name in ("open", "fdopen", "FileIO"):
+        text = ast.unparse(call)
+        if text.startswith("os.open(") and len(call.args) > 2:
+            return True  # with the mode of a new file
+        if "O_" in text:
+            return any(flag in text for flag in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND"))
+        given = [*call.args, *(word.value for word in call.keywords if word.arg == "mode")]
+        texts = [one.value for one in given if isinstance(one, ast.Constant)]
+        modes = [one for one in texts if isinstance(one, str) and MODES.issuperset(one)]
+        return any(set("wax+").intersection(mode) for mode in modes)
+    return name in WRITERS
+
+
+def _writers(tree: ast.AST, place: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the qualified names of functions that write files."""
+    for node in ast.iter_child_nodes(tree):
+        is_named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        inner = (*place, node.name) if is_named else place  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call) and _writes(node):
+            yield ".".join(place)
+        yield from _writers(node, inner)
+
+
+def test_files_are_written_only_by_the_helpers_and_by_listed_functions() -> None:
+    found = {
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in SOURCE.rglob("*.py")
+        for name in _writers(ast.parse(path.read_text()))
+    }
+    allowed = {
+        f"{module}: {name}"
+        for modules in ALLOWED.values()
+        for module, names in modules.items()
+        for name in names.split()
+    }
+    assert sorted(found - allowed) == [], (
+        "use orchestrator.files.output or orchestrator.files.atomic"
+    )
+    assert sorted(allowed - found) == [], "no longer writes files"
+
+
+def test_the_search_finds_every_way_to_write() -> None:
+    for code in (
+        "path.open('w')", "open(name, mode='ab')", "path.write_text(text)", "scratch.replace(path)",
+        "os.open(name, os.O_WRONLY | os.O_CREAT)", "os.open(name, flags, 0o600)",
+        "os.fdopen(made, 'wb')", "shutil.move(a, b)",
+        "tempfile.NamedTemporaryFile(delete=False)", "os.symlink(a, b)", "path.mkdir()",
+    ):  # fmt: skip
+        assert [*_writers(ast.parse(code))], code
+    for code in (
+        "path.open('rb')",
+        "text.replace('a', 'b')",
+        "open(name)",
+        "os.open(n, os.O_PATH)",
+    ):
+        assert not [*_writers(ast.parse(code))], code
