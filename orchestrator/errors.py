@@ -104,3 +104,16 @@ class GitCommandError(RepositoryError):
 
 class OutputTooLongError(RepositoryError):
     """A git command printed more than the limit for its output."""
+
+
+MOST_MISTAKES = 50
+"""Maximum number of problems that an error lists."""
+
+
+def mistakes(problems: Sequence[str], hint: str, what: str = "configuration") -> ConfigError:
+    """Return a single error that lists all problems, up to a maximum number."""
+    if len(problems) == 1:
+        return ConfigError(problems[0], hint=hint)
+    more = [f"and {len(problems) - MOST_MISTAKES} more"] if len(problems) > MOST_MISTAKES else []
+    lines = "".join(f"\n  {problem}" for problem in [*problems[:MOST_MISTAKES], *more])
+    return ConfigError(f"{len(problems)} mistakes in the {what}:{lines}", hint=hint)

@@ -17,9 +17,9 @@ from orchestrator.cli.output.views import View, make_view
 from orchestrator.cli.run_options import RunOptions, check_pick
 from orchestrator.cli.when_busy import turn
 from orchestrator.config.ineffective_options import without_effect
-from orchestrator.config.loading import Settings, load_settings, mistakes
+from orchestrator.config.loading import Settings, load_settings
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, mistakes
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow

@@ -1,6 +1,6 @@
 """Run a workflow file: read it, check it, and start its run."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +23,12 @@ from orchestrator.cli.signals import Interruption
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 from orchestrator.cli.when_busy import turn
 from orchestrator.cli.workflow_file import selected, tell_about, variables
-from orchestrator.config.container import NETWORKS
-from orchestrator.config.fields import CONTAINER_FIELDS
-from orchestrator.config.loading import Settings
+from orchestrator.config.bounds import shown, value_of
+from orchestrator.config.fields import CONTAINER_FIELDS, is_size
+from orchestrator.config.loading import WIDER_HINT, Settings
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import fits, this_machine
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError, OrchestratorError, mistakes
 from orchestrator.events import Emit, Notice
 from orchestrator.runs.foreach_items import Expansion
 from orchestrator.runs.runner import ParallelRunner
@@ -38,7 +38,7 @@ from orchestrator.workflow.contents import with_digests
 from orchestrator.workflow.drawing.waves import wave_lines
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.parsing.reader import Reading, read_workflow
-from orchestrator.workflow.planning import config_of, demand_of, run_config
+from orchestrator.workflow.planning import TASK_KEYS, config_of, demand_of, run_config
 
 
 def run_workflow(
@@ -57,14 +57,16 @@ def run_workflow(
                 )
             config = config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
         fetch_base(run_options, config.base)
-        workflow = _read(part, config, earlier, run_options)
+        reading = _read(part, config, earlier, run_options)
+        workflow = reading.workflow
         _check_networks(configured, workflow)
         if config.auto_workers:
             workers_now = run_config(config, workflow).workers
             config = config.model_copy(update={"workers": workers_now})
         programs = _programs(given, run_options, config, workflow)
-        tasks = [config_of(config, task, programs) for task in workflow.tasks]
-        refuse_idle_options(given, config, *tasks)
+        tasks = {task.id: config_of(config, task, programs) for task in workflow.tasks}
+        _check_bounds(configured, reading, tasks)
+        refuse_idle_options(given, config, *tasks.values())
         run_options = with_next_step(config, run_options)
         view = make_view(quiet=run_options.quiet, events=run_options.events)
         runner = ParallelRunner(config, emit=view, workflow=workflow, programs=programs)
@@ -74,13 +76,10 @@ def run_workflow(
 
 
 def _check_networks(settings: Settings, workflow: Workflow) -> None:
-    """Check that the settings of a run do not contradict the networks of a workflow.
-
-    In a configuration file, `network` is only a default, which a task of the workflow can override.
+    """Check that the settings of a run open no network of a private workflow.
 
     Raises:
-        ConfigError: A setting opens a network although the workflow has `privacy: private`, or a
-            task's `network` allows more than the one given by an option or variable.
+        ConfigError: A setting opens a network although the workflow has `privacy: private`.
     """
     if workflow.network == "none":
         for name in ("network", "setup_network", "check_network"):
@@ -91,17 +90,35 @@ def _check_networks(settings: Settings, workflow: Workflow) -> None:
                         "of the workflow is `private`",
                         hint="remove the setting, or `privacy: private` from the workflow",
                     )
-    for setting in settings.given(CONTAINER_FIELDS["network"])[-1:]:
-        if setting.kind == "file" or setting.value not in NETWORKS:
-            continue
-        wider = NETWORKS[NETWORKS.index(setting.value) + 1 :]
-        for task in workflow.tasks:
-            if task.settings.network in wider:
-                raise ConfigError(
-                    f"{setting.label} is `{setting.value}`, but `network` of task `{task.id}` is "
-                    f"`{task.settings.network}`",
-                    hint=f"remove the setting, or `network: {task.settings.network}` from the task",
-                )
+
+
+def _check_bounds(
+    settings: Settings, reading: Reading, tasks: Mapping[str, ParallelConfig]
+) -> None:
+    """Check that no task gets more than the user typed as an option or variable.
+
+    In a configuration file, a setting is only a default, which a task of the workflow can override.
+
+    Args:
+        settings: The settings of the run.
+        reading: The parsed workflow file.
+        tasks: The settings of each task, by id.
+
+    Raises:
+        ConfigError: A task's settings grant more than those that the user typed.
+    """
+    bound = settings.typed
+    problems: dict[tuple[str, str], str] = {}
+    for name, config in tasks.items():
+        for field, blamed in bound.exceeded_by(config):
+            key = TASK_KEYS.get(blamed, ".".join(blamed))
+            value = shown(value_of(config, blamed), in_bytes=is_size(blamed))
+            is_text = f" is `{value}`" if key not in ("services", "checks") else ""
+            place = reading.places[name].get(key, str(reading.file))
+            text = f"{place}: `{key}` of task `{name}`{is_text}, but {bound.reason(field)}"
+            problems.setdefault((name, key), one_line(text, limit=400))
+    if problems:
+        raise mistakes([*problems.values()], WIDER_HINT, "workflow")
 
 
 def _waves(
@@ -148,7 +165,7 @@ def _read(
     config: ParallelConfig,
     earlier: RunRecord | None,
     run_options: RunOptions,
-) -> Workflow:
+) -> Reading:
     whole = _expanded(part, config, run_options)
     whole = replace(whole, workflow=with_digests(whole.workflow))
     if earlier is not None:
@@ -156,7 +173,7 @@ def _read(
     reading = selected(whole, part.only or (), part.from_ or ())
     if not run_options.quiet:
         tell_about(reading)
-    return with_digests(reading.workflow)
+    return replace(reading, workflow=with_digests(reading.workflow))
 
 
 def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOptions) -> Reading:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from orchestrator.config.bounds import Typed, shown, typed
 from orchestrator.config.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.config.json_schema import json_schema
 from orchestrator.config.merge import merge, problems_of, problems_of_file, validate_texts
@@ -27,7 +28,8 @@ from orchestrator.config.sources import (
     from_options,
 )
 from orchestrator.config.untrusted_file import NAME_IT, closed_stages, loosened, out_of_bounds
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, mistakes
+from orchestrator.text.sanitize import one_line
 
 __all__ = [
     "FileCheck",
@@ -37,15 +39,14 @@ __all__ = [
     "json_schema",
     "load_config",
     "load_settings",
-    "mistakes",
 ]
 
 _OPTIONS_HINT = "run `orchestrator parallel --help` for the options and their values"
 _VARIABLES_HINT = "run `orchestrator config schema` for the settings and their values"
 _FILE_HINT = "fix the file, then check it with `orchestrator config validate{}`"
 _TASK_HINT = 'pass a task as `orchestrator parallel "TASK"`, or several tasks with `--task`'
+WIDER_HINT = "remove the setting, or allow it with an option of the command"
 _CONTRADICTION_HINT = "a worker and its services share one network: change the port or the name"
-_MOST_MISTAKES = 50
 _TASKS = RUN_FIELDS["tasks"]
 _WORKERS = RUN_FIELDS["workers"]
 _MAX_WORKERS = RUN_FIELDS["max_workers"]
@@ -68,6 +69,11 @@ class Settings:
     def given(self, field: FieldPath) -> list[Setting]:
         """Return all values given for a field, in increasing precedence."""
         return [setting for layer in self.layers for setting in layer if setting.field == field]
+
+    @property
+    def typed(self) -> Typed:
+        """What the user typed, which bounds the settings of a workflow's tasks."""
+        return typed(*self.layers[2:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +155,9 @@ def load_settings(
     if problems:
         raise mistakes(problems, hint)
     config = _merged(layers) if named else _bounded(layers, path)
+    wider = _beyond_presets(config, layers)
+    if wider:
+        raise mistakes(wider, WIDER_HINT)
     settings = Settings(config=config, layers=layers)
     if not _is_auto(settings.given(_WORKERS)):
         return settings
@@ -274,6 +283,25 @@ def _loosened(layers: Layers) -> Problems:
     return loosened([*general, *of_program], _merged(layers), _merged((tasks, *stronger)))
 
 
+def _beyond_presets(config: ParallelConfig, layers: Layers) -> Problems:
+    """Return a problem for each setting that grants more than a preset of a stronger source."""
+    general, of_program, environment, options = layers
+    file = [*general, *of_program]
+    problems: dict[FieldPath, str] = {}
+    if config.preset is None:
+        return []
+    for strong, weak in (((options,), [*file, *environment]), ((environment, options), file)):
+        given = {setting.field: setting for setting in weak}
+        bound = typed(*strong)
+        for field, blamed in bound.exceeded_by(config):
+            setting = given.get(blamed)
+            if setting is not None and field in bound.of_preset:
+                value = "" if setting.secret else f" is `{shown(setting.value)}`"
+                text = f"{setting.label}{value}, but {bound.reason(field)}"
+                problems.setdefault(blamed, one_line(text, limit=400))
+    return list(problems.values())
+
+
 def _any_task(layers: Layers) -> bool:
     return any(setting.field == _TASKS for layer in layers for setting in layer)
 
@@ -303,12 +331,3 @@ def check_contradictions(config: ParallelConfig) -> None:
     except ValidationError as error:
         problem = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(problem, hint=_CONTRADICTION_HINT) from error
-
-
-def mistakes(problems: Problems, hint: str, what: str = "configuration") -> ConfigError:
-    """Return a single error that lists all problems, up to a maximum number."""
-    if len(problems) == 1:
-        return ConfigError(problems[0], hint=hint)
-    more = [f"and {len(problems) - _MOST_MISTAKES} more"] if len(problems) > _MOST_MISTAKES else []
-    lines = "".join(f"\n  {problem}" for problem in [*problems[:_MOST_MISTAKES], *more])
-    return ConfigError(f"{len(problems)} mistakes in the {what}:{lines}", hint=hint)

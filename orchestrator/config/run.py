@@ -261,9 +261,9 @@ class ParallelConfig(Model):
     `all`, the exit code is 0 if one worker succeeded.
     """
     preset: Annotated[Preset | None, Option(Group.ISOLATION, "NAME")] = None
-    """Set of defaults for a kind of work: `untrusted`, `ci` or `trusted`. Every other setting
-    overrides the preset. `untrusted`: no network and small limits. `ci`: for builds and tests.
-    `trusted`: large limits.
+    """Set of defaults for a kind of work: `untrusted`, `ci` or `trusted`. Options override it, and
+    files and tasks cannot go beyond it. `untrusted`: no network and small limits. `ci`: for builds
+    and tests. `trusted`: large limits.
     """
     providers: dict[str, Provider] = Field(default={})
     """Settings of providers of models, by name: `claude` or `claude-code`, `gemini` or

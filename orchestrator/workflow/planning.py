@@ -4,6 +4,14 @@ from collections.abc import Mapping
 from itertools import chain, repeat
 from typing import Any
 
+from orchestrator.config.container import Limits
+from orchestrator.config.fields import (
+    CONTAINER_FIELDS,
+    PROJECT_FIELDS,
+    RUN_FIELDS,
+    TRIGGER_FIELDS,
+    FieldPath,
+)
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import Demand, demand
 from orchestrator.worker_spec import WorkerSpec
@@ -75,6 +83,19 @@ OF_A_PROGRAM = (
     *("image", "api_base"),
 )
 """Keys that `agents.NAME` may set for an agent program in the configuration file, besides `env`."""
+
+
+TASK_KEYS: Mapping[FieldPath, str] = {
+    **{RUN_FIELDS[name]: name for name in ("agent", "agent_cli", "model", "image", "max_steps")},
+    **{RUN_FIELDS[name]: name for name in ("retries", "retry_delay")},
+    **{RUN_FIELDS[f"{name}_per_worker"]: name for name in ("budget", "timeout")},
+    **{("limits", name): f"limits.{name}" for name in Limits.model_fields},
+    **{CONTAINER_FIELDS[name]: name for name in ("network", "allow", "keys", "ports")},
+    CONTAINER_FIELDS["read_only"]: "mode",
+    **{PROJECT_FIELDS[name]: name for name in ("services", "setup", "checks")},
+    **{TRIGGER_FIELDS[name]: name for name in ("paths", "enforce")},
+}
+"""Settings that a task can have of its own, with the task's key."""
 
 
 def plan_tasks(

@@ -332,7 +332,7 @@ def test_contradicting_options_of_parallel_are_refused(
             "",
             ", network: open",
             ["--network", "allowlist", "--allow", "a.example"],
-            "option `--network` is `allowlist`, but `network` of task `one` is `open`",
+            "`network` of task `one` is `open`, but option `--network` is `allowlist`",
         ),
         ("", "", ["--detach"], "`--dry-run` and `--detach` cannot be used together"),
     ],

@@ -48,15 +48,15 @@ def test_without_preset_the_defaults_apply():
     assert (ANY.limits, ANY.isolation) == (Limits(), Isolation())
 
 
-def test_every_explicit_setting_overrides_the_preset(tmp_path):
+def test_every_option_overrides_the_preset_and_files_can_only_be_stricter(tmp_path):
     file = tmp_path / "orchestrator.yaml"
     file.write_text(
         "parallel_runs: {preset: trusted, timeout_per_worker: 7}\ncontainer: {pids: 99}\n"
     )
-    environ = {"ORCHESTRATOR_MEMORY": "3g", "ORCHESTRATOR_NETWORK": "open"}
-    config = load({"preset": "untrusted", "cpus": "1.5"}, environ=environ, file=file)
+    options = {"preset": "untrusted", "cpus": "1.5", "memory": "3g", "network": "open"}
+    config = load(options, environ={"ORCHESTRATOR_TMP": "2m"}, file=file)
     assert config.preset == "untrusted"
-    assert (config.timeout, config.limits.pids) == (7, 99)
+    assert (config.timeout, config.limits.pids, config.limits.tmp) == (7, 99, 2 * 1024**2)
     assert (config.limits.memory, config.limits.cpus) == (3 * 1024**3, 1.5)
     assert (config.isolation.network, config.isolation.history) == ("open", "shallow")
     assert config.limits.disk == PRESETS["untrusted"]["limits"]["disk"]

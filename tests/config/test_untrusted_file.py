@@ -27,7 +27,11 @@ class TestGuest:
         with pytest.raises(ConfigError) as caught:
             load(top=tmp_path, **rest)
         assert caught.value.hint == f"pass `--config {file}` if you trust the author of that file"
-        assert load(file=file, top=tmp_path, **rest)
+        if rest:
+            # A preset that the user typed bounds a named file too.
+            with pytest.raises(ConfigError, match="option `--preset` is `untrusted`"):
+                load(file=file, top=tmp_path, **rest)
+        assert load(file=file, top=tmp_path)
         assert load(environ={"ORCHESTRATOR_CONFIG": str(file)}, top=tmp_path)
         lines = [line.strip() for line in caught.value.message.splitlines()]
         return [line.removeprefix(f"{file}:") for line in lines if str(file) in line]

@@ -17,10 +17,9 @@ from orchestrator.config.loading import (
     config_file,
     json_schema,
     load_settings,
-    mistakes,
 )
 from orchestrator.config.untrusted_file import NAME_IT
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError, OrchestratorError, mistakes
 from orchestrator.git.repository import find_top
 from orchestrator.text.sanitize import one_line
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.config.fields import place, whole_schema
-from orchestrator.config.loading import mistakes
 from orchestrator.config.node import Node
 from orchestrator.config.validation import Part, problem_in
+from orchestrator.errors import mistakes
 from orchestrator.text.sanitize import one_line
 from orchestrator.text.suggest import MOST_SUGGESTIONS, did_you_mean
 

@@ -1,10 +1,11 @@
 """Read a workflow file in any supported format."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.config.document import read_document
+from orchestrator.config.fields import place
 from orchestrator.config.node import DocumentError, Node
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.parsing.diagnostics import Mistakes
@@ -28,6 +29,9 @@ class Reading:
     """Messages for the user about how the file was understood."""
     warnings: tuple[str, ...] = ()
     """Warnings about likely mistakes in the workflow."""
+    file: Path = Path()
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """For each task, the place `FILE:LINE` of each of its keys."""
 
 
 def read_workflow(
@@ -70,7 +74,11 @@ def read_workflow(
     tasks = maker.tasks([by_id[task_id] for task_id in in_order(edges)])
     mistakes.raise_any()
     warnings = (*unquoted_items(written, maker.defaults),)
-    return _reading(path, manifest, tasks, maker.notices, warnings)
+    places = {
+        name: {key: place(path, node) for key, node in keys.items()}
+        for name, keys in maker.keys.items()
+    }
+    return replace(_reading(path, manifest, tasks, maker.notices, warnings), places=places)
 
 
 def _root(path: Path, mistakes: Mistakes) -> Node:
@@ -123,6 +131,7 @@ def _reading(
     )
     return Reading(
         workflow=workflow,
+        file=path,
         notices=tuple(notices),
         warnings=(*dict.fromkeys(warnings), *advice(workflow)),
     )

@@ -38,6 +38,8 @@ class Maker:
     """Ids of the tasks that were built from each task in the file."""
     instead: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Dependencies of each `foreach` task without items; its dependents depend on them instead."""
+    keys: dict[str, Mapping[str, Node]] = field(default_factory=dict)
+    """The keys of each built task, such as `network` or `limits.memory`, with their values."""
     after_stage: frozenset[str] = frozenset()
     """Ids of the tasks whose stage follows another stage."""
 
@@ -119,6 +121,7 @@ class Maker:
             self.mistakes.add(node, f"`{whole.place}`: {problem}")
         if asked is None or problem:
             return
+        self.keys[name] = _keys(node)
         yield Task(
             id=name,
             task=asked.task or whole.id,
@@ -161,6 +164,13 @@ class Maker:
         if private and asked.network not in (None, "none"):
             return f"`network` is `{asked.network}`, but `policy.constraints.privacy` is `private`"
         return _unenforceable(asked) or clash(asked)
+
+
+def _keys(node: Node) -> dict[str, Node]:
+    members = dict(node.value) if isinstance(node.value, dict) else {}
+    limits = members.get("limits", node).value
+    inner = limits if "limits" in members and isinstance(limits, dict) else {}
+    return {**members, **{f"limits.{name}": part for name, part in inner.items()}}
 
 
 def _results_at(whole: Written, values: Values) -> tuple[int, ...]:

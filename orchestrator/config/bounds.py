@@ -1,0 +1,248 @@
+"""Bound the settings of files and tasks by what the user typed as options or variables.
+
+A preset that the user typed counts as if each of its values was typed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from orchestrator.config.container import NETWORKS, Limits
+from orchestrator.config.fields import (
+    CONTAINER_FIELDS,
+    FIELDS,
+    JUDGE_FIELDS,
+    PROJECT_FIELDS,
+    PROVIDERS,
+    RUN_FIELDS,
+    TRIGGER_FIELDS,
+    FieldPath,
+    Setting,
+    is_size,
+)
+from orchestrator.config.merge import merge
+from orchestrator.config.presets import PRESETS
+from orchestrator.config.project import Service
+from orchestrator.config.run import ParallelConfig
+
+Wider = Callable[[Any, Any], bool]
+"""Function of two values of a setting: whether the second grants more than the first."""
+OPENNESS = (*NETWORKS, "shallow", "full")
+
+
+def _more(typed: float, value: float) -> bool:
+    return value > typed
+
+
+def _less(typed: float, value: float) -> bool:
+    return value < typed
+
+
+def _longer(typed: float | None, value: float | None) -> bool:
+    """Compare limits of which None and 0 mean no limit."""
+    return (value or inf) > (typed or inf)
+
+
+def _opener(typed: str, value: str) -> bool:
+    return OPENNESS.index(value) > OPENNESS.index(typed)
+
+
+def _keys(typed: str, value: str) -> bool:
+    return (typed, value) == ("broker", "env")
+
+
+def _added(typed: Sequence[str], value: Sequence[str]) -> bool:
+    return not {*value} <= {*typed}
+
+
+def _other(typed: object, value: object) -> bool:
+    return value != typed
+
+
+def _fewer_checks(typed: Sequence[Any], value: Sequence[Any]) -> bool:
+    return not {check.run for check in typed} <= {check.run for check in value}
+
+
+def _outside(typed: Sequence[str], value: Sequence[str]) -> bool:
+    """Return whether patterns allow paths that are not below one of the typed patterns."""
+    if any(path.startswith("!") for path in (*typed, *value)):
+        return tuple(typed) != tuple(value)
+    return not all(
+        any(path == one or path.startswith(one.rstrip("/") + "/") for one in typed)
+        and ".." not in path.split("/")
+        for path in value
+    )
+
+
+_FREE: Mapping[str, Mapping[str, FieldPath]] = {
+    "Which work is done, by which program, in which container image.": {
+        name: RUN_FIELDS[name] for name in ("tasks", "agent_cli", "models", "model", "agent")
+    }
+    | {"image": RUN_FIELDS["image"]},
+    "Where the results are, and how long they are kept.": {
+        name: RUN_FIELDS[name] for name in ("worktree_dir", "branch", "worktrees", "retention")
+    },
+    "When workers start, and when a run counts as failed.": {
+        name: RUN_FIELDS[name]
+        for name in ("stagger", "retry_delay", "retry_on", "retry_from", "fail_fast", "fail_on")
+    }
+    | {"providers": PROVIDERS},
+    "The bound itself.": {"preset": RUN_FIELDS["preset"]},
+    "Values of the author of the file, nothing of the user's.": {
+        name: CONTAINER_FIELDS[name] for name in ("env", "ports", "allow_sets")
+    }
+    | {name: PROJECT_FIELDS[name] for name in ("dotenv", "caches", "setup", "teardown")},
+    "Alerts, and files that do not come from a candidate.": {
+        name: TRIGGER_FIELDS[name]
+        for name in ("silence", "repeated_errors", "prompts", "on_trigger", "notify")
+    }
+    | dict(JUDGE_FIELDS),
+    "Containers beside the worker; their limits are bounded by those of the worker.": {
+        "services": PROJECT_FIELDS["services"]
+    },
+}
+"""Settings that grant nothing, by the reason: a task's own value is used."""
+WIDER: Mapping[FieldPath, Wider | None] = {
+    **{field: None for group in _FREE.values() for field in group.values()},
+    **{("limits", name): _more for name in Limits.model_fields},
+    **{RUN_FIELDS[name]: _more for name in ("max_workers", "workers", "max_worktrees")},
+    **{RUN_FIELDS[name]: _more for name in ("max_steps", "retries", "rate_limit_wait")},
+    **{RUN_FIELDS[name]: _longer for name in ("timeout_per_worker", "budget_per_worker")},
+    **{RUN_FIELDS[name]: _longer for name in ("budget_total", "tokens_per_worker", "tokens_total")},
+    **{RUN_FIELDS[name]: _other for name in ("base", "context", "api_base")},
+    RUN_FIELDS["include_uncommitted"]: _more,
+    ("limits", "cpus"): _longer,
+    ("limits", "idle_timeout"): _longer,
+    **{CONTAINER_FIELDS[name]: _opener for name in ("network", "setup_network", "check_network")},
+    CONTAINER_FIELDS["history"]: _opener,
+    CONTAINER_FIELDS["keys"]: _keys,
+    **{CONTAINER_FIELDS[name]: _added for name in ("allow", "setup_allow", "check_allow")},
+    **{CONTAINER_FIELDS[name]: _added for name in ("secrets", "copy", "git_read", "key_models")},
+    CONTAINER_FIELDS["calls_per_minute"]: _longer,
+    CONTAINER_FIELDS["read_only"]: _less,
+    CONTAINER_FIELDS["runtime"]: _other,
+    TRIGGER_FIELDS["paths"]: _outside,
+    TRIGGER_FIELDS["enforce"]: _other,
+    PROJECT_FIELDS["setup_timeout"]: _longer,
+    PROJECT_FIELDS["checks"]: _fewer_checks,
+}
+"""For each setting, which of two values grants more; None: the setting grants nothing."""
+_UNTRUSTED: tuple[FieldPath, ...] = (
+    *(RUN_FIELDS[name] for name in ("include_uncommitted", "context")),
+    *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network")),
+    *(CONTAINER_FIELDS[name] for name in ("allow", "setup_allow", "check_allow")),
+    *(CONTAINER_FIELDS[name] for name in ("secrets", "copy", "git_read")),
+)
+"""Settings that the preset `untrusted` bounds besides those that it sets: workers get nothing
+that the user did not type.
+"""
+_SERVICES = PROJECT_FIELDS["services"]
+_OF_SERVICES = (("limits", "cpus"), ("limits", "memory"), ("limits", "pids"))
+_INSTEAD: Mapping[FieldPath, FieldPath] = {
+    CONTAINER_FIELDS["setup_network"]: CONTAINER_FIELDS["network"],
+    CONTAINER_FIELDS["setup_allow"]: CONTAINER_FIELDS["allow"],
+    CONTAINER_FIELDS["check_allow"]: CONTAINER_FIELDS["allow"],
+}
+"""Settings whose value is that of another setting as long as they are not set themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Typed:
+    """What the user typed, as a bound of other sources."""
+
+    config: ParallelConfig
+    settings: Mapping[FieldPath, Setting]
+    """The bounded settings, each with the option or variable that bounds it."""
+    of_preset: frozenset[FieldPath]
+    """The settings that a preset bounds."""
+
+    def reason(self, field: FieldPath) -> str:
+        """Return what the user typed: "option `--network` is `none`"."""
+        setting = self.settings[field]
+        if setting.field != RUN_FIELDS["preset"]:
+            return f"{setting.label} is `{shown(setting.value)}`"
+        bound = shown(value_of(self.config, field), in_bytes=is_size(field)) or "nothing"
+        return f"{setting.label} is `{setting.value}` (`{key_of(field)}`: {bound})"
+
+    def exceeded_by(self, config: ParallelConfig) -> Iterator[tuple[FieldPath, FieldPath]]:
+        """Yield each bounded setting that grants more in `config`, and the setting to blame."""
+        for field, wider in WIDER.items():
+            if field not in self.settings or wider is None:
+                continue
+            if wider(value_of(self.config, field), value_of(config, field)):
+                yield field, _to_blame(config, field)
+        for field in _OF_SERVICES:
+            if field in self.of_preset and self._services(config, field):
+                yield field, _SERVICES
+
+    def _services(self, config: ParallelConfig, field: FieldPath) -> bool:
+        """Return whether a service that the user did not type exceeds a limit of the worker."""
+        name = field[-1]
+        most = max(value_of(self.config, field) or 0, Service.model_fields[name].default)
+        own = self.config.project.services
+        return any(
+            getattr(service, name) > most
+            for key, service in config.project.services.items()
+            if own.get(key) != service
+        )
+
+
+def typed(*layers: Sequence[Setting]) -> Typed:
+    """Return the bound that the given layers are for all weaker sources.
+
+    Args:
+        layers: Valid settings that the user typed, in increasing precedence.
+    """
+    given = {setting.field: setting for layer in layers for setting in layer}
+    preset = given.get(RUN_FIELDS["preset"])
+    of_preset = frozenset() if preset is None else frozenset(_of_preset(str(preset.value)))
+    # The user's secrets are added to those of a file, unless a preset was typed.
+    bounding = {
+        field: setting
+        for field, setting in given.items()
+        if field in of_preset or field != CONTAINER_FIELDS["secrets"]
+    }
+    return Typed(
+        config=merge(
+            ((Setting(field=("tasks",), value=("-",), kind="option", name="-"),), *layers)
+        ),
+        settings={**{field: preset for field in of_preset if preset}, **bounding},
+        of_preset=of_preset,
+    )
+
+
+def _of_preset(name: str) -> Iterator[FieldPath]:
+    for part, values in next(PRESETS[key] for key in PRESETS if key == name).items():
+        for key in values:
+            yield (key,) if part == "run" else (part, key)
+    if name == "untrusted":
+        yield from _UNTRUSTED
+
+
+def value_of(config: ParallelConfig, field: FieldPath) -> Any:  # noqa: ANN401
+    """Return the value that is in force for a setting."""
+    part = getattr(config, field[0]) if len(field) > 1 else config
+    own = getattr(part, field[-1])
+    if field == CONTAINER_FIELDS["setup_network"]:
+        return config.setup_network
+    return own or value_of(config, _INSTEAD[field]) if field in _INSTEAD else own
+
+
+def _to_blame(config: ParallelConfig, field: FieldPath) -> FieldPath:
+    own = getattr(getattr(config, field[0]), field[-1]) if field in _INSTEAD else True
+    return field if own else _INSTEAD[field]
+
+
+def key_of(field: FieldPath) -> str:
+    """Return a setting's key in files."""
+    return next(key for key, path in FIELDS.items() if path == field)
+
+
+def shown(value: object, *, in_bytes: bool = False) -> str:
+    """Return a value as text for a message."""
+    if isinstance(value, (tuple, list)):
+        return ", ".join(getattr(item, "run", str(item)) for item in value)
+    if in_bytes and isinstance(value, int):
+        return f"{value // 1024**2}m"
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
