@@ -63,7 +63,7 @@ class Triggers(Model):
     the line are ignored."""
     prompts: Annotated[
         float, Option(Group.ALERTS, "SECONDS", "--alert-prompt", former="--prompts")
-    ] = Field(default=0.0, ge=0)
+    ] = Field(default=10.0, ge=0)
     """Alert if a `(y/n)` question of the agent gets no answer for this many seconds; 0: never."""
     paths: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],

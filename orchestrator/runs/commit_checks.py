@@ -32,7 +32,7 @@ _LOGS = ("stdout.log", "stderr.log")
 _MOST_SEARCHED = 32 * 1024**2
 _MOST_OUTPUT = 64 * 1024
 _UNLIMITED: Mapping[str, object] = {
-    "fail_fast": False, "stagger": 0.0, "retention": None, "triggers": Triggers(),
+    "fail_fast": False, "stagger": 0.0, "retention": None, "triggers": Triggers(prompts=0),
     "budget_per_worker": None, "budget_total": None,
     "tokens_per_worker": None, "tokens_total": None,
 }  # fmt: skip

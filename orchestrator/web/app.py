@@ -98,11 +98,10 @@ class Web:
         return answer
 
     async def _runs(self, request: Request) -> Response:
-        page, query = min(_number(request, "page") or 1, 10**6), request.query_params
-        catalog, site = self._catalog, self._site_of(request)
-        if await run_in_threadpool(_is_same, request, lambda: runs_version(catalog, query, page)):
+        catalog, site, query = self._catalog, self._site_of(request), request.query_params
+        if await run_in_threadpool(_is_same, request, lambda: runs_version(catalog, query)):
             return Response(status_code=304)
-        return _html(await run_in_threadpool(runs_page, catalog, site, query, page=page))
+        return _html(await run_in_threadpool(runs_page, catalog, site, query))
 
     async def _run(self, request: Request) -> Response:
         tab = request.path_params.get("tab", "")

@@ -1,6 +1,7 @@
 """The page that shows two workers of a run side by side."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -46,7 +47,7 @@ def compare_page(view: View) -> Page | None:
         "paths": _paths(diffs)[:_MOST_FILES],
         "problem": problem,
         "choices": _choices(view, summary.workers, numbers) if view.site.is_static else (),
-    } | diff_values(view, between)
+    } | diff_values(between, view.query)
     return view.page("compare.html", values)
 
 
@@ -109,11 +110,12 @@ def _diffs(view: View, pair: tuple[WorkerSummary, ...]) -> tuple[tuple[Diff, ...
     """Return each worker's changes, the diff of their commits, and why that diff is missing."""
     numbers = [one.number for one in pair if one.is_over]
     try:
-        found = {
-            one.worker_id: one
-            for one in read_branches(view.repository, view.snapshot.run_id).branches
-            if one.worker_id in numbers
-        }
+        found = dict[int, Branch]()
+        for number in numbers:
+            # Git reads the commits of these two workers only: a run may have a thousand.
+            with suppress(ConfigError):
+                read = read_branches(view.repository, view.snapshot.run_id, (number,))
+                found[number] = read.branches[0]
         diffs = tuple(_changes(view, found.get(one.number)) for one in pair)
         if len(found) < len({one.number for one in pair}):
             return (

@@ -14,7 +14,6 @@ from orchestrator.landing.branches import Branch
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.ansi import Run
 from orchestrator.web.highlight import Spans, highlight
-from orchestrator.web.view import View
 
 MOST_BYTES = 1024**2
 """Maximum number of bytes of a patch that a page shows."""
@@ -310,11 +309,11 @@ def _clean(text: str) -> str:
     return lines(cut).replace("\n", "�")
 
 
-def diff_values(view: View, diff: Diff) -> dict[str, object]:
+def diff_values(diff: Diff, query: Mapping[str, str]) -> dict[str, object]:
     """Return the template variables of a diff; the query's `view` is `split` for two columns."""
     return {
         "diff": diff,
         "tree": tree_of(diff.files),
-        "is_split": view.query.get("view") == "split",
+        "is_split": query.get("view") == "split",
         "unlisted": diff.total - len(diff.files),
     }

@@ -18,7 +18,7 @@ from orchestrator.web.runs_page import runs_page
 from orchestrator.web.view import View
 from orchestrator.web.worker_pages import log_page
 
-_ASSETS = ("app.css", "theme.js", "icon.svg")
+_ASSETS = ("app.css", "theme.js", "icon.svg", "icon-attention.svg")
 Written = tuple[str, Page | None]
 
 
@@ -59,7 +59,7 @@ def _assets() -> Iterator[tuple[str, str]]:
 
 
 def _pages(catalog: RunCatalog, runs: Sequence[ListedRun], site: Site) -> Iterator[Written]:
-    yield site.href(), runs_page(catalog, site, {}, page=None)
+    yield site.href(), runs_page(catalog, site, {})
     for run in runs:
         view = View(catalog, run, catalog.snapshot(run), site)
         for tab, make in RUN_PAGES.items():

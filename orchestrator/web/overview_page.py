@@ -6,26 +6,42 @@ from orchestrator.events import WorkerMeasured
 from orchestrator.state.history import RunState
 from orchestrator.state.run_record import RunRecord
 from orchestrator.web.formats import octets
-from orchestrator.web.reader import Snapshot
+from orchestrator.web.reader import Snapshot, WorkerRecord
 from orchestrator.web.rendering import Page
-from orchestrator.web.summaries import TONES, RunSummary, WorkerSummary
+from orchestrator.web.summaries import RunSummary, WorkerSummary
 from orchestrator.web.timeline import Axis, axis_of, legend, zoom_of
-from orchestrator.web.view import View, contains, run_values, search_of, summary_of
+from orchestrator.web.view import View, contains, page_of, run_values, search_of, summary_of
 from orchestrator.workflow.timing import summarise
+
+PAGE = 100
+"""Maximum number of workers on one page."""
+_MOST_ALERTS = 20
+"""Maximum number of workers that need attention and are listed above the table."""
 
 
 def overview_page(view: View) -> Page:
     """Return the page with the overview of a run."""
     snapshot, summary = view.snapshot, summary_of(view, view.measured)
-    search = search_of(view.query)
+    search, state = search_of(view.query), view.query.get("state", "")[:40]
+    found = [one for one in zip(summary.workers, snapshot.workers, strict=True)
+             if state in ("", one[0].badge.group)
+             and (not search or contains(search, *_texts(one[0])))]  # fmt: skip
+    size = len(found) if view.site.is_static else PAGE
+    if len(found) > size:
+        # Those that need a look come first, because not all are on the page.
+        found.sort(key=lambda one: (one[0].badge.rank, one[0].number))
+    page, pages = page_of(view.query, len(found), size)
     axis = axis_of(snapshot, view.query)
     values = run_values(view, tab="", summary=summary)
     values |= _sums(snapshot) | {
-        "rows": _rows(view, summary, axis, search),
+        "rows": _rows(view, found[(page - 1) * size : page * size], axis),
+        "page": page,
+        "pages": pages,
+        "state": state,
         "axis": axis,
         "zoom": zoom_of(axis),
         "legend": legend(snapshot.workers),
-        "alerts": [one for one in summary.workers if one.alert],
+        "alerts": [one for one in summary.workers if one.alert][:_MOST_ALERTS],
         "died": snapshot.state is RunState.DIED,
         "slots": f"{snapshot.slots} at once" if snapshot.slots else "",
         "search": search,
@@ -36,9 +52,10 @@ def overview_page(view: View) -> Page:
     return view.page("overview.html", values, moves=True)
 
 
-def _rows(view: View, summary: RunSummary, axis: Axis, search: str) -> list[dict[str, object]]:
+def _rows(
+    view: View, workers: Sequence[tuple[WorkerSummary, WorkerRecord]], axis: Axis
+) -> list[dict[str, object]]:
     critical = _critical_path(view.snapshot, view.plan)
-    pairs = zip(summary.workers, view.snapshot.workers, strict=True)
     return [
         {
             "summary": one,
@@ -46,15 +63,13 @@ def _rows(view: View, summary: RunSummary, axis: Axis, search: str) -> list[dict
             "label": f"Timeline of worker {one.number}: {one.badge.word}",
             "critical": worker.spec.name in critical,
         }
-        for one, worker in pairs
-        if not search or contains(search, *_texts(one))
+        for one, worker in workers
     ]
 
 
 def _texts(worker: WorkerSummary) -> Sequence[str]:
-    state = TONES[worker.badge.tone]
-    return (str(worker.number), worker.title, worker.task, worker.model, worker.badge.word, state,
-            worker.reason, worker.waiting, worker.alert)  # fmt: skip
+    return (str(worker.number), worker.title, worker.task, worker.model, worker.badge.word,
+            worker.badge.group, worker.reason, worker.waiting, worker.alert)  # fmt: skip
 
 
 def _sums(snapshot: Snapshot) -> dict[str, object]:

@@ -76,7 +76,17 @@ def render(
     html = (
         _environment()
         .get_template(template)
-        .render(site=site, now=at, now_text=moment(at), version=version, live=live, **values)
+        .render(
+            {
+                "attention": 0,
+                "site": site,
+                "now": at,
+                "now_text": moment(at),
+                "version": version,
+                "live": live,
+                **values,
+            }
+        )
     )
     return Page(html, version)
 

@@ -14,6 +14,7 @@ from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.web.live_usage import NOTHING, LiveUsage
 from orchestrator.web.reader import RunReader, Snapshot
+from orchestrator.web.summaries import Badge, run_badge
 
 MOST_OPEN = 64
 """Maximum number of runs whose records are kept in memory."""
@@ -45,6 +46,7 @@ class RunCatalog:
         self._usage = usage
         self._readers: OrderedDict[Path, RunReader] = OrderedDict()
         self._outlines: dict[Path, RunOutline] = {}
+        self._badges: dict[Path, Badge] = {}
         self._plans: dict[Path, RunRecord | None] = {}
         self._lock = threading.Lock()
 
@@ -82,6 +84,19 @@ class RunCatalog:
         if directory is None or outline is None:
             return None
         return ListedRun(repository, directory, outline)
+
+    def badge(self, run: ListedRun) -> Badge:
+        """Return the state of a run, without reading its events."""
+        if run.directory.is_live():
+            return run_badge(None, is_live=True)
+        # A result is written once; a run without a result may be resumed.
+        path = run.directory.path
+        if path not in self._badges:
+            found = run.directory.run_result()
+            if found is None:
+                return run_badge(None, is_live=False)
+            self._badges[path] = run_badge(found, is_live=False)
+        return self._badges[path]
 
     def plan(self, directory: RunDirectory) -> RunRecord | None:
         """Return the whole plan of a run; None if the plan has an unknown format."""

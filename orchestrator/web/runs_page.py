@@ -2,35 +2,39 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
+from urllib.parse import urlencode
 
+from orchestrator.state.excluded_commits import judgement_numbers
 from orchestrator.web.formats import ago, moment, now
 from orchestrator.web.rendering import Page, Site, render
 from orchestrator.web.run_catalog import PAGE, ListedRun, RunCatalog
 from orchestrator.web.summaries import summarize_run
-from orchestrator.web.view import contains, name_of, search_of
+from orchestrator.web.view import contains, name_of, page_of, search_of
+
+STATES = ("running", "succeeded", "partial", "failed", "timed out", "died", "cancelled")
+"""States of runs by which the list can be filtered."""
 
 
-def runs_page(
-    catalog: RunCatalog, site: Site, query: Mapping[str, str], *, page: int | None = 1
-) -> Page:
-    """Return the page with the list of runs, newest run first.
+def runs_page(catalog: RunCatalog, site: Site, query: Mapping[str, str]) -> Page:
+    """Return the page with the list of runs, newest run first; an export has all on one page.
 
     Args:
         catalog: The runs.
         site: The properties that all pages have.
         query: The parameters of the page's address: `q`, words to search for in id, repository,
-            tasks and models of runs; `tests=show` also lists runs that test commits.
-        page: Number of the page of the list, from 1; None: all runs on one page.
+            tasks and models of runs; `state`, one of `STATES`; `repository`; `judged=yes`;
+            `tests=show` also lists runs that test commits; `page`.
     """
-    search = search_of(query)
     every = _found(catalog, query)
-    last = max(1, -(-len(every) // PAGE)) if page else 1
-    page = min(max(page or 1, 1), last)
+    size = max(len(every), 1) if site.is_static else PAGE
+    page, last = page_of(query, len(every), size)
     at = now()
-    rows = []
-    for run in every[(page - 1) * PAGE : page * PAGE] if last > 1 else every:
+    rows, attention = [], 0
+    for run in every[(page - 1) * size : page * size]:
         name = name_of(catalog.plan(run.directory))
         summary = summarize_run(catalog.snapshot(run), now=at, name=name)
+        attention += summary.attention
         rows.append(
             {
                 "repository": run.repository,
@@ -39,33 +43,52 @@ def runs_page(
                 "began": moment(summary.began),
             }
         )
+    filters = {name: query[name] for name in ("q", "state", "repository", "judged", "tests")
+               if query.get(name)}  # fmt: skip
     values = {
         "runs": rows,
         "page": page,
         "pages": last,
         "repositories": [*catalog.repositories],
-        "search": search,
-        "tests": _shows_tests(query),
+        "states": STATES,
+        "search": search_of(query),
+        "filters": filters,
+        "is_filtered": bool(filters.keys() - {"tests"}),
+        "same_page": partial(_same_page, filters),
+        "attention": attention,
         "hidden": 0 if _shows_tests(query) else sum(one.is_test for _, one in catalog.runs()),
     }
-    version = runs_version(catalog, query, page)
-    return render("runs.html", site, values, version=version, live=True)
+    return render("runs.html", site, values, version=runs_version(catalog, query), live=True)
 
 
-def runs_version(catalog: RunCatalog, query: Mapping[str, str], page: int) -> str:
+def _same_page(filters: Mapping[str, str], **changes: str | None) -> str:
+    """Return the list's address with changed filters; the value None removes a filter."""
+    kept = {name: value for name, value in {**filters, **changes}.items() if value}
+    return f"?{urlencode(kept)}"
+
+
+def runs_version(catalog: RunCatalog, query: Mapping[str, str]) -> str:
     """Return a text that changes whenever the list of runs changes."""
     every = _found(catalog, query)
+    page, _ = page_of(query, len(every), PAGE)
     marks = "_".join(catalog.version(run) for run in every[(page - 1) * PAGE : page * PAGE])
     return hashlib.sha256(f"{len(every)}-{marks}".encode()).hexdigest()
 
 
 def _found(catalog: RunCatalog, query: Mapping[str, str]) -> list[ListedRun]:
-    search, tests = search_of(query), _shows_tests(query)
-    every = [one for one in catalog.runs() if tests or not one[1].is_test]
+    search, state = search_of(query), query.get("state", "")
+    every = [
+        one
+        for one in catalog.runs()
+        if (_shows_tests(query) or not one[1].is_test)
+        and query.get("repository", "") in ("", one[0])
+        and (query.get("judged") != "yes" or any(judgement_numbers(one[1].path)))
+    ]
     return [
         run
         for run in catalog.listed(every)
-        if not search or contains(search, *_texts(catalog, run))
+        if state in ("", catalog.badge(run).word.lower())
+        and (not search or contains(search, *_texts(catalog, run)))
     ]
 
 

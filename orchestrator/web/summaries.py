@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import last_line
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.history import RunState, WorkerState
+from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.state.history import WorkerState
 from orchestrator.text.quantities import slots_in_use
 from orchestrator.text.sanitize import one_line, output_line
 from orchestrator.web.formats import dollars, octets, plural, short_duration
@@ -37,15 +37,8 @@ _STATUSES: dict[Status, tuple[str, Tone]] = {
     Status.FAILED: ("Failed", "danger"),
     Status.TIMEOUT: ("Timed out", "danger"),
 }
-TONES: Mapping[Tone, str] = {
-    "danger": "failed",
-    "warning": "needs attention",
-    "active": "running",
-    "idle": "waiting",
-    "neutral": "skipped",
-    "success": "succeeded",
-}
-"""Words that lists show for the workers of each tone (class of a state), worst first."""
+_WORST_FIRST: Sequence[Tone] = ("danger", "warning", "active", "idle", "neutral", "success")
+"""Order in which lists show and count the workers of each tone (class of a state)."""
 _REASONS = {
     Reason.OOM: "out of memory",
     Reason.PIDS: "too many processes",
@@ -77,6 +70,16 @@ class Badge:
 
     word: str
     tone: Tone
+
+    @property
+    def group(self) -> str:
+        """The name under which lists count and filter workers or runs with this state."""
+        return {"active": "running", "idle": "waiting"}.get(self.tone, self.word.lower())
+
+    @property
+    def rank(self) -> int:
+        """Position of the state among all states, worst first."""
+        return _WORST_FIRST.index(self.tone)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +123,21 @@ class WorkerSummary:
     """Number of files that a running worker has changed so far; None if unknown."""
 
 
+class Count(NamedTuple):
+    """Number of a run's workers in one state."""
+
+    tone: Tone
+    number: int
+    group: str
+    """Name of the state, as in `Badge.group`."""
+
+    @property
+    def word(self) -> str:
+        """The name of the state after the number: `2 failed`, `2 need attention`."""
+        many = self.number > 1 and self.group == "needs attention"
+        return "need attention" if many else self.group
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
     """The texts and numbers that lists and headings show for a run."""
@@ -134,8 +152,10 @@ class RunSummary:
     """Start of the run, while the run is live; None otherwise."""
     cost: str
     done: int
-    counts: tuple[tuple[Tone, int, str], ...]
-    """For each state of the run's workers: tone, number of workers and word."""
+    counts: tuple[Count, ...]
+    """The states of the run's workers, worst first."""
+    attention: int
+    """Number of workers that a person should look at now."""
     workers: tuple[WorkerSummary, ...]
 
 
@@ -164,7 +184,7 @@ def summarize_run(
     return RunSummary(
         run_id=snapshot.run_id,
         title=_run_title(workers, name),
-        badge=run_badge(snapshot),
+        badge=run_badge(snapshot.result, is_live=snapshot.is_live),
         is_live=snapshot.is_live,
         began=snapshot.began,
         elapsed=short_duration(max(seconds, 0)),
@@ -172,6 +192,7 @@ def summarize_run(
         cost=_sum_of_costs(snapshot.workers),
         done=sum(one.is_over for one in workers),
         counts=_counts(workers),
+        attention=sum(bool(one.alert) for one in workers),
         workers=workers,
     )
 
@@ -180,16 +201,15 @@ _INTERRUPTED = Badge("Interrupted", "danger")
 """State of a worker whose run died before the worker ended."""
 
 
-def run_badge(snapshot: Snapshot) -> Badge:
+def run_badge(result: RunResult | None, *, is_live: bool) -> Badge:
     """Return the state of a run as a word with a tone (such as `danger`) for its colour."""
-    if snapshot.is_live:
+    if is_live:
         return Badge("Running", "active")
-    if snapshot.state is RunState.DIED or snapshot.result is None:
+    if result is None:
         return Badge("Died", "danger")
-    reasons = {one.reason for one in snapshot.result.results}
-    if reasons == {Reason.CANCELLED}:
+    if {one.reason for one in result.results} == {Reason.CANCELLED}:
         return Badge("Cancelled", "neutral")
-    return Badge(*_STATUSES[snapshot.result.status])
+    return Badge(*_STATUSES[result.status])
 
 
 def _run_title(workers: Sequence[WorkerSummary], name: str | None) -> str:
@@ -212,18 +232,11 @@ def cost_of(worker: WorkerRecord) -> float | None:
     return worker.cost
 
 
-def _counts(workers: Sequence[WorkerSummary]) -> tuple[tuple[Tone, int, str], ...]:
-    found = Counter((one.badge.tone, _counted_word(one.badge)) for one in workers)
-    order = [*TONES]
-    return tuple(
-        (tone, number, "need attention" if number > 1 and tone == "warning" else word)
-        for (tone, word), number in sorted(found.items(), key=lambda one: order.index(one[0][0]))
-    )
-
-
-def _counted_word(badge: Badge) -> str:
-    """Return the word under which a list counts a worker with a badge."""
-    return _INTERRUPTED.word.lower() if badge == _INTERRUPTED else TONES[badge.tone]
+def _counts(workers: Sequence[WorkerSummary]) -> tuple[Count, ...]:
+    numbers = Counter(one.badge.group for one in workers)
+    badges = {one.badge.group: one.badge for one in workers}
+    ordered = sorted(badges.items(), key=lambda one: (one[1].rank, one[0]))
+    return tuple(Count(badge.tone, numbers[group], group) for group, badge in ordered)
 
 
 def summarize_worker(

@@ -26,6 +26,8 @@ _TABS = (
     ("events", "Events"),
     ("details", "Details"),
 )
+_KEPT = ("q", "state", "page", "from", "to", "idle", "a", "b", "view")
+"""Parameters of a page's address that its links keep."""
 TICK = 2
 """Seconds between two refreshes of a page that changes as time passes."""
 _LONGEST_SEARCH = 200
@@ -59,8 +61,7 @@ class View:
 
     def same_page(self, **changes: str | None) -> str:
         """Return the page's address with changed parameters; the value None removes a parameter."""
-        known = {name: self.query[name] for name in ("q", "from", "to", "idle", "a", "b", "view")
-                 if name in self.query}  # fmt: skip
+        known = {name: self.query[name] for name in _KEPT if name in self.query}
         kept = {name: value for name, value in (known | changes).items() if value}
         return f"?{urlencode(kept)}"
 
@@ -108,6 +109,7 @@ def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> di
         "began": moment(summary.began),
         "ago": ago(summary.began, now()),
         "current": tab,
+        "attention": summary.attention,
         "tabs": [(name, title) for name, title in _TABS if name not in absent],
         "same_page": view.same_page,
     }
@@ -127,6 +129,13 @@ def _absent_tabs(view: View) -> set[str]:
 def search_of(query: Mapping[str, str]) -> str:
     """Return the text in the parameter `q` by which a user searches a list; empty if not set."""
     return one_line(query.get("q", ""), limit=_LONGEST_SEARCH).strip()
+
+
+def page_of(query: Mapping[str, str], count: int, size: int) -> tuple[int, int]:
+    """Return the number of the page of a list that a user asks for, and the number of pages."""
+    last, text = max(1, -(-count // max(size, 1))), query.get("page", "")
+    asked = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 1
+    return min(max(asked, 1), last), last
 
 
 def contains(search: str, *texts: str) -> bool:

@@ -1,5 +1,6 @@
 """The pages of a worker: log, diff, checks, events and details."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from orchestrator.web.logs import Log, Piece, logs_of, read_before, read_end
 from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_worker
+from orchestrator.web.summaries import WorkerSummary
 from orchestrator.web.timeline import axis_of
 from orchestrator.web.view import View, run_values, summary_of
 
 _LONGEST_TASK = 20_000
+_MOST_LISTED = 100
+"""Maximum number of workers that the page of a worker lists for navigation."""
 
 
 def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
@@ -44,10 +48,18 @@ def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
             ("events", "Events", ""),
             ("details", "Details", ""),
         ],
+        "rail": _neighbours(summary.workers, mine),
         "rail_tab": tab if tab in ("diff", "events", "details") else "",
         "can_stop": snapshot.is_live and result is None,
         "can_retry": not snapshot.is_live and not mine.badge.word.startswith("Skip"),
     }
+
+
+def _neighbours(workers: Sequence[WorkerSummary], mine: WorkerSummary) -> Sequence[WorkerSummary]:
+    """Return the workers before and after a worker that the page lists beside it."""
+    place = workers.index(mine)
+    first = max(0, min(place - _MOST_LISTED // 2, len(workers) - _MOST_LISTED))
+    return workers[first : first + _MOST_LISTED]
 
 
 def log_page(
@@ -106,7 +118,7 @@ def diff_page(view: View, worker: WorkerRecord) -> Page:
             diff = diff_of(view.repository, _branch(view, worker))
         except OrchestratorError as error:
             problem = one_line(str(error), limit=500)
-    values |= diff_values(view, diff) | {"problem": problem}
+    values |= diff_values(diff, view.query) | {"problem": problem}
     return view.page("diff.html", values)
 
 

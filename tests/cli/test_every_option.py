@@ -260,8 +260,10 @@ def test_option_without_effect_is_refused(
 ) -> None:
     monkeypatch.chdir(repo)
     words, _, _ = SETTINGS_OF_OPTIONS[name]
-    # Without `rate_limit_wait: 0`, retry options also apply to rate-limited workers.
-    (repo / "no-wait.yaml").write_text("parallel_runs: {rate_limit_wait: 0}")
+    # Without `rate_limit_wait: 0`, retry options also apply to rate-limited workers, and without
+    # `prompts: 0` there is an alert for questions.
+    quiet = "parallel_runs: {rate_limit_wait: 0}\ntriggers: {prompts: 0}"
+    (repo / "no-wait.yaml").write_text(quiet)
     shell = ["parallel", "true", "--agent-cli", "shell", "--dry-run", "--config", "no-wait.yaml"]
     assert run([*shell, *words]) == 3
     assert f"option `{words[0]}` has no effect without `--" in capsys.readouterr().err

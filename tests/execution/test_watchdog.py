@@ -96,7 +96,7 @@ class TestWarnings:
 
     def test_alerts_are_disabled_by_default(self, repo: Path, local_engine: LocalEngine) -> None:
         default = Triggers()
-        assert (default.silence, default.repeated_errors, default.prompts) == (0, 0, 0)
+        assert (default.silence, default.repeated_errors, default.prompts) == (0, 0, 10)
         assert default.paths == ()
         task = "for i in 1 2 3; do echo error; done; echo x > x; printf 'go on? (y/n)'; sleep 1"
         assert watched(repo, local_engine, task)[1] == []

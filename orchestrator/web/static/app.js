@@ -118,11 +118,40 @@ function take(html) {
   const { version, live } = page.body.dataset;
   if (version === undefined) return;
   document.title = page.title;
+  const link = byId("icon"), icon = page.getElementById("icon").getAttribute("href");
+  if (link.getAttribute("href") !== icon) link.setAttribute("href", icon);
+  attend(Number(page.body.dataset.attention));
   morph(byId("content"), page.getElementById("content"));
   document.body.dataset.version = version;
   if (live === undefined) delete document.body.dataset.live;
   openLog();
   tick();
+}
+
+// --- Workers that need attention: a notification of the browser, if the user asked for them.
+
+function notifies() {
+  return stored("notify") === "yes" && Notification.permission === "granted";
+}
+
+function attend(number) {
+  const before = Number(document.body.dataset.attention);
+  document.body.dataset.attention = number;
+  if (number > before && "Notification" in window && notifies()) new Notification(document.title);
+}
+
+function setUpNotify() {
+  const button = byId("notify");
+  if (!button || !("Notification" in window)) return;
+  const show = () => button.setAttribute("aria-pressed", String(notifies()));
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const asks = !notifies();
+    if (asks) await Notification.requestPermission();
+    store("notify", asks ? "yes" : "no");
+    show();
+  });
+  show();
 }
 
 function showLive(text, tone) {
@@ -392,6 +421,7 @@ function openLog() {
 }
 
 openLog();
+setUpNotify();
 addEventListener("visibilitychange", refresh);
 setInterval(tick, 1000);
 tick();
