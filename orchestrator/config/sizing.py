@@ -4,10 +4,14 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from orchestrator.config.container import Limits
+from orchestrator.config.presets import PRESETS
 from orchestrator.config.run import ParallelConfig
 
 DEFAULT_CPUS = 2.0
-
+_SHARE = 0.5
+"""Share of its default limits that a worker is expected to use, so that two workers fit on a
+machine with 2 CPUs and 8 GB."""
 
 _ROUNDING = 1e-6
 
@@ -37,16 +41,30 @@ def cpus_of(config: ParallelConfig, *, cpus: float) -> float:
 
 
 def demand(config: ParallelConfig, *, cpus: float) -> Demand:
-    """Return the CPUs and memory that a worker and its services use together.
+    """Return the CPUs and memory that are reserved for a worker and its services.
+
+    Limits that the user chose are reserved in full, of the defaults only a share.
 
     Args:
         config: The run's configuration.
         cpus: CPUs of the machine.
     """
     services = config.project.services.values()
-    own = cpus_of(config, cpus=cpus)
-    memory = config.limits.memory + sum(service.memory for service in services)
+    own, memory = config.limits.cpus or cpus_of(config, cpus=cpus) * _SHARE, config.limits.memory
+    if not memory_was_chosen(config):
+        memory = int(memory * _SHARE)
+    memory += sum(service.memory for service in services)
     return Demand(own + sum(service.cpus for service in services), memory)
+
+
+def memory_was_chosen(config: ParallelConfig) -> bool:
+    """Return whether the user set the memory limit of workers.
+
+    All settings of a detached or resumed run count as set, so the limit is compared with the
+    defaults instead.
+    """
+    preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
+    return config.limits.memory not in (preset, Limits().memory)
 
 
 def fits(demands: Iterable[Demand], *, cpus: float, memory: int) -> bool:

@@ -65,9 +65,12 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
 def _isolation(config: ParallelConfig) -> Isolation:
     """Return isolation settings that give the `setup` commands a network, and the task none."""
     ours = config.isolation
-    access = Access("open", () if ours.network in GATEWAYS else ours.allow)
-    if config.setup_network in GATEWAYS:
-        access = stage_access(config).setup
+    access = stage_access(config).setup
+    if access.network == "none":
+        # Entries of an allow-list do not apply to an open network.
+        access = Access(
+            "open", ours.setup_allow or (() if ours.network in GATEWAYS else ours.allow)
+        )
     return ours.model_copy(
         update={
             "network": "none",

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.config.container import Limits
-from orchestrator.config.presets import PRESETS
 from orchestrator.config.run import ParallelConfig
-from orchestrator.config.sizing import Demand, demand, largest, room_for
+from orchestrator.config.sizing import Demand, demand, largest, memory_was_chosen, room_for
 from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import ConfigError
 
@@ -20,7 +18,7 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
             f"`cpus` is {cpus:g}, which is more than the engine has",
             hint=f"use at most {features.cpus}",
         )
-    if memory > features.memory and _was_asked_for(config, memory):
+    if memory > features.memory and memory_was_chosen(config):
         yield ConfigError(
             f"`memory` is {_gib(memory)}, which is more than the engine has",
             hint=f"use at most {features.memory // 1024**2}m",
@@ -33,26 +31,16 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
             )
 
 
-def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
-    """Return whether the user set the memory limit: only then it must fit the machine's memory.
-
-    All settings of a detached or resumed run count as set, so the limit is compared with the
-    defaults instead.
-    """
-    preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
-    return memory not in (preset, Limits().memory)
-
-
 def crowding(
     config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
 ) -> str | None:
-    """Return a notice if all workers together may use more CPUs or memory than the machine has.
+    """Return a notice if all workers together need more CPUs or memory than the machine has.
 
     `demands` are the resources of each worker, if they differ.
     """
     each = demands or [demand(config, cpus=features.cpus)] * config.workers
     fit = room_for(each, cpus=features.cpus, memory=features.memory)
-    most = max(one.memory for one in each)
+    most = max(config.limits.memory, *(one.memory for one in each))
     has = f"the machine has {features.cpus} CPUs and {_gib(features.memory)} RAM"
     if most > features.memory and not config.project.services:
         return (
@@ -65,7 +53,7 @@ def crowding(
     cpus, memory = sum(one.cpus for one in together), sum(one.memory for one in together)
     services = " with their services" if config.project.services else ""
     return (
-        f"{config.workers} workers{services} may use {cpus:g} CPUs and {_gib(memory)}, {has}: "
+        f"{config.workers} workers{services} need about {cpus:g} CPUs and {_gib(memory)}, {has}: "
         f"room for `--workers {fit}`"
     )
 
@@ -92,7 +80,7 @@ def _each_uses(demands: Sequence[Demand]) -> str:
     cpus, memory = ({one[place] for one in demands} for place in (0, 1))
     many = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(cpus), max(cpus))))
     sizes = " to ".join(dict.fromkeys(_gib(int(one)) for one in (min(memory), max(memory))))
-    return f"a worker may use {many} CPUs and {sizes}"
+    return f"a worker needs about {many} CPUs and {sizes}"
 
 
 def _gib(size: int) -> str:

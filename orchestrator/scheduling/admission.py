@@ -66,13 +66,13 @@ class Admission:
             cpus = sum(one.cpus for one in demands)
             if not fits([Demand(cpus, 0)], cpus=machine.cpus, memory=0):
                 return (
-                    f"the running workers and this worker may use {cpus:g} CPUs, "
+                    f"the running workers and this worker need about {cpus:g} CPUs, "
                     f"but the machine has {machine.cpus}"
                 )
             ours = sum(one.memory for one in demands) // 1024**2
             all_of_it = machine.memory // 1024**2
             return (
-                f"the running workers and this worker may use {ours} MiB of memory, "
+                f"the running workers and this worker need about {ours} MiB of memory, "
                 f"but the machine has {all_of_it}"
             )
         free, disk = self._read()

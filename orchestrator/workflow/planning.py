@@ -191,18 +191,14 @@ def demand_of(
 ) -> Demand:
     """Return the CPUs and memory that are reserved for the worker of a task.
 
-    With `--workers auto`, everything that the worker may use is reserved. With a chosen number of
-    workers, only limits that the task itself sets are reserved: workers rarely use their default
-    limits, and sharing CPUs is harmless.
+    With a chosen number of workers, only memory that the task itself sets is reserved: that many
+    workers run at once, because sharing CPUs is harmless.
     """
     own = config_of(config, task, programs)
     if config.auto_workers:
         return demand(own, cpus=cpus)
     asked = task.settings.limits.model_fields_set
-    return Demand(
-        (own.limits.cpus or 0.0) if "cpus" in asked else 0.0,
-        own.limits.memory if "memory" in asked else 0,
-    )
+    return Demand(0.0, own.limits.memory if "memory" in asked else 0)
 
 
 def _of_program(config: ParallelConfig, program: ParallelConfig | None) -> ParallelConfig:

@@ -2,7 +2,9 @@
 
 A generation is the result of one `orchestrator cache warm`, with a directory for each package
 manager. It becomes visible by a single rename, and is never changed afterwards. A worker writes to
-a layer of its own on top, which is removed with its other temporary files.
+a layer of its own on top, which is removed with its other temporary files. A worker whose user
+does not own the generation gets a copy: npm, for example, gives what it installs to the owner of
+its cache, which only root can do.
 """
 
 import hashlib
@@ -15,11 +17,13 @@ from pathlib import Path
 
 from orchestrator.config.values import CacheKind
 from orchestrator.engine.spec import BindMount, OverlayMount
+from orchestrator.errors import ConfigError
 from orchestrator.files.change_owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
 from orchestrator.workspace.layout import CACHES, Mode, Mounts
+from orchestrator.workspace.worker_user import shared_user
 
 TARGET = "/caches"
 _FRESH = "fresh"
@@ -33,6 +37,10 @@ _VARIABLES: dict[CacheKind, dict[str, str]] = {
     "cargo": {"CARGO_HOME": f"{TARGET}/cargo"},
 }
 WHEELS = f"{TARGET}/pip/wheels"
+_NO_PACKAGES = (".", "_logs", "_update-notifier", "interpreter-v", "selfcheck", "CACHEDIR.TAG")
+"""Beginnings of the names of files and directories that package managers create in a cache even if
+they download nothing.
+"""
 _OFFLINE: dict[CacheKind, dict[str, str]] = {
     # pip finds cached packages only by querying the index; without an index it needs wheel files.
     "pip": {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS},
@@ -157,9 +165,9 @@ def _layer(
         return BindMount(source=place, target=target, read_only=False)
     place = scratch / lower.parent.name / kind
     if mode == "bind":
-        if not place.exists():
-            _copy(lower, place, user)
-        return BindMount(source=place, target=target, read_only=False)
+        return BindMount(source=_copied(lower, place, user), target=target, read_only=False)
+    if lower.stat().st_uid != user[0]:
+        lower = _copied(lower, place / "lower", user)
     upper, work = place / "upper", place / "work"
     for path in (upper, work):
         _make(path, user)
@@ -172,18 +180,22 @@ def _make(place: Path, user: tuple[int, int]) -> None:
         os.chown(place, *user)
 
 
-def _copy(lower: Path, place: Path, user: tuple[int, int]) -> None:
-    half = place.with_name(place.name + _HALF)
-    remove_tree(half)
-    shutil.copytree(lower, half, symlinks=True)
-    change_owner(half, user)
-    half.rename(place)
+def _copied(lower: Path, place: Path, user: tuple[int, int]) -> Path:
+    """Return a copy of a cache that belongs to a user; make it unless it exists."""
+    if not place.exists():
+        half = place.with_name(place.name + _HALF)
+        remove_tree(half)
+        shutil.copytree(lower, half, symlinks=True)
+        change_owner(half, user)
+        half.rename(place)
+    return place
 
 
 def publish(caches: Caches, repository: Repository, base: str, run_id: str, root: Path) -> None:
     """Store the caches of a worker as a generation named after its run, unless that was done.
 
     Raises:
+        ConfigError: The worker put no package into any of the caches.
         OSError: The generation could not be published.
     """
     made = root / CACHES / _FRESH
@@ -191,24 +203,36 @@ def publish(caches: Caches, repository: Repository, base: str, run_id: str, root
     target = place / f"{run_id}-{lock_key(repository, base)}"
     if not caches.warms or target.exists():
         return
-    # Workers run as different users and write to the copied-up files below. The closed directory
-    # around the caches keeps other users of this machine out.
+    if not any(_has_packages(made / kind) for kind in caches.kinds):
+        raise ConfigError(f"`setup` put no package into the cache of {', '.join(caches.kinds)}")
+    # The closed directory around the caches keeps other users of this machine out.
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _open_up(made)
+    _clean(made)
+    # Workers with a shared checkout have this user, and so need no copy of the caches.
+    change_owner(made, shared_user())
     made.rename(target)
 
 
-def _open_up(tree: Path) -> None:
-    """Make a directory tree readable and writable for all users; remove special files."""
-    tree.chmod(0o777)
+def _has_packages(cache: Path) -> bool:
+    """Return whether a cache contains more than logs and markers."""
+    for _, directories, files in os.walk(cache):
+        directories[:] = [name for name in directories if not name.startswith(_NO_PACKAGES)]
+        if any(not name.startswith(_NO_PACKAGES) for name in files):
+            return True
+    return False
+
+
+def _clean(tree: Path) -> None:
+    """Make a directory tree usable for its owner; remove special files and set-uid bits."""
+    tree.chmod(0o755)
     for folder, directories, files in os.walk(tree):
         for name in (*directories, *files):
             path = Path(folder, name)
             mode = path.lstat().st_mode
             if stat.S_ISDIR(mode):
-                path.chmod(0o777)
+                path.chmod(mode & 0o777 | stat.S_IRWXU)
             elif stat.S_ISREG(mode):
-                path.chmod(0o777 if mode & stat.S_IXUSR else 0o666)
+                path.chmod(mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
             elif not stat.S_ISLNK(mode):
                 path.unlink()
 

@@ -141,7 +141,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
         "tests/config/test_untrusted_file.py::test_commands_of_a_discovered_file_are_closed_stages"
     ),
     ("auto_workers",): (
-        "tests/scheduling/test_admission.py::test_auto_reserves_all_limits_of_workers"
+        "tests/scheduling/test_admission.py::test_auto_reserves_chosen_limits_and_half_of_the_defaults"
     ),
     ("max_workers",): (
         "tests/config/test_validation.py"

@@ -175,17 +175,18 @@ class TestMachine:
 
     @pytest.mark.parametrize(
         ("cpus", "memory", "limits", "workers"),
-        [(1, GIB, {}, 1), (8, 9 * GIB, {}, 2), (8, 64 * GIB, {}, 4), (64, 999 * GIB, {}, 10),
+        [(1, GIB, {}, 1), (2, 8 * GIB, {}, 2), (8, 9 * GIB, {}, 4), (8, 64 * GIB, {}, 8),
+         (64, 999 * GIB, {}, 10),
          (2, 8 * GIB, {"cpus": 0.5, "memory": GIB}, 4)],
     )  # fmt: skip
     def test_room_of_a_machine(self, cpus, memory, limits, workers):
         assert room(config(limits=Limits(**limits)), cpus=cpus, memory=memory) == workers
 
     def test_more_workers_than_fit_cause_a_notice(self):
-        assert crowding(config(workers=4), machine()) is None
-        assert crowding(config(workers=5), machine()) == (
-            "5 workers may use 10 CPUs and 20.0 GiB, the machine has 8 CPUs and 32.0 GiB RAM: "
-            "room for `--workers 4`"
+        assert crowding(config(workers=8), machine()) is None
+        assert crowding(config(workers=9), machine()) == (
+            "9 workers need about 9 CPUs and 18.0 GiB, the machine has 8 CPUs and 32.0 GiB RAM: "
+            "room for `--workers 8`"
         )
         assert crowding(config(workers=3, limits=Limits(memory=16 * GIB)), machine()) is not None
 
@@ -193,7 +194,7 @@ class TestMachine:
         project = Project(services={"db": Service(image="a", cpus=2, memory=4 * GIB)})
         assert room(config(project=project), cpus=machine().cpus, memory=machine().memory) == 2
         assert crowding(config(workers=3, project=project), machine()) == (
-            "3 workers with their services may use 12 CPUs and 24.0 GiB, the machine has 8 CPUs "
+            "3 workers with their services need about 9 CPUs and 18.0 GiB, the machine has 8 CPUs "
             "and 32.0 GiB RAM: room for `--workers 2`"
         )
 

@@ -184,10 +184,10 @@ def test_auto_starts_workers_within_the_machines_capacity(
     first, second = map(span, results)
     assert first[1] <= second[0]
     said = [event.message for event in told if isinstance(event, Notice)]
-    assert any(line.startswith("`--workers auto`: a worker may use 0.2 CPUs") for line in said)
+    assert any(line.startswith("`--workers auto`: a worker needs about 0.2 CPUs") for line in said)
     assert [(one.worker_id, one.cause, one.reason) for one in told
             if isinstance(one, WorkerWaiting)] == [
-        (results[1].worker_id, "machine", "the running workers and this worker may use "
+        (results[1].worker_id, "machine", "the running workers and this worker need about "
          f"{2 * cpus} CPUs, but the machine has {cpus}")
     ]  # fmt: skip
 

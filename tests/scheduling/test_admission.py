@@ -42,22 +42,28 @@ def test_default_limits_reserve_nothing(machine: EngineFeatures) -> None:
     assert shortage(machine, task("a"), *(task(name) for name in "bcdefg")) is None
 
 
-def test_requested_resources_never_exceed_the_machine(machine: EngineFeatures) -> None:
-    assert shortage(machine, task("a", cpus=2), task("b", cpus=2)) is None
-    assert shortage(machine, task("a", cpus=2.5), task("b", cpus=2)) == (
-        "the running workers and this worker may use 4.5 CPUs, but the machine has 4"
-    )
+def test_requested_memory_never_exceeds_the_machine(machine: EngineFeatures) -> None:
     assert shortage(machine, task("a", memory="5g"), task("b", memory="4g")) == (
-        "the running workers and this worker may use 9216 MiB of memory, but the machine has 8192"
+        "the running workers and this worker need about 9216 MiB of memory, but the machine has "
+        "8192"
     )
     assert shortage(machine, task("a", memory="5g"), task("b")) is None
 
 
-def test_auto_reserves_all_limits_of_workers(machine: EngineFeatures) -> None:
+def test_chosen_number_of_workers_shares_the_cpus(machine: EngineFeatures) -> None:
+    eight = [task(name, cpus=4) for name in "abcdefgh"]
+    assert shortage(machine, *eight) is None
+
+
+def test_auto_reserves_chosen_limits_and_half_of_the_defaults(machine: EngineFeatures) -> None:
     # The machine has 4 CPUs and 8 GiB; the default limits of a worker are 2 CPUs and 4 GiB.
-    assert shortage(machine, task("a"), task("b"), auto=True) is None
-    assert shortage(machine, task("a"), task("b"), task("c"), auto=True) == (
-        "the running workers and this worker may use 6 CPUs, but the machine has 4"
+    assert shortage(machine, *(task(name) for name in "abcd"), auto=True) is None
+    assert shortage(machine, *(task(name) for name in "abcde"), auto=True) == (
+        "the running workers and this worker need about 5 CPUs, but the machine has 4"
+    )
+    assert shortage(machine, task("a", cpus=2), task("b", cpus=2), auto=True) is None
+    assert shortage(machine, task("a", cpus=2.5), task("b", cpus=2), auto=True) == (
+        "the running workers and this worker need about 4.5 CPUs, but the machine has 4"
     )
     small = {"cpus": 0.4, "memory": "64m"}
     ten = [task(name, **small) for name in "abcdefghij"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Limits
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.values import CacheKind
 from orchestrator.engine.spec import BindMount
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
@@ -24,6 +25,8 @@ from orchestrator.workspace.caches import (
     ready_caches,
 )
 from orchestrator.workspace.caches import remove_generations as remove
+from orchestrator.workspace.layout import Mode
+from orchestrator.workspace.worker_user import shared_user, worker_user
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run, show
@@ -175,8 +178,75 @@ def test_only_regular_files_are_published(repo: Path, tmp_path: Path) -> None:
         publish(Caches(("npm",), warms=True), repository, base, "run", root)
     (newest,) = generations(repository)
     found = {path.name: path.lstat().st_mode & 0o777 for path in (newest / "npm").rglob("*")}
-    assert found == {"link": 0o777, "locked": 0o777, "program": 0o777}
+    assert found == {"link": 0o777, "locked": 0o700, "program": 0o700}
+    assert {path.lstat().st_uid for path in newest.rglob("*")} == {shared_user()[0]}
     assert outside.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", ["overlay", "bind"])
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives workers users of their own")
+def test_cache_belongs_to_the_user_of_the_worker(tmp_path: Path, mode: Mode) -> None:
+    made = tmp_path / "generation" / "npm"
+    (made / "deep").mkdir(parents=True)
+    (made / "deep" / "a").write_text("package")
+    for path in (made, *made.rglob("*")):
+        os.chown(path, *shared_user())
+    caches = Caches(("npm",), generation=made.parent)
+    for user, copies in ((worker_user(7), True), (shared_user(), mode == "bind")):
+        (mount,) = ready_caches(caches, tmp_path / f"worker-{user[0]}", user, mode)
+        lower = mount.source if isinstance(mount, BindMount) else mount.lower
+        assert {path.stat().st_uid for path in (lower, *lower.rglob("*"))} == {user[0]}
+        assert (lower / "deep" / "a").read_text() == "package"
+        assert (lower != made) is copies
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        ("npm", "_logs/2026.log"),
+        ("npm", "_update-notifier-last-checked"),
+        ("uv", "interpreter-v4/a/b.msgpack"),
+        ("uv", "sdists-v9/.gitignore"),
+        ("cargo", "registry/CACHEDIR.TAG"),
+        ("pip", "cache/selfcheck/a.json"),
+    ],
+)
+def test_empty_cache_is_not_published(
+    repo: Path, tmp_path: Path, kind: CacheKind, left: str
+) -> None:
+    path = tmp_path / "caches" / "fresh" / kind / left
+    path.parent.mkdir(parents=True)
+    path.touch()
+    repository, base = Repository(repo), git(repo, "rev-parse", "HEAD")
+    with pytest.raises(ConfigError, match=f"no package into the cache of {kind}"):
+        publish(Caches((kind,), warms=True), repository, base, "run", tmp_path)
+    assert generations(repository) == []
+
+
+def test_setup_that_downloads_nothing_fails(repo: Path, local_engine: LocalEngine) -> None:
+    warmed(repo, local_engine)
+    before = generations(Repository(repo))
+    assert warmed(repo, local_engine, "true") is Status.FAILED
+    assert generations(Repository(repo)) == before
+
+
+@pytest.mark.parametrize(
+    ("isolation", "access"),
+    [
+        ({"network": "none", "allow": ("a",)}, ("open", ("a",))),
+        ({"network": "open", "setup_allow": ("a",)}, ("open", ("a",))),
+        ({"network": "none", "setup_allow": ("a",)}, ("open", ("a",))),
+        ({"network": "none", "setup_network": "open", "setup_allow": ("a",)}, ("open", ("a",))),
+        ({"network": "allowlist", "allow": ("a",)}, ("allowlist", ("a",))),
+        ({"network": "allowlist", "allow": ("*.b",), "setup_network": "none"}, ("open", ())),
+    ],
+)
+def test_access_of_a_warming_run(isolation: dict[str, object], access: tuple[str, object]) -> None:
+    config = configured("any", caches=("npm",), setup=("npm ci",))
+    config = config.model_copy(update={"isolation": Isolation.model_validate(isolation)})
+    found = warming_config(config).isolation
+    assert (found.setup_network, found.setup_allow) == access
+    assert (found.network, found.allow) == ("none", ())
 
 
 def test_no_generation_is_removed_during_a_run(repo: Path, local_engine: LocalEngine) -> None:

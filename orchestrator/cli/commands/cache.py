@@ -32,6 +32,12 @@ _TEXTS = {
     "setup_timeout": "Seconds for all setup commands together; 0: no limit. [default: 600]",
     "agent_cli": "Agent program in whose image the setup commands run. [default: architect]",
     "image": "Image in which the setup commands run, instead of the agent program's own.",
+    "allow": "Host in a private network that the setup commands may reach, such as a company's "
+    "index; repeatable.",
+    "env": "Environment variable of the setup commands; `K` alone passes your variable on; "
+    "repeatable.",
+    "secrets": "Your variable NAME, or FILE, which the setup commands get as /run/secrets/NAME; "
+    "repeatable.",
     "base": "Commit on which the setup commands run: a branch, a tag, a hash or another git "
     "revision. [default: HEAD]",
 }
@@ -47,9 +53,10 @@ def warm(
 ) -> None:
     """Fill the caches by running the project's `setup` commands once."""
     top = find_top(Path.cwd())
-    configured = load_config(
-        options={**settings, "tasks": ("true",)}, environ=os.environ, top=top, file=config
-    )
+    options = {**settings, "tasks": ("true",)}
+    if "allow" in options:
+        options["setup_allow"] = options.pop("allow")
+    configured = load_config(options=options, environ=os.environ, top=top, file=config)
     warming = warming_config(configured)
     view = make_view(quiet=output.quiet)
     run = Warming(warming, top, emit=view)

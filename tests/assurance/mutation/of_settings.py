@@ -156,12 +156,16 @@ def preflight() -> Iterator[Protection]:
          "            return Attempt()\n"),
     )  # fmt: skip
     yield from patches(
+        "config/sizing.py",
+        (PREFLIGHT,),
+        ("preset's values do not count as requested", "(preset, Limits().memory)",
+         "(Limits().memory,)"),
+    )  # fmt: skip
+    yield from patches(
         "runs/machine_check.py",
         (PREFLIGHT,),
         ("memory above the machine's refused", "if memory > features.memory and", "if False and"),
         ("CPUs above the machine's refused", "cpus > features.cpus:", "False:"),
-        ("preset's values do not count as requested", "(preset, Limits().memory)",
-         "(Limits().memory,)"),
         ("crowded machine is reported", "    if config.auto_workers or config.workers <= fit:\n",
          "    if True:\n"),
     )  # fmt: skip

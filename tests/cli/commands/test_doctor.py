@@ -85,7 +85,7 @@ def test_ready_machine_exits_0(repository, machine, capsys):
         "✓ allow-lists: each worker can have a gateway (tested)\n"
         f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
         f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
-        "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 4`\n"
+        "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 8`\n"
     )
 
 
@@ -194,8 +194,8 @@ class TestConfiguration:
         assert f"✓ configuration: {file}" in lines
         assert [line for line in lines if "image:" in line] == [f"✓ image: {BASE_IMAGE}, 1.0 GiB"]
         assert lines[-1] == (
-            "! machine: 9 workers may use 18 CPUs and 18.0 GiB, the machine has 8 CPUs and "
-            "32.0 GiB RAM: room for `--workers 4`"
+            "! machine: 9 workers need about 9 CPUs and 18.0 GiB, the machine has 8 CPUs and "
+            "32.0 GiB RAM: room for `--workers 8`"
         )
 
     def test_settings_of_the_named_file_are_checked(self, repository, machine, capsys):
