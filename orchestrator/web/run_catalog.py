@@ -12,9 +12,9 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.web.badges import Badge, run_badge
 from orchestrator.web.live_usage import NOTHING, LiveUsage
 from orchestrator.web.reader import RunReader, Snapshot
-from orchestrator.web.summaries import Badge, run_badge
 
 MOST_OPEN = 64
 """Maximum number of runs whose records are kept in memory."""

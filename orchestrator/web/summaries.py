@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import last_line
-from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.results import Reason, WorkerResult
 from orchestrator.state.history import WorkerState
 from orchestrator.text.quantities import slots_in_use
 from orchestrator.text.sanitize import one_line, output_line
+from orchestrator.web.badges import INTERRUPTED, STATUSES, Badge, Tone, run_badge
 from orchestrator.web.formats import dollars, octets, plural, short_duration
 from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.reader import Snapshot, WorkerRecord
 
-Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
 TITLE = 160
 """Maximum number of characters of a task that a list shows."""
 _STATES = {
@@ -31,14 +31,6 @@ _STATES = {
     WorkerState.CHECK: "Checking",
     WorkerState.DONE: "Done",
 }
-_STATUSES: dict[Status, tuple[str, Tone]] = {
-    Status.SUCCESS: ("Succeeded", "success"),
-    Status.PARTIAL: ("Partial", "warning"),
-    Status.FAILED: ("Failed", "danger"),
-    Status.TIMEOUT: ("Timed out", "danger"),
-}
-_WORST_FIRST: Sequence[Tone] = ("danger", "warning", "active", "idle", "neutral", "success")
-"""Order in which lists show and count the workers of each tone (class of a state)."""
 _REASONS = {
     Reason.OOM: "out of memory",
     Reason.PIDS: "too many processes",
@@ -62,24 +54,6 @@ class _Usage(TypedDict):
     cpus: str
     memory: str
     files_now: int | None
-
-
-@dataclass(frozen=True)
-class Badge:
-    """A state in a word, and the tone (such as `danger`) that selects its colour."""
-
-    word: str
-    tone: Tone
-
-    @property
-    def group(self) -> str:
-        """The name under which lists count and filter workers or runs with this state."""
-        return {"active": "running", "idle": "waiting"}.get(self.tone, self.word.lower())
-
-    @property
-    def rank(self) -> int:
-        """Position of the state among all states, worst first."""
-        return _WORST_FIRST.index(self.tone)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,21 +171,6 @@ def summarize_run(
     )
 
 
-_INTERRUPTED = Badge("Interrupted", "danger")
-"""State of a worker whose run died before the worker ended."""
-
-
-def run_badge(result: RunResult | None, *, is_live: bool) -> Badge:
-    """Return the state of a run as a word with a tone (such as `danger`) for its colour."""
-    if is_live:
-        return Badge("Running", "active")
-    if result is None:
-        return Badge("Died", "danger")
-    if {one.reason for one in result.results} == {Reason.CANCELLED}:
-        return Badge("Cancelled", "neutral")
-    return Badge(*_STATUSES[result.status])
-
-
 def _run_title(workers: Sequence[WorkerSummary], name: str | None) -> str:
     if name:
         return one_line(name, limit=TITLE)
@@ -299,7 +258,7 @@ def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
     result = worker.result
     if result is None:
         if not snapshot.is_live:
-            return _INTERRUPTED
+            return INTERRUPTED
         if _alert(worker, snapshot):
             return Badge("Needs attention", "warning")
         waits = worker.state in (WorkerState.QUEUED, WorkerState.RETRYING)
@@ -308,7 +267,7 @@ def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
         return Badge("Skipped", "neutral")
     if result.reason is Reason.CANCELLED:
         return Badge("Cancelled", "neutral")
-    return Badge(*_STATUSES[result.status])
+    return STATUSES[result.status]
 
 
 def _waiting(worker: WorkerRecord, snapshot: Snapshot) -> str:
