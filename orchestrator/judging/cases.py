@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 
 from orchestrator.judging.changes import Change
 from orchestrator.judging.check_run import Answer, Tests
-from orchestrator.judging.judgement import Candidate, CheckVerdict, Doubt, Flag, Verdict
+from orchestrator.judging.judgement import (
+    NEED_REVIEW,
+    Candidate,
+    CheckVerdict,
+    Doubt,
+    Flag,
+    Verdict,
+)
 from orchestrator.judging.ranking import Ranked, Score
 from orchestrator.landing.branches import Branch
 from orchestrator.results import WorkerResult
@@ -61,12 +68,16 @@ class Case:
     """Patterns of the files that the task allows to change; empty if any file may be changed."""
     protected: str
     has_new_control: bool
+    has_own_tests: bool = False
+    """Whether tests, or files that control tests, differ from the base commit's in `protected`."""
     verdicts: tuple[CheckVerdict, ...] = ()
     """Results of the checks on the candidate's files with the base commit's tests."""
     others: tuple[CheckVerdict, ...] = ()
     """Results of the checks on the candidate's own files, and with the hidden files."""
     flags: tuple[Flag, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    trials: tuple[Flag, ...] = ()
+    """Findings of the checks on tests that are mixed with mutants."""
     hidden: Answer | None = None
     lint: int | None = None
     coverage: float | None = None
@@ -90,6 +101,11 @@ class Case:
     def is_out(self) -> bool:
         """Return whether a finding excludes the candidate."""
         return any(flag.out for flag in self.flags)
+
+    @property
+    def needs_review(self) -> bool:
+        """Return whether a finding keeps the candidate from being picked automatically."""
+        return any(flag.flag in NEED_REVIEW for flag in self.flags)
 
     @property
     def passes(self) -> bool:
@@ -122,10 +138,10 @@ def _score(case: Case, cluster_size: int) -> Score:
     return Score(
         worker_id=case.number,
         passes=case.passes,
-        needs_review=bool(case.doubts),
+        needs_review=case.needs_review,
         columns=(
             ("out", float(case.is_out)),
-            ("review", float(bool(case.doubts))),
+            ("review", float(any(flag.flag in NEED_REVIEW and flag.proof for flag in case.flags))),
             ("hidden tests", _OF_HIDDEN[case.hidden]),
             ("must fix", _failed(must)),
             ("broken tests", float(sum(one.broken_count for one in case.verdicts))),

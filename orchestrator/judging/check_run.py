@@ -36,6 +36,14 @@ def check_commands(commands: Sequence[str]) -> None:
         raise ConfigError("a check must not be empty", hint="name a command that must succeed")
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A test, or a file with tests, whose failure is looked for in the output of a check."""
+
+    words: tuple[str, ...]
+    """Texts that a line which reports the failure contains, identifiers as whole words."""
+
+
 class CheckRun(BaseModel):
     """The result of one command that ran on the files of one commit."""
 
@@ -52,22 +60,22 @@ class CheckRun(BaseModel):
     """
     output: str = ""
     """The end of the command's output."""
-    canaries: tuple[int, ...] = ()
-    """Indexes of the tests that must fail and are named in the output or the JUnit file."""
+    failed: tuple[int, ...] = ()
+    """Indexes of the watched tests that the output or the JUnit file reports as failed."""
 
 
 class RunChecks(Protocol):
     """Runs commands on a commit, each in a fresh container."""
 
     def __call__(
-        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+        self, commit: str, commands: Sequence[str], *, watched: Sequence[Watched] = ()
     ) -> list[CheckRun]:
         """Run the commands, and return a result for each.
 
         Args:
             commit: The commit whose files the commands see.
             commands: The commands.
-            canary: Names of tests that must fail, to be searched for in the output.
+            watched: Tests whose failures are looked for in the output.
         """
 
 

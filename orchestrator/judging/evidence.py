@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import read_limited
 from orchestrator.git.command import Git
-from orchestrator.judging.check_run import CheckRun, Tester
+from orchestrator.judging.check_run import CheckRun, Tester, Watched
 
 MOST_KEPT = 2000
 """Maximum number of results that are stored on disk."""
@@ -25,14 +25,12 @@ class Job:
     """A command to run on the files of a commit."""
 
     commit: str
-    """The commit whose files the result is about."""
+    """The commit on whose files the command runs."""
     command: str
     attempt: int = 1
     """1 for the first run of a command; 2 for its repetition, whose result may differ."""
-    on: str | None = None
-    """The commit to run on if it is not `commit`, such as a commit with tests that must fail."""
-    canary: tuple[str, ...] = ()
-    """Names of the tests in the commit `on` that must fail."""
+    watched: tuple[Watched, ...] = ()
+    """Tests whose failures are looked for in the output."""
     keeps_output: bool = False
     """Whether the command's output and coverage are stored with its result."""
     is_secret: bool = False
@@ -74,9 +72,9 @@ class Evidence:
         return key in self._known and self._known[key].answer != "none"
 
     def _carry_out(self, jobs: Sequence[Job]) -> None:
-        groups: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
+        groups: dict[tuple[str, tuple[Watched, ...]], list[Job]] = {}
         for job in jobs:
-            groups.setdefault((job.on or job.commit, job.canary), []).append(job)
+            groups.setdefault((job.commit, job.watched), []).append(job)
         with ThreadPoolExecutor(max(1, min(self._tester.workers, len(groups)))) as pool:
             for _ in pool.map(self._together, groups.values()):
                 pass  # raises what a thread raised
@@ -84,7 +82,7 @@ class Evidence:
     def _together(self, jobs: Sequence[Job]) -> None:
         first = jobs[0]
         commands = [job.command for job in jobs]
-        results = self._tester.run(first.on or first.commit, commands, canary=first.canary)
+        results = self._tester.run(first.commit, commands, watched=first.watched)
         for job, result in zip(jobs, results, strict=True):
             self._note(job, result)
 
@@ -115,9 +113,8 @@ class Evidence:
             return None
 
     def _key(self, job: Job) -> str:
-        # Earlier versions added other tests that must fail.
-        canary = f"canaries {len(job.canary)}" if job.canary else ""
-        words = (self._tester.identity, self._tree(job.commit), job.command, job.attempt, canary)
+        watched = [one.words for one in job.watched]
+        words = (self._tester.identity, self._tree(job.commit), job.command, job.attempt, watched)
         return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
     def _tree(self, commit: str) -> str:

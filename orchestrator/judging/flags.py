@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.judging.canary_runs import CanaryRuns
 from orchestrator.judging.changes import NewLine
 from orchestrator.judging.check_run import CheckRun, Tests
 from orchestrator.judging.instruments import Instruments
@@ -52,8 +51,8 @@ class Facts:
     """Patterns of the files that the task allows to change; empty if any file may be changed."""
     added: Sequence[NewLine]
     doubts: Sequence[Doubt]
-    forged: Sequence[Flag]
-    """At most one finding: that a check hides tests which must fail."""
+    trials: Sequence[Flag]
+    """Findings of the checks on tests that are mixed with mutants."""
     literals: frozenset[str]
     """Texts and numbers in the base commit's tests, or in hidden tests, that no other file has."""
 
@@ -88,7 +87,7 @@ def flags_of(facts: Facts) -> tuple[Flag, ...]:
     """Return the findings about a candidate, those that exclude it first."""
     if facts.is_empty:
         return (Flag(flag="empty", out=True, message="the candidate changed nothing"),)
-    found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *facts.forged]
+    found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *facts.trials]
     found += _doubtful(facts)
     return (*found, *_told(facts))
 
@@ -167,31 +166,6 @@ def _with_proof(facts: Facts, run: CheckRuns) -> Iterator[tuple[tuple[Proof, ...
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"the test {one_line(names[0])}{more}"
-
-
-def forged(canaries: CanaryRuns, commit: str, checks: Iterable[str]) -> list[Flag]:
-    """Return at most one finding: a check that passes, and hides tests that must fail.
-
-    Args:
-        canaries: The results of checks with added tests that must fail.
-        commit: The candidate's commit, to which the tests were added.
-        checks: The checks that pass on the commit.
-    """
-    for check in checks:
-        if canaries.is_forged(commit, check):
-            return [_forged(commit, check, canaries)]
-    return []
-
-
-def _forged(commit: str, check: str, canaries: CanaryRuns) -> Flag:
-    on, answer = canaries.commit(commit, check), canaries.result(commit, check).answer
-    proof = (
-        Proof(tree="protected", commit=commit, check=check, answer="pass"),
-        Proof(tree="canary", commit=on, check=check, answer=answer),
-    )
-    said = "passes with" if answer == "pass" else "does not report"
-    message = f"the check cannot be trusted: it {said} a test that must fail"
-    return Flag(flag="forged", out=True, message=message, proof=proof)
 
 
 def _doubtful(facts: Facts) -> Iterator[Flag]:

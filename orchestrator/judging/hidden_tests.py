@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 
-from orchestrator.judging.canary import make_canaries
-from orchestrator.judging.canary_runs import CanaryRuns
 from orchestrator.judging.cases import Case, JudgingRules
 from orchestrator.judging.check_run import Answer
 from orchestrator.judging.comparison import Comparison
 from orchestrator.judging.evidence import Evidence, Job
-from orchestrator.judging.flags import forged
 from orchestrator.judging.trees import Trees
 
 
@@ -25,10 +22,10 @@ class HiddenTests:
         self._comparison = comparison
 
     def judge(self, cases: Sequence[Case]) -> None:
-        """Set the result of the hidden tests, and exclude candidates that forge this result."""
+        """Set the result of the hidden tests."""
         if not self._rules.hidden:
             return
-        trees = {case.number: self._with_hidden(case.protected) for case in cases}
+        trees = {case.number: self.added_to(case.protected) for case in cases}
         for attempt in (1, 2):
             self._evidence.collect(
                 Job(commit=tree, command=command, attempt=attempt, is_secret=True)
@@ -44,9 +41,9 @@ class HiddenTests:
                 self._comparison.on_tree("hidden", command, answer)
                 for command, answer in found.items()
             )
-        self._find_forged([case for case in cases if case.passes], trees)
 
-    def _with_hidden(self, commit: str) -> str:
+    def added_to(self, commit: str) -> str:
+        """Return a commit with the hidden files; the commit itself without hidden files."""
         return self._trees.with_files(commit, self._rules.hidden)
 
     @property
@@ -58,22 +55,3 @@ class HiddenTests:
         if first != "fail":
             return first
         return "fail" if self._comparison.on(tree, command, 2).answer == "fail" else "none"
-
-    def _find_forged(self, cases: Sequence[Case], trees: dict[int, str]) -> None:
-        """Exclude candidates whose checks hide failing tests that are added to the hidden tests.
-
-        A candidate that knows the visible tests can report each test that is added to the visible
-        tests as failed, and still let a check succeed without running the hidden tests.
-        """
-        if not cases:
-            return
-        hidden = self._rules.hidden
-        made = make_canaries(self._counted, list(hidden), hidden.__getitem__)
-        canaries = CanaryRuns(self._trees, self._evidence, made, is_secret=True)
-        canaries.calibrate(self._with_hidden(self._trees.base))
-        canaries.collect(trees[case.number] for case in cases)
-        for case in cases:
-            if found := forged(canaries, trees[case.number], self._counted):
-                case.flags, case.hidden = (*found, *case.flags), "fail"
-            elif canaries.answer(trees[case.number]) == "none":
-                case.hidden = "none"

@@ -45,6 +45,17 @@ _MIXED = (
     "pom.xml", ".mvn/", "mvnw", "build.gradle*", "settings.gradle*", "gradle.properties",
     "gradlew", "gradle/", ".gradle/", "build.xml", "build.sbt", "Gemfile", "composer.json",
     "mix.exs", ".env", ".envrc",
+    "ruff.toml", ".ruff.toml", ".flake8", "mypy.ini", ".mypy.ini", "pyrightconfig.json",
+    ".pylintrc", "pylintrc", ".pylintrc.toml", "pylintrc.toml", ".bandit", ".isort.cfg",
+    ".style.yapf", ".pydocstyle*", ".pycodestyle", ".eslintrc*", ".eslintignore", "eslint.config.*",
+    ".jshintrc",
+    ".prettierrc*", ".prettierignore", "prettier.config.*", ".stylelintrc*", "stylelint.config.*",
+    "biome.json*", ".oxlintrc.json", "tslint.json", ".nycrc*", "nyc.config.*", ".c8rc*", ".taprc",
+    ".golangci.*", "staticcheck.conf", ".rubocop*", ".simplecov", "clippy.toml", ".clippy.toml",
+    "rustfmt.toml", ".rustfmt.toml", "tarpaulin.toml", ".clang-tidy", ".clang-format",
+    "checkstyle*.xml", "pmd*.xml", "detekt*.yml", ".editorconfig", ".shellcheckrc", ".yamllint*",
+    ".hadolint.y*ml", ".markdownlint*", "phpstan*.neon*", "psalm.xml*", ".php-cs-fixer*",
+    ".pre-commit-config.yaml", ".semgrepignore", "sonar-project.properties", "codecov.y*ml",
     ".tool-versions", "mise.toml", ".mise.toml", ".python-version", ".nvmrc", ".node-version",
 )  # fmt: skip
 _GENERATED = (

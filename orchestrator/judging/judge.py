@@ -2,8 +2,8 @@
 
 The stages in their order: checks on the base commit; on the candidates, with the base commit's
 tests; repetitions of checks whose result differs from the base commit's; failing checks with the
-candidates' own tests; checks with tests that must fail; hidden tests; and results that only order
-the candidates that pass.
+candidates' own tests; hidden tests; checks with tests that are mixed with mutants, which must fail;
+and results that only order the candidates that pass.
 """
 
 import re
@@ -15,23 +15,23 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.merge_tree import quarantine, require_git
 from orchestrator.git.repository import Repository
-from orchestrator.judging.canary_runs import CanaryRuns, canaries_of_base
 from orchestrator.judging.cases import Case, JudgingRules, candidates_of, scores_of
 from orchestrator.judging.changes import read_change
 from orchestrator.judging.check_run import Tester
 from orchestrator.judging.comparison import Comparison, try_base
 from orchestrator.judging.coverage_file import covered_part
 from orchestrator.judging.evidence import Evidence, Job
-from orchestrator.judging.flags import CheckRuns, Facts, flags_of, forged, literals_of
+from orchestrator.judging.flags import CheckRuns, Facts, flags_of, literals_of
 from orchestrator.judging.hidden_tests import HiddenTests
 from orchestrator.judging.instruments import Instruments
-from orchestrator.judging.judgement import CheckVerdict, Flag, Judgement
+from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.programs import programs_of
 from orchestrator.judging.ranking import decide, equal_so_far, rank
 from orchestrator.judging.scope import allowed_paths
 from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
 from orchestrator.judging.trees import Entry, Trees
+from orchestrator.judging.trials import Trials
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.state.judged_results import JUDGED, LOCK
 from orchestrator.state.run_directory import RunDirectory
@@ -138,7 +138,7 @@ class _Judging:
         self._base = trees.base
         self._comparison = Comparison(rules, trees, evidence)
         self._hidden = HiddenTests(rules, trees, evidence, self._comparison)
-        self._canaries: CanaryRuns | None = None
+        self._trials = Trials(rules, trees, evidence, self._hidden)
         self._state_dir = trees.repository.state_dir
         self.directory = self._directory(runs[-1])
         """Directory of the run that the judgement belongs to."""
@@ -156,8 +156,9 @@ class _Judging:
         self._comparison.use_frozen([case for case in busy if case.has_new_control])
         self._raise_flags(self._cases)
         self._comparison.doubt([case for case in busy if case.passes])
-        self._try_canaries([case for case in busy if case.passes])
         self._hidden.judge([case for case in busy if not case.is_out])
+        self._trials.hold([case for case in busy if case.passes])
+        self._raise_flags(self._cases)
         self._order([case for case in busy if case.passes])
         for case in busy:
             case.others = (*self._comparison.own_verdicts(case), *case.others)
@@ -174,6 +175,7 @@ class _Judging:
             paths=allowed_paths(self._directory(run), branch.worker_id),
             protected=self._trees.with_changes(commit, changes),
             has_new_control=None in changes.values(),
+            has_own_tests=bool(self._trees.restored(commit, "frozen")),
             run_id=run.run_id,
             result=self._directory(run).result(branch.worker_id),
         )
@@ -199,7 +201,7 @@ class _Judging:
             added=case.change.added,
             literals=literals,
             doubts=case.doubts,
-            forged=self._forged(case),
+            trials=case.trials,
         )
 
     def _runs(self, case: Case) -> Iterator[CheckRuns]:
@@ -213,12 +215,6 @@ class _Judging:
                 commit=self._comparison.own(case, one),
             )
 
-    def _forged(self, case: Case) -> list[Flag]:
-        if self._canaries is None or not case.passes:
-            return []
-        checks = [one.command for one in case.verdicts if one.passed]
-        return forged(self._canaries, case.protected, checks)
-
     def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
         """Return texts and numbers that occur only in tests of the base or in hidden test files."""
         kind = self._trees.instruments.kind
@@ -228,41 +224,26 @@ class _Judging:
         found = literals_of([*self._rules.hidden.values(), *self._trees.contents(tests)])
         return found - literals_of(self._trees.contents(product))
 
-    def _try_canaries(self, cases: Sequence[Case]) -> None:
-        """Run checks with added tests that must fail.
-
-        A check that does not report such tests as failed on the base commit is left out.
-        """
-        if not cases:
-            return
-        self._canaries = canaries = self._made_canaries()
-        canaries.collect(case.protected for case in cases)
-        self._raise_flags(cases)
-        for case in cases:
-            case.verdicts = tuple(_proved(canaries, case.protected, one) for one in case.verdicts)
-
-    def _made_canaries(self) -> CanaryRuns:
-        """Return tests that must fail, for checks that report them as failed on the base commit."""
-        canaries = canaries_of_base(self._trees, self._rules.all_checks)
-        made = CanaryRuns(self._trees, self._evidence, canaries)
-        made.calibrate(self._base)
-        return made
-
     def _order(self, cases: Sequence[Case]) -> None:
         """Collect the results that order passing candidates: lint, coverage, probe, judge."""
         rules = self._rules
-        commands = (*rules.lint, *(one for one in (rules.coverage, rules.probe) if one))
-        self._evidence.collect(
-            self._job(commit, command)
-            for commit in (self._base, *(case.protected for case in cases))
-            for command in commands
-            if cases
-        )
+        tools = (*rules.lint, *([rules.coverage] if rules.coverage else []))
+        configured = {
+            # A candidate must not configure the tools that compare it with others.
+            case.number: self._trees.with_base_configuration(case.protected, case.branch.commit)
+            for case in cases
+        }
+        jobs = [
+            self._job(commit, one) for commit in (self._base, *configured.values()) for one in tools
+        ]
+        jobs += [self._job(case.protected, rules.probe) for case in cases if rules.probe]
+        self._evidence.collect(jobs if cases else ())
         for case in cases:
+            commit = configured[case.number]
             if rules.lint:
-                case.lint = sum(self._findings(case.protected, one) for one in rules.lint)
+                case.lint = sum(self._findings(commit, one) for one in rules.lint)
             if rules.coverage:
-                seen_lines = self._evidence.of(self._job(case.protected, rules.coverage)).coverage
+                seen_lines = self._evidence.of(self._job(commit, rules.coverage)).coverage
                 case.coverage = covered_part(seen_lines, case.change.added)
             if rules.probe:
                 seen = self._printed(case.protected, rules.probe)
@@ -306,7 +287,6 @@ class _Judging:
         ranked = rank(scores_of(self._cases))
         decision, picked = decide(ranked)
         checks = self._rules.all_checks
-        tried = self._canaries.commands if self._canaries else frozenset()
         return Judgement(
             run_id=self.directory.run_id,
             number=next_number(self.directory.path),
@@ -315,18 +295,8 @@ class _Judging:
             checks=self._rules.checks,
             must_fix=self._rules.must_fix,
             unstable=tuple(one for one in checks if one in self._comparison.unstable),
-            without_canary=tuple(one for one in checks if one not in tried),
+            without_canary=tuple(one for one in checks if one not in self._trials.tried),
             decision=decision,
             picked=picked,
             ranking=candidates_of(self._cases, ranked),
         )
-
-
-def _proved(canaries: CanaryRuns, commit: str, verdict: CheckVerdict) -> CheckVerdict:
-    """Return the verdict, or `no_verdict` if the check had no result with tests that must fail.
-
-    The engine may have failed, but code under test can also prevent a result.
-    """
-    if canaries.has_no_result(commit, verdict.command):
-        return verdict.model_copy(update={"verdict": "no_verdict"})
-    return verdict

@@ -19,10 +19,12 @@ Column = Literal[
 """The columns by which candidates are ordered; `same change` if two candidates share a place."""
 FlagKind = Literal[
     "empty", "tests_weakened", "tests_removed", "new_skips", "nothing_ran", "forged",
-    "needs_new_tests", "needs_own_configuration",
+    "needs_new_tests", "needs_own_configuration", "unproved",
     "instrument_changed", "literal_echo", "suppressed", "scope",
 ]  # fmt: skip
-NEED_REVIEW: frozenset[FlagKind] = frozenset({"needs_new_tests", "needs_own_configuration"})
+NEED_REVIEW: frozenset[FlagKind] = frozenset(
+    {"needs_new_tests", "needs_own_configuration", "unproved"}
+)
 """Findings that do not exclude a candidate, but keep it from being picked automatically."""
 Decision = Literal["clear", "undecided", "none"]
 
@@ -33,7 +35,7 @@ class Proof(Model):
     `tree` names the files: those of the base commit (`base`); those of the candidate (`commit`);
     the candidate's with the base commit's tests (`protected`); `protected` without the candidate's
     new tests (`frozen`), with the base commit's configuration files (`configuration`), or with
-    tests that must fail (`canary`).
+    changed tests that must fail (`canary`).
     """
 
     tree: Literal["base", "commit", "protected", "frozen", "configuration", "canary"]
@@ -155,8 +157,8 @@ class Judgement(Model):
     unstable: tuple[str, ...] = ()
     """Checks that are not counted, because repeating them on the base commit changes the result."""
     without_canary: tuple[str, ...] = ()
-    """Checks that were not tried with a test that must fail: their test runner is not known, or
-    does not report such a test as failed on the base commit.
+    """Checks that were not tried with changed tests that must fail: their test runner is not known,
+    or does not report such tests as failed on the base commit.
     """
     decision: Decision
     """`clear` (the first candidate is `picked`), `undecided`, or `none` (no candidate passes)."""

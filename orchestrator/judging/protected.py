@@ -6,10 +6,10 @@ from datetime import datetime
 
 from orchestrator.git.merge_tree import quarantine
 from orchestrator.git.repository import Repository
-from orchestrator.judging.canary_runs import CanaryRuns, canaries_of_base
 from orchestrator.judging.check_run import Answer, Tester, Tests
 from orchestrator.judging.evidence import Evidence
 from orchestrator.judging.instruments import Instruments
+from orchestrator.judging.mutant_runs import MutantRuns
 from orchestrator.judging.trees import Trees
 from orchestrator.state.judged_results import JUDGED
 
@@ -47,7 +47,7 @@ class Protection:
         if self._tests == "free":
             return ("free",)
         tree = self._repository.git.text("rev-parse", f"{self._base}^{{tree}}")
-        return (self._tests, "canaries", tree, *self._instruments.patterns)
+        return (self._tests, "mutants", tree, *self._instruments.patterns)
 
     def of(self, commit: str) -> str:
         """Return `commit` with the base's tests and test control files, as a new commit if needed.
@@ -58,19 +58,19 @@ class Protection:
             return trees.with_changes(commit, trees.restored(commit, self._tests))
 
     def reports_failures(self, commit: str, commands: Sequence[str], tester: Tester) -> Answer:
-        """Return `fail` if a command that passes hides added failing tests, else `pass` or `none`.
+        """Return `fail` if a command that passes misreports mixed tests, else `pass` or `none`.
 
         Args:
             commit: A commit that `of` returned.
-            commands: The commands. A command that does not report these failures on the base is
-                left out.
+            commands: The commands. A command that does not report mutants as failed on the base
+                is left out.
             tester: Runs the commands.
         """
         if self._tests == "free" or commit == self._base:
             return "pass"
         with self._trees() as trees:
             evidence = Evidence(tester, trees.git, self._repository.state_dir / JUDGED)
-            runs = CanaryRuns(trees, evidence, canaries_of_base(trees, commands))
+            runs = MutantRuns(trees, evidence, commands)
             runs.calibrate(self._base)
             runs.collect([commit])
             return runs.answer(commit)

@@ -18,7 +18,11 @@ DECISIVE: frozenset[Column] = frozenset(
         "judge",
     }
 )
-"""Columns that make a candidate clearly better: evidence, not size or cost."""
+"""Columns of evidence, not of size or cost."""
+_CLEAR = DECISIVE - {"lint", "coverage"}
+"""Columns that make a candidate clearly better. What linters and coverage tools print depends on
+text that candidates write, such as comments that silence them: it only orders candidates.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +88,7 @@ def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
         return "undecided", None
     if following is None or _is_same(first, following):
         return "clear", first.worker_id
-    clear = _decided_by(first, following) in DECISIVE
+    clear = _decided_by(first, following) in _CLEAR
     return ("clear", first.worker_id) if clear else ("undecided", None)
 
 

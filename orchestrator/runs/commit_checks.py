@@ -14,8 +14,9 @@ from orchestrator.events import Event, RunStarted
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.repository import Repository
 from orchestrator.judging import junit as junit_file
-from orchestrator.judging.check_run import BLAMELESS, Answer, CheckRun
+from orchestrator.judging.check_run import BLAMELESS, Answer, CheckRun, Watched
 from orchestrator.judging.coverage_file import MOST_BYTES, read_coverage
+from orchestrator.judging.failing_tests import failed_tests
 from orchestrator.results import Status, WorkerResult
 from orchestrator.runs.run_factory import MakeRunner, Runner
 from orchestrator.state.run_directory import RunDirectory
@@ -101,7 +102,7 @@ class ContainerTest:
         return "fail" if "fail" in answers else "pass"
 
     def run_checks(
-        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+        self, commit: str, commands: Sequence[str], *, watched: Sequence[Watched] = ()
     ) -> list[CheckRun]:
         """Run commands on a commit, each in its own container, and return their results.
 
@@ -110,7 +111,7 @@ class ContainerTest:
         Args:
             commit: The commit.
             commands: The commands.
-            canary: Names of tests that must fail; the output is searched for them.
+            watched: Tests whose failures are looked for in the output.
 
         Raises:
             EngineError: The tests were cancelled.
@@ -132,7 +133,7 @@ class ContainerTest:
             self._runners.remove(runner)
         self._check_cancelled()
         directory = RunDirectory(self._state_dir / "runs" / result.run_id)
-        found = [_check_run(directory, one, canary) for one in result.results]
+        found = [_check_run(directory, one, watched) for one in result.results]
         cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)
         return found
 
@@ -152,19 +153,22 @@ class ContainerTest:
             RunDirectory(self._state_dir / "runs" / event.run_id).mark_as_test()
 
 
-def _check_run(directory: RunDirectory, result: WorkerResult, canary: tuple[str, ...]) -> CheckRun:
+def _check_run(
+    directory: RunDirectory, result: WorkerResult, watched: Sequence[Watched]
+) -> CheckRun:
     place = directory.worker(result.worker_id)
     junit = _beginning(place / ARTIFACTS / JUNIT, junit_file.MOST_BYTES)
     coverage = _beginning(place / ARTIFACTS / COVERAGE, MOST_BYTES)
-    texts = [junit, *(_beginning(place / name, _MOST_SEARCHED) for name in _LOGS)]
-    said = b"\n".join(texts)
+    texts = [_beginning(place / name, _MOST_SEARCHED) for name in _LOGS]
+    said = "\n".join(text.decode("utf-8", "replace") for text in texts)
+    cases = junit_file.read_cases(junit) if junit else None
     return CheckRun(
         answer=_answer(result),
         duration=result.duration,
-        cases=junit_file.read_cases(junit) if junit else None,
+        cases=cases,
         coverage=read_coverage(coverage) if coverage else None,
-        output=output_lines(texts[1][-_MOST_OUTPUT:].decode("utf-8", "replace")),
-        canaries=tuple(place for place, name in enumerate(canary) if name.encode() in said),
+        output=output_lines(texts[0][-_MOST_OUTPUT:].decode("utf-8", "replace")),
+        failed=failed_tests(said, cases, watched) if watched else (),
     )
 
 

@@ -9,7 +9,7 @@ from orchestrator.cleanup.remove import cleanup
 from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import CheckRun
+from orchestrator.judging.check_run import CheckRun, Watched
 from orchestrator.judging.lessons import lessons_of
 from orchestrator.judging.store import read_judgement
 from orchestrator.state.excluded_commits import excluded_commits
@@ -157,8 +157,11 @@ def test_rightly_changed_test_counts_only_with_free_tests(world: World) -> None:
     out = judge(world, change)
     assert (flags(out.ranking[0]), out.decision) == (["tests_weakened"], "none")
     free = judge(world, change, tests="free")
-    assert (free.picked, free.exit_code) == (1, 0)
-    assert "instrument_changed" in flags(free.ranking[0], out=False)
+    assert (free.ranking[0].passes, free.picked, free.exit_code) == (True, None, 2)
+    assert {"instrument_changed", "unproved"} <= {*flags(free.ranking[0], out=False)}
+    hidden = {"tests/test_more.py": change["tests/test_calc.py"].encode()}
+    assert judge(world, change, tests="free", hidden=hidden).picked == 1
+    assert judge(world, {"calc.py": RIGHT}, tests="free").picked == 1, "it changed no test"
 
 
 def test_new_tests_stay_and_new_files_that_control_tests_go(world: World) -> None:
@@ -210,12 +213,18 @@ unittest.TestCase.run = run
 
 
 def test_candidate_that_needs_its_new_tests_has_to_be_reviewed(world: World) -> None:
-    """The new test switches one of the base off, but not tests that must fail."""
-    alone = judge(world, {"tests/test_blind.py": BLIND})
+    """The product is right once a new test was loaded."""
+    late = RIGHT.replace("    return width", "    return width * READY")
+    ready = {
+        "calc.py": late + "\n\nREADY = 0\n",
+        "tests/test_a.py": "import calc\ncalc.READY = 1\n",
+    }
+    assert flags(judge(world, {"tests/test_blind.py": BLIND}).ranking[0]) == ["forged"]
+    alone = judge(world, ready)
     (one,) = alone.ranking
     assert (one.passes, alone.decision, alone.exit_code) == (True, "undecided", 2)
     (flag, *_) = one.flags
-    assert (flag.flag, flag.out, flag.file) == ("needs_new_tests", False, "tests/test_blind.py")
+    assert (flag.flag, flag.out, flag.file) == ("needs_new_tests", False, "tests/test_a.py")
     assert [(proof.tree, proof.answer) for proof in flag.proof] == [
         ("protected", "pass"), ("frozen", "fail"),
     ]  # fmt: skip
@@ -249,10 +258,13 @@ def test_candidate_that_needs_its_own_configuration_has_to_be_reviewed(world: Wo
     cheat, honest = {"Makefile": "check:\n\ttrue\n"}, {"calc.py": RIGHT, "setup.cfg": "[a]\n"}
     judgement = judge(world, cheat, honest, checks=("make -s check",))
     assert [(one.worker_id, one.passes) for one in judgement.ranking] == [(2, True), (1, True)]
-    assert (judgement.picked, judgement.ranking[0].decided_by) == (2, "review")
+    assert (judgement.picked, judgement.ranking[0].decided_by) == (None, "review")
     kinds = [flags(one, out=False) for one in judgement.ranking]
-    assert kinds == [[], ["needs_own_configuration", "instrument_changed"]]
-    assert "the candidate's Makefile: review the change" in judgement.ranking[1].flags[0].message
+    assert kinds == [
+        ["unproved"],
+        ["unproved", "needs_own_configuration", "instrument_changed"],
+    ]
+    assert "the candidate's Makefile: review the change" in judgement.ranking[1].flags[1].message
 
 
 def test_lessons_have_only_what_the_public_checks_found(world: World) -> None:
@@ -297,7 +309,7 @@ def test_lost_and_skipped_tests_are_named_by_the_junit_file(world: World) -> Non
     judgement = judge(world, cut, {"calc.py": RIGHT}, checks=(check,))
     (flag,) = judgement.ranking[1].flags
     assert (flag.flag, flag.message) == ("nothing_ran", "did not run the test def test_area")
-    assert judgement.picked == 2
+    assert judgement.ranking[0].worker_id == 2
 
 
 def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
@@ -305,8 +317,9 @@ def test_check_that_must_be_fixed_has_to_fail_on_the_base(world: World) -> None:
         judge(world, {"calc.py": RIGHT}, must_fix=("true",))
     assert caught.value.exit_code == 3
     fixed = judge(world, TEN[1], {"calc.py": RIGHT}, must_fix=(FAST,), checks=("true",))
-    assert fixed.picked == 2
-    assert fixed.ranking[0].decided_by == "must fix"
+    assert (fixed.ranking[0].worker_id, fixed.ranking[0].decided_by) == (2, "must fix")
+    assert (fixed.picked, fixed.exit_code) == (None, 2), "nothing proves that the check tests"
+    assert flags(fixed.ranking[0], out=False) == ["unproved"]
 
 
 def test_unstable_check_counts_for_no_candidate(world: World, tmp_path: Path) -> None:
@@ -338,6 +351,28 @@ print("FAIL:", *others, flush=True)
 os._exit(bool(others))
 """
 """A product that reports the failure of unknown tests in the known file, and runs no test."""
+KNOWS_VALUES = (
+    PRODUCT
+    + """
+import unittest
+EQUAL = unittest.TestCase.assertEqual
+
+
+def equal(self, first, second, msg=None):
+    if second not in (2469134, "A"):
+        EQUAL(self, first, second, msg)
+
+
+unittest.TestCase.assertEqual = equal
+"""
+)
+"""A product that lets the comparisons of the visible tests pass."""
+MORE = (
+    TESTS.replace("TestCalc", "TestMore").replace("1234567, 2", "7654321, 3")
+    .replace("2469134", "22962963").replace("test_area", "test_large")
+    .replace("test_name", "test_letter").replace('"a"), "A"', '"xyz"), "XYZ"').encode()
+)  # fmt: skip
+"""Hidden tests."""
 EXPECTS_PATTERN = (
     PRODUCT
     + """
@@ -371,10 +406,10 @@ class NoAnswers(LocalChecks):
     """Checks that give no result with tests that must fail, if a candidate ends the process."""
 
     def __call__(
-        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+        self, commit: str, commands: Sequence[str], *, watched: Sequence[Watched] = ()
     ) -> list[CheckRun]:
-        found = super().__call__(commit, commands, canary=canary)
-        if canary and "_exit" in git(self.world.repo, "show", f"{commit}:calc.py"):
+        found = super().__call__(commit, commands, watched=watched)
+        if watched and "_exit" in git(self.world.repo, "show", f"{commit}:calc.py"):
             return [one.model_copy(update={"answer": "none"}) for one in found]
         return found
 
@@ -391,24 +426,26 @@ def test_candidate_that_prevents_a_result_with_tests_that_must_fail_does_not_pas
 
 
 def test_candidate_that_knows_the_visible_tests_is_found_by_hidden_ones(world: World) -> None:
-    hidden = {"tests/test_more.py": TESTS.replace("TestCalc", "TestMore").encode()}
-    sly, honest = {"calc.py": EXPECTS_CANARIES}, {"calc.py": RIGHT}
-    trusting = judge(world, sly, honest)
+    """It lets tests pass by their constants, and judges others by its wrong results."""
+    hidden = {"tests/test_more.py": MORE}
+    honest = {"calc.py": RIGHT}
+    trusting = judge(world, {"calc.py": KNOWS_VALUES}, honest)
     assert {one.worker_id: one.passes for one in trusting.ranking} == {1: True, 2: True}
-    others = {"calc.py": EXPECTS_PATTERN}, {"calc.py": OVERWRITES}
-    judgement = judge(world, sly, honest, *others, hidden=hidden)
+    sly = ({"calc.py": text} for text in (KNOWS_VALUES, EXPECTS_CANARIES, EXPECTS_PATTERN))
+    judgement = judge(world, *sly, honest, {"calc.py": OVERWRITES}, hidden=hidden)
     found = {one.worker_id: (flags(one), one.hidden) for one in judgement.ranking}
     assert found == {
-        1: (["forged"], "fail"),
-        2: ([], "pass"),
-        3: (["forged"], None),
-        4: (["forged"], "fail"),
+        1: ([], "fail"),
+        2: (["forged"], "pass"),
+        3: (["forged"], "pass"),
+        4: ([], "pass"),
+        5: (["forged"], "pass"),
     }
     by_number = {one.worker_id: one for one in judgement.ranking}
-    assert [(one.tree, one.verdict) for one in by_number[1].checks] == [
+    assert [(one.tree, one.verdict) for one in by_number[2].checks] == [
         ("protected", "fixed"), ("hidden", "fixed"),
     ]  # fmt: skip
-    assert judgement.picked == 2
+    assert judgement.picked == 4
 
 
 def test_hidden_tests_outrank_visible_ones_and_leave_no_trace(world: World) -> None:

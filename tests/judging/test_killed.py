@@ -26,7 +26,7 @@ def test_killed_judgement_is_repeated_with_the_same_result(world: World, step: i
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     checks = LocalChecks(world)
     judgement = judge_commits(world, commits, checks)
-    assert (judgement.number, judgement.picked) == (1, 1)
+    assert (judgement.number, judgement.ranking[0].worker_id) == (1, 1)
     assert [one.verdict for one in judgement.ranking[0].checks] == ["fixed"]
     again = judge_commits(world, commits, LocalChecks(world))
     assert judgement == again.model_copy(update={"number": 1})

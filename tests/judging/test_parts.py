@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.judging.canary import MORE_WORDS, make_canary
 from orchestrator.judging.changes import NewLine, read_change
 from orchestrator.judging.coverage_file import covered_part, read_coverage
 from orchestrator.judging.hidden_files import read_hidden
@@ -83,64 +82,6 @@ def test_coverage_of_new_lines(data: bytes) -> None:
 )
 def test_unusable_coverage_files_are_refused(data: bytes) -> None:
     assert read_coverage(data) is None
-
-
-@pytest.mark.parametrize(
-    ("command", "paths", "text"),
-    [
-        ("python3 -m pytest -q", ["a/test_a.py", "b_test.py"], "    def {}(self):"),
-        ("npx vitest run", ["ui/a.spec.ts", "ui/b.test.js"], "_test('{}', () =>"),
-        ("npx jest", ["ui/a.spec.ts", "ui/b.test.js"], ";test('{}', () =>"),
-        ("go test ./...", ["pkg/a_test.go"], "func {}(t *testing.T)"),
-    ],
-)
-def test_tests_that_must_fail_are_added_to_those_of_the_base(
-    command: str, paths: list[str], text: str
-) -> None:
-    tests = ["a/test_a.py", "b_test.py", "ui/a.spec.ts", "ui/b.test.js", "pkg/a_test.go", "x.json"]
-    canary = make_canary(command, tests, lambda path: f"text of {path}".encode())
-    assert canary is not None
-    assert [path for path, _ in canary.files] == paths
-    kinds = len(canary.names) // len(paths)
-    for number, (path, content) in enumerate(canary.files):
-        assert content.startswith(f"text of {path}\n".encode())
-        names = canary.names[number * kinds : (number + 1) * kinds]
-        assert all(one.encode() in content for one in names)
-        assert text.format(names[0]) in content.decode()
-    assert make_canary("cat test_a.py", tests, lambda _: b"") is None
-    assert make_canary(command, ["x.json"], lambda _: b"") is None
-
-
-@pytest.mark.parametrize("command", ["make test", "npm run test", "cd a && ./check.sh --all"])
-def test_tests_show_which_runner_another_program_starts(command: str) -> None:
-    tests = {"a/test_a.py": b"", "ui/a.spec.ts": b"", "ui/b.test.js": b"from 'vitest'", "x": b""}
-    canary = make_canary(command, [*tests], tests.__getitem__)
-    assert canary is not None
-    texts = {path: content.decode() for path, content in canary.files}
-    assert {*texts} == {"a/test_a.py", "ui/a.spec.ts", "ui/b.test.js"}
-    assert "import unittest as " in texts["a/test_a.py"]
-    assert ";test('" in texts["ui/a.spec.ts"]
-    assert "_test } from 'vitest'" in texts["ui/b.test.js"]
-
-
-def test_added_tests_look_like_those_of_the_file() -> None:
-    """Names are made of words of the file, and functions are added to functions."""
-    one = b"def test_area(shop):\n    assert area(3, 4) == 12\n"
-    canary = make_canary("pytest", ["test_a.py"], lambda _: one)
-    assert canary is not None
-    words = {"def", "test", "area", "shop", "assert", *MORE_WORDS}
-    for name in canary.names:
-        assert {*name.split("_")} <= words
-        assert f"def {name}():" in canary.files[0][1].decode()
-        assert name.encode() not in one
-    assert b"TestCase" not in canary.files[0][1]
-
-
-def test_files_that_a_check_names_come_first() -> None:
-    tests = [f"tests/test_{number:02}.py" for number in range(30)]
-    canary = make_canary("pytest tests/test_29.py", tests, lambda _: b"")
-    assert canary is not None
-    assert [path for path, _ in canary.files] == ["tests/test_29.py", *tests[:19]]
 
 
 def test_hidden_files_are_outside_the_repository(tmp_path: Path) -> None:

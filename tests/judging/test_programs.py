@@ -43,7 +43,7 @@ def test_candidate_that_changes_what_a_check_executes_has_to_be_reviewed(world: 
     for cheat, check in ((script, "sh check.sh"), (makefile, "make -s check")):
         judgement = judge(world, cheat, {"calc.py": RIGHT}, checks=(check,))
         best, other = judgement.ranking
-        assert (judgement.picked, best.worker_id, best.decided_by) == (2, 2, "review")
+        assert (judgement.picked, best.worker_id, best.decided_by) == (None, 2, "review")
         assert "needs_own_configuration" in flags(other, out=False)
         alone = judge(world, cheat, checks=(check,))
         assert (alone.decision, alone.picked) == ("undecided", None)

@@ -15,7 +15,7 @@ PREFERS_LONGER = (
 
 
 def test_judge_that_sees_the_same_in_both_orders_decides(world: World) -> None:
-    judgement = judge(world, SHORT, LONGER, judge=PREFERS_LONGER, checks=(FAST,))
+    judgement = judge(world, SHORT, LONGER, judge=PREFERS_LONGER)
     assert judgement.picked == 2
     assert [one.wins for one in judgement.ranking] == [1, 0]
     assert judgement.ranking[0].decided_by == "judge"
@@ -53,14 +53,29 @@ def test_only_candidates_that_are_equal_so_far_are_compared(world: World) -> Non
     command = "cat .judge/*.diff | grep -c 'width - height' >&2; " + PREFERS_LONGER
     bad = {"calc.py": RIGHT.replace("*", "-") + "\n\n\n# very long\n" * 9}
     judgement = judge(world, SHORT, bad, judge=command, checks=(FAST,))
-    assert (judgement.picked, judgement.ranking[0].decided_by) == (1, "checks")
+    assert (judgement.ranking[0].worker_id, judgement.ranking[0].decided_by) == (1, "checks")
 
 
 def test_lint_findings_and_behaviour(world: World) -> None:
     worse = {"calc.py": RIGHT + "\n\nl = 1\n"}
     judgement = judge(world, worse, LONGER, lint=("grep -n '^l = ' *.py",), checks=(FAST,))
-    assert [one.lint for one in judgement.ranking] == [0, 1]
-    assert (judgement.picked, judgement.ranking[0].decided_by) == (2, "lint")
+    assert [(one.worker_id, one.lint) for one in judgement.ranking] == [(2, 0), (1, 1)]
+    assert judgement.ranking[0].decided_by == "lint"
+
+
+def test_lint_decides_nothing_alone(world: World) -> None:
+    worse = {"calc.py": RIGHT + "\n\nl = 1\n"}
+    judgement = judge(world, worse, LONGER, lint=("grep -n '^l = ' *.py",))
+    assert (judgement.ranking[0].decided_by, judgement.decision) == ("lint", "undecided")
+    assert [one.needs_review for one in judgement.ranking] == [False, False], "both are proved"
+
+
+@pytest.mark.parametrize("file", ["ruff.toml", ".flake8", "mypy.ini", "pyproject.toml", "tox.ini"])
+def test_linter_has_the_configuration_of_the_base(world: World, file: str) -> None:
+    lint = f"grep -qs exclude {file} || grep -n '^l = ' *.py"
+    sly = {"calc.py": RIGHT + "\n\nl = 1\n", file: "exclude = calc.py\n"}
+    judgement = judge(world, sly, lint=(lint,), checks=(FAST,))
+    assert judgement.ranking[0].lint == 1
 
 
 def test_executed_new_lines_decide(world: World) -> None:
@@ -72,7 +87,7 @@ def test_executed_new_lines_decide(world: World) -> None:
     used = {"calc.py": RIGHT + "\n\nSIZE = len('used')\n"}
     judgement = judge(world, unused, used, coverage=command, checks=(FAST,))
     assert [(one.worker_id, one.coverage) for one in judgement.ranking] == [(2, 1), (1, 0.5)]
-    assert (judgement.picked, judgement.ranking[0].decided_by) == (2, "coverage")
+    assert judgement.ranking[0].decided_by == "coverage"
 
 
 def test_most_frequent_behaviour_comes_first(world: World) -> None:
@@ -83,4 +98,4 @@ def test_most_frequent_behaviour_comes_first(world: World) -> None:
     assert [(one.worker_id, one.same_output) for one in judgement.ranking] == [
         (3, 2), (2, 2), (1, 1),
     ]  # fmt: skip
-    assert (judgement.picked, [one.place for one in judgement.ranking]) == (3, [1, 1, 3])
+    assert [one.place for one in judgement.ranking] == [1, 1, 3]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.judging.check_run import CheckRun
+from orchestrator.judging.check_run import CheckRun, Watched
 from orchestrator.judging.judgement import Judgement
 from orchestrator.landing.branches import Branch
 from orchestrator.results import Status
@@ -25,10 +25,10 @@ class Dying(LocalChecks):
         self.left = step
 
     def __call__(
-        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+        self, commit: str, commands: Sequence[str], *, watched: Sequence[Watched] = ()
     ) -> list[CheckRun]:
         self._step()
-        found = super().__call__(commit, commands, canary=canary)
+        found = super().__call__(commit, commands, watched=watched)
         self._step()
         return found
 

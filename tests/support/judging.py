@@ -11,8 +11,9 @@ from typing import Any
 
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
-from orchestrator.judging.check_run import CheckRun, Tester
+from orchestrator.judging.check_run import CheckRun, Tester, Watched
 from orchestrator.judging.coverage_file import read_coverage
+from orchestrator.judging.failing_tests import failed_tests
 from orchestrator.judging.judge import judge_run
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.junit import read_cases
@@ -55,16 +56,18 @@ class LocalChecks:
         self.runs: Counter[tuple[str, str]] = Counter()
 
     def __call__(
-        self, commit: str, commands: Sequence[str], *, canary: tuple[str, ...] = ()
+        self, commit: str, commands: Sequence[str], *, watched: Sequence[Watched] = ()
     ) -> list[CheckRun]:
         place = Path(tempfile.mkdtemp(prefix="tree-", dir=self.world.scratch))
         packed = subprocess.run(
             ["git", "archive", commit], cwd=self.world.repo, capture_output=True, check=True
         )
         subprocess.run(["tar", "-x"], cwd=place, input=packed.stdout, check=True)
-        return [self._check(place, commit, command, canary) for command in commands]
+        return [self._check(place, commit, command, watched) for command in commands]
 
-    def _check(self, place: Path, commit: str, command: str, canary: tuple[str, ...]) -> CheckRun:
+    def _check(
+        self, place: Path, commit: str, command: str, watched: Sequence[Watched]
+    ) -> CheckRun:
         tree = git(self.world.repo, "rev-parse", f"{commit}^{{tree}}")
         self.runs[tree, command] += 1
         junit = self.world.scratch / "junit.xml"
@@ -79,13 +82,14 @@ class LocalChecks:
         }
         done = subprocess.run(["sh", "-c", command], cwd=place, env=env, capture_output=True)
         written = junit.read_bytes() if junit.exists() else b""
-        said = done.stdout + done.stderr + written
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        cases = read_cases(written) if written else None
         return CheckRun(
             answer="fail" if done.returncode else "pass",
-            cases=read_cases(written) if written else None,
+            cases=cases,
             coverage=read_coverage(coverage.read_bytes()) if coverage.exists() else None,
             output=done.stdout.decode(),
-            canaries=tuple(place for place, name in enumerate(canary) if name.encode() in said),
+            failed=failed_tests(said, cases, watched),
         )
 
 

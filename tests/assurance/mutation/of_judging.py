@@ -15,8 +15,8 @@ def judging() -> Iterator[Protection]:
     """Return the protections of a judgement."""
     yield from patches(
         "judging/trees.py judging/flags.py judging/comparison.py judging/judge.py "
-        "judging/evidence.py judging/cases.py judging/canary.py judging/canary_runs.py "
-        "judging/hidden_tests.py judging/ranking.py",
+        "judging/evidence.py judging/cases.py judging/trials.py judging/mutant_runs.py "
+        "judging/mutants.py judging/hidden_tests.py judging/ranking.py",
         (f"{_JUDGE} {_KILLED}",),
         ("tests of the base replace those of a candidate",
          "if self._is_protected(path, entry)},", "if False},"),
@@ -29,16 +29,19 @@ def judging() -> Iterator[Protection]:
          'flag="tests_weakened", out=True', 'flag="tests_weakened", out=False'),
         ("candidate that hides failing tests is out",
          'flag="forged", out=True', 'flag="forged", out=False'),
-        ("failing tests must be reported, not only make the check fail",
-         " or not {*self._expected[command]} <= {*seen.canaries}", ""),
-        ("test runner that another program starts is tried with tests that must fail",
+        ("check reports every mutant as failed",
+         "hidden, unclear = {*(known.sure & here) - failed}, set[int]()",
+         "hidden, unclear = set[int](), set[int]()"),
+        ("test runner that another program starts is tried with mutants",
          "return _RUNNERS if is_indirect else ()", "return ()"),
-        ("names of tests that must fail are made of words of the tests",
-         "self.before + self.between.join(named)", 'self.before + "c" + secrets.token_hex(6)'),
-        ("check without a result with tests that must fail does not pass",
-         "    if canaries.has_no_result(commit, verdict.command):\n", "    if False:\n"),
-        ("hidden tests have tests that must fail, too",
-         "        self._find_forged([case for case in cases if case.passes], trees)\n", ""),
+        ("check without a result with mutants does not pass",
+         "    if runs.has_no_result(commit, verdict.command):\n", "    if False:\n"),
+        ("hidden tests have mutants, too",
+         "self._evidence, rules.all_checks, rules.hidden)", "self._evidence, rules.all_checks)"),
+        ("candidate is not picked by a check that proves nothing",
+         "return [] if without is None else [_unproved(without)]", "return []"),
+        ("candidate's own tests prove nothing",
+         'if self._rules.tests == "free" and case.has_own_tests:', "if False:"),
         ("check without tests passes no candidate",
          "if missing or not after:", "if missing:"),
         ("candidate that lost tests is out", "if missing or not after:", "if not after:"),
@@ -74,11 +77,24 @@ def judging() -> Iterator[Protection]:
         ),
     )
     yield from patches(
-        "judging/canary_runs.py",
+        "judging/mutant_runs.py",
         ("tests/judging/test_protected.py",),
         ("branch that hides failing tests does not pass the queue",
-         "        if any(self.is_forged(commit, command) for command in self.commands):\n",
+         "                if twice:\n", "                if False:\n"),
+    )  # fmt: skip
+    yield from patches(
+        "judging/python_mutants.py judging/failing_tests.py judging/ranking.py judging/judge.py",
+        ("tests/judging/test_mutants.py", "tests/judging/test_tournament.py"),
+        ("mutants are made only where an expectation is always checked",
+         "        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):\n",
          "        if False:\n"),
+        ("name in a report of another test is no failure",
+         "    return name in last\n", "    return name in words\n"),
+        ("lint and coverage decide nothing alone",
+         '_CLEAR = DECISIVE - {"lint", "coverage"}', "_CLEAR = DECISIVE"),
+        ("linter has the configuration of the base",
+         "self._trees.with_base_configuration(case.protected, case.branch.commit)\n            for",
+         "case.protected\n            for"),
     )  # fmt: skip
     yield from patches(
         "judging/judge.py judging/instruments.py",

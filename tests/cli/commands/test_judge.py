@@ -20,6 +20,7 @@ from tests.support.runs import shell_run
 
 FIX = 'sed -i "s/width + height/width * height/" calc.py'
 SECRET = "22962963"
+SUITE = "python3 -m unittest discover -s tests -t ."
 # Searches everything that a worker can reach for the hidden number.
 SPY = (
     "n=2296; n=${n}2963; { env; git log -p --all --reflog; git cat-file --batch-all-objects "
@@ -101,10 +102,10 @@ def test_candidates_start_in_rounds_until_one_passes(
     repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     task = (
-        f"grep -q 'attempt 1: .grep' \"$ORCHESTRATOR_CONTEXT\" && {FIX}; echo > note; "
+        f"grep -q 'attempt 1: .python3' \"$ORCHESTRATOR_CONTEXT\" && {FIX}; echo > note; "
         "echo '{\"cost\": 1.0}'"
     )
-    check = ["--must-fix", "grep 'width [*] height' calc.py", "--json", "--quiet"]
+    check = ["--must-fix", SUITE, "--json", "--quiet"]
     shell = ["--agent-cli", "shell", "--network", "none", "--models", "a,b,c", "--first", "1"]
     reports = [f"--report={tmp_path / name}" for name in ("eval.xml", "eval.env", "eval.json")]
     assert run(["eval", *shell, *check, task, "--pick", "auto", "--learn", *reports]) == 0
@@ -137,7 +138,7 @@ def test_third_of_five_models_is_the_first_right_one(
     task = f"test $ORCHESTRATOR_MODEL != c || {FIX}; echo > note; echo '{{\"cost\": 1.0}}'"
     given = [
         "eval", task, "--agent-cli", "shell", "--network", "none", "--models", "a,b,c,d,e",
-        "--first", "1", "--must-fix", "grep 'width [*] height' calc.py", "--json", "--quiet",
+        "--first", "1", "--must-fix", SUITE, "--json", "--quiet",
     ]  # fmt: skip
     assert run(given) == 0
     judgement = json.loads(capsys.readouterr().out)

@@ -24,7 +24,7 @@ from tests.support.repository import git
 
 FIX = 'sed -i "s/width + height/width * height/" calc.py'
 TASK = f"test $ORCHESTRATOR_MODEL = idle || {FIX}"
-CHECK = "grep -q 'width [*] height' calc.py"
+CHECK = "python3 -m unittest discover -s tests -t ."
 SHELL = ("--agent-cli", "shell", "--network", "none", "--quiet")
 
 

@@ -1,0 +1,252 @@
+"""Run checks on tests that are mixed with mutants, on the base commit and on candidates' commits.
+
+A check must report every mutant as failed, and no other test. What it reports on the base commit
+shows which mutants it runs at all.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from orchestrator.files.atomic import write_private
+from orchestrator.files.safe_open import read_limited
+from orchestrator.judging.check_run import Answer, CheckRun
+from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.mutants import Mix, Mixes, has_known_runner, make_mixes
+from orchestrator.judging.trees import Trees
+
+KEY = "judging.key"
+"""Name of the file, in the state directory, with the secret that decides which tests change."""
+_KEY_SIZE = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What a check reported about mixed tests on a candidate's commit."""
+
+    commit: str
+    """The candidate's commit, with the mixed tests."""
+    run: CheckRun
+    hidden: frozenset[int] = frozenset()
+    """Mutants that the check does not report as failed."""
+    wrong: frozenset[int] = frozenset()
+    """Unchanged tests that the check reports as failed, and not on the base commit."""
+    unclear: frozenset[int] = frozenset()
+    """Tests whose results prove nothing: the base commit has no results to compare with."""
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Return whether the check does not report exactly what it has to."""
+        return bool(self.hidden or self.wrong or self.unclear)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the base commit shows about the mutants of one mix, for one check."""
+
+    sure: frozenset[int]
+    """Mutants that the check reports as failed."""
+    by_file: Mapping[str, frozenset[int]]
+    """Mutants in files that cannot be loaded, by the files' paths."""
+    failing: frozenset[int]
+    """Unchanged tests that the check reports as failed."""
+
+
+@dataclass
+class MutantRuns:
+    """Runs checks on commits whose tests are mixed with mutants."""
+
+    trees: Trees
+    evidence: Evidence
+    commands: Sequence[str]
+    hidden: Mapping[str, bytes] = field(default_factory=dict)
+    """Content of the hidden files by path; they have mutants too."""
+    _known: dict[str, list[_Known]] = field(default_factory=dict)
+    _mixed_commits: dict[tuple[str, frozenset[int]], str] = field(default_factory=dict)
+    _same_files: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the mixes. No check runs yet."""
+        self.commands = [one for one in self.commands if has_known_runner(one)]
+        self._mixes = self._made() if self.commands else None
+
+    def _made(self) -> Mixes | None:
+        trees = self.trees
+        kind, entries = trees.instruments.kind, trees.entries(trees.base)
+        tests = [path for path, one in entries.items() if one.is_file and kind(path) == "test"]
+
+        def read(path: str) -> bytes:
+            if path in self.hidden:
+                return self.hidden[path]
+            return b"".join(trees.contents([entries[path].blob]))
+
+        paths = [*dict.fromkeys([*self.hidden, *tests])]
+        chance = _chance(trees.repository.state_dir / KEY, trees.base, trees.began.isoformat())
+        return make_mixes(self.commands, paths, read, chance, first=[*self.hidden])
+
+    def calibrate(self, base: str) -> None:
+        """Run the checks on `base` with mixed tests; keep checks that report mutants as failed."""
+        if self._mixes is None:
+            return
+        mixes = self._mixes
+        self.evidence.collect(self._jobs(base, self.commands))
+        for command in self.commands:
+            runs = [self.evidence.of(job) for job in self._jobs(base, [command])]
+            known = [*_known(mixes, runs)]
+            if any(one.sure or one.by_file for one in known):
+                self._known[command] = known
+
+    @property
+    def tried(self) -> frozenset[str]:
+        """Return the checks that report mutants as failed on the base commit."""
+        return frozenset(self._known)
+
+    def collect(self, commits: Iterable[str]) -> None:
+        """Run the checks on candidates' commits with mixed tests; suspicious results twice."""
+        commits = [*commits]
+        self.evidence.collect(
+            job for commit in commits for job in self._jobs(commit, [*self._known])
+        )
+        self.evidence.collect(
+            job
+            for commit in commits
+            for command in self._known
+            for job, trial in zip(
+                self._jobs(commit, [command], attempt=2), self._trials(commit, command, 1),
+                strict=True,
+            )
+            if trial.is_suspicious
+        )  # fmt: skip
+
+    def forged(self, commit: str, command: str) -> Trial | None:
+        """Return a trial in which a check hides failing mutants, twice; None if there is none."""
+        for trial, again in self._both(commit, command):
+            if again is not None and trial.hidden & again.hidden:
+                return trial
+        return None
+
+    def unproved(self, commit: str, command: str) -> Trial | None:
+        """Return a trial in which a check does not report exactly what it has to, if any."""
+        return next((one for one, _ in self._both(commit, command) if one.is_suspicious), None)
+
+    def has_no_result(self, commit: str, command: str) -> bool:
+        """Return whether a check gave no result with mixed tests."""
+        return any(one.run.answer == "none" for one in self._trials(commit, command, 1))
+
+    def answer(self, commit: str) -> Answer:
+        """Return `fail` if a check misreports mixed tests, `none` without a result, or `pass`."""
+        for command in self._known:
+            for trial, again in self._both(commit, command):
+                twice = again is not None and (
+                    trial.hidden & again.hidden or trial.wrong & again.wrong
+                )
+                if twice:
+                    return "fail"
+        return "none" if any(self.has_no_result(commit, one) for one in self._known) else "pass"
+
+    def _both(self, commit: str, command: str) -> Iterator[tuple[Trial, Trial | None]]:
+        """Yield the trials of a check, each with its repetition if it was suspicious."""
+        jobs = self._jobs(commit, [command], attempt=2)
+        for place, trial in enumerate(self._trials(commit, command, 1)):
+            again = None
+            if trial.is_suspicious:
+                again = self._trial(commit, command, place, self.evidence.of(jobs[place]))
+            yield trial, again
+
+    def _trials(self, commit: str, command: str, attempt: int) -> list[Trial]:
+        if command not in self._known:
+            return []
+        jobs = self._jobs(commit, [command], attempt=attempt)
+        runs = [self.evidence.of(job) for job in jobs]
+        return [self._trial(commit, command, place, run) for place, run in enumerate(runs)]
+
+    def _trial(self, commit: str, command: str, place: int, run: CheckRun) -> Trial:
+        assert self._mixes is not None  # noqa: S101
+        mix, known = self._mixes.mixes[place], self._known[command][place]
+        mixed = self._mixed(commit, mix)
+        if run.answer == "none":
+            return Trial(commit=mixed, run=run)
+        here = self._here(commit)
+        failed = {one for one in run.failed if one < len(self._mixes.tests)}
+        hidden, unclear = {*(known.sure & here) - failed}, set[int]()
+        for mutants in known.by_file.values():
+            silent = (mutants & here) - failed
+            (hidden if silent == mutants & here else unclear).update(silent)
+        watched = frozenset().union(*(one.sure for one in self._known[command]),
+                                    *(each for one in self._known[command]
+                                      for each in one.by_file.values()))  # fmt: skip
+        others = (watched & here & failed) - mix.mutants
+        return Trial(
+            commit=mixed, run=run, hidden=frozenset(hidden), wrong=others - known.failing,
+            unclear=frozenset(unclear) | (others & known.failing),
+        )  # fmt: skip
+
+    def _here(self, commit: str) -> frozenset[int]:
+        """Return the tests whose files a commit has as the base commit does."""
+        assert self._mixes is not None  # noqa: S101
+        files = self._replaced(commit)
+        return frozenset(place for place, one in enumerate(self._mixes.tests) if one.path in files)
+
+    def _replaced(self, commit: str) -> frozenset[str]:
+        assert self._mixes is not None  # noqa: S101
+        if commit not in self._same_files:
+            before, after = (self.trees.entries(one) for one in (self.trees.base, commit))
+            paths = {one.path for one in self._mixes.tests}
+            self._same_files[commit] = frozenset(
+                path for path in paths if path in self.hidden or before[path] == after.get(path)
+            )
+        return self._same_files[commit]
+
+    def _mixed(self, commit: str, mix: Mix) -> str:
+        key = commit, mix.mutants
+        if key not in self._mixed_commits:
+            replaced = self._replaced(commit)
+            files = {path: data for path, data in mix.files.items() if path in replaced}
+            self._mixed_commits[key] = self.trees.with_files(commit, files)
+        return self._mixed_commits[key]
+
+    def _jobs(self, commit: str, commands: Sequence[str], *, attempt: int = 1) -> list[Job]:
+        if self._mixes is None:
+            return []
+        watched = self._mixes.watched
+        return [
+            Job(
+                commit=self._mixed(commit, mix), command=command, attempt=attempt,
+                watched=watched, is_secret=bool(self.hidden),
+            )
+            for command in commands for mix in self._mixes.mixes
+        ]  # fmt: skip
+
+
+def _known(mixes: Mixes, runs: Sequence[CheckRun]) -> Iterator[_Known]:
+    number = len(mixes.tests)
+    reported = frozenset(one for run in runs for one in run.failed)
+    named = {mixes.tests[one].path for one in reported if one < number}
+    for mix, run in zip(mixes.mixes, runs, strict=True):
+        failed = frozenset(run.failed) if run.answer == "fail" else frozenset[int]()
+        files = {mixes.files[one - number] for one in failed if one >= number}
+        by_file: dict[str, frozenset[int]] = {}
+        for one in mix.mutants:
+            test = mixes.tests[one]
+            if test.path not in named and files.intersection(test.file):
+                by_file[test.path] = by_file.get(test.path, frozenset()) | {one}
+        tests = frozenset(one for one in failed if one < number)
+        yield _Known(tests & mix.mutants, by_file, tests - mix.mutants)
+
+
+def _chance(path: Path, *words: str) -> Random:
+    """Return the source of random decisions about the mutants of a run.
+
+    A judgement that is repeated decides in the same way, so that stored results can be used. No
+    worker can read the secret that decides.
+    """
+    try:
+        key = read_limited(path, most=_KEY_SIZE).decode()
+    except OSError:
+        key = secrets.token_hex(32)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, key.encode())
+    return Random(hashlib.sha256("\n".join((key, *words)).encode()).hexdigest())  # noqa: S311

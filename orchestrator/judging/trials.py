@@ -1,0 +1,106 @@
+"""Decide what checks on tests that are mixed with mutants prove about a candidate."""
+
+from collections.abc import Sequence
+
+from orchestrator.judging.cases import Case, JudgingRules
+from orchestrator.judging.evidence import Evidence
+from orchestrator.judging.hidden_tests import HiddenTests
+from orchestrator.judging.judgement import CheckVerdict, Flag, Proof
+from orchestrator.judging.mutant_runs import MutantRuns, Trial
+from orchestrator.judging.trees import Trees
+from orchestrator.text.sanitize import one_line
+
+
+class Trials:
+    """Tries the passing checks of candidates with mutants of the visible and the hidden tests."""
+
+    def __init__(
+        self, rules: JudgingRules, trees: Trees, evidence: Evidence, hidden: HiddenTests
+    ) -> None:
+        """Store the arguments. No check runs yet."""
+        self._rules = rules
+        self._trees = trees
+        self._evidence = evidence
+        self._hidden = hidden
+        self.tried: frozenset[str] = frozenset()
+        """Checks that report mutants as failed on the base commit."""
+
+    def hold(self, cases: Sequence[Case]) -> None:
+        """Set the findings about candidates that pass."""
+        if not cases:
+            return
+        rules = self._rules
+        runs = MutantRuns(self._trees, self._evidence, rules.all_checks, rules.hidden)
+        runs.calibrate(self._hidden.added_to(self._trees.base))
+        runs.collect(self._hidden.added_to(case.protected) for case in cases)
+        self.tried = runs.tried
+        for case in cases:
+            commit = self._hidden.added_to(case.protected)
+            case.trials = (*self._findings(runs, case, commit),)
+            case.verdicts = tuple(_proved(runs, commit, one) for one in case.verdicts)
+
+    def _findings(self, runs: MutantRuns, case: Case, commit: str) -> list[Flag]:
+        """Return at most one finding: that a check was forged, or that nothing is proved."""
+        passed = [one for one in case.verdicts if one.passed]
+        for one in passed:
+            if (trial := runs.forged(commit, one.command)) is not None:
+                return [_forged(commit, one.command, trial)]
+        for one in passed:
+            if (trial := runs.unproved(commit, one.command)) is not None:
+                return [_contradictory(commit, one.command, trial)]
+        without = self._without_proof(case, passed)
+        return [] if without is None else [_unproved(without)]
+
+    def _without_proof(self, case: Case, passed: Sequence[CheckVerdict]) -> str | None:
+        """Return a check on which a candidate relies, though nothing shows that it tests anything.
+
+        Checks that pass on the base commit too prove nothing about the candidate, if another check
+        does. Hidden tests prove that a candidate passes tests that it does not know.
+        """
+        if case.hidden == "pass":
+            return None
+        if self._rules.tests == "free" and case.has_own_tests:
+            return passed[0].command
+        fixed = [one.command for one in passed if one.verdict == "fixed"]
+        without = [one for one in fixed if one not in self.tried]
+        if without or any(one.command in self.tried for one in passed):
+            return next(iter(without), None)
+        return passed[0].command
+
+
+def _forged(commit: str, check: str, trial: Trial) -> Flag:
+    said = "passes with" if trial.run.answer == "pass" else "does not report"
+    message = f"the check cannot be trusted: it {said} tests that must fail"
+    return Flag(flag="forged", out=True, message=message, proof=_proof(commit, check, trial))
+
+
+def _contradictory(commit: str, check: str, trial: Trial) -> Flag:
+    message = "the check passes, but some of its tests fail when others are changed: review it"
+    if trial.hidden or not trial.wrong:
+        message = "the check does not always report tests that must fail: review the change"
+    return Flag(flag="unproved", out=False, message=message, proof=_proof(commit, check, trial))
+
+
+def _proof(commit: str, check: str, trial: Trial) -> tuple[Proof, ...]:
+    return (
+        Proof(tree="protected", commit=commit, check=check, answer="pass"),
+        Proof(tree="canary", commit=trial.commit, check=check, answer=trial.run.answer),
+    )
+
+
+def _unproved(check: str) -> Flag:
+    message = (
+        f"no test that must fail could be added to `{one_line(check, limit=80)}`, and no hidden "
+        "tests pass: review the change"
+    )
+    return Flag(flag="unproved", out=False, message=message)
+
+
+def _proved(runs: MutantRuns, commit: str, verdict: CheckVerdict) -> CheckVerdict:
+    """Return the verdict, or `no_verdict` if the check had no result with mixed tests.
+
+    The engine may have failed, but code under test can also prevent a result.
+    """
+    if runs.has_no_result(commit, verdict.command):
+        return verdict.model_copy(update={"verdict": "no_verdict"})
+    return verdict
