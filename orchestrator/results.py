@@ -219,13 +219,25 @@ class WorkerResult(BaseModel):
     ports: dict[int, int] = {}
     """Published ports: container port to port on 127.0.0.1."""
     limits_hit: list[str] = []
-    """Limits that the worker reached, even if it continued afterwards."""
+    """Limits that the worker reached, even if it continued afterwards. The kernel counts `memory`
+    (it killed a process) and `pids` (it refused a new process).
+    """
     interventions: list[Noticed] = []
     """The latest 20 findings for which a person should have looked at the worker: enabled alerts,
     and a question whose answer the agent was waiting for when its time limit ended.
     """
+    cpu_time: float | None = None
+    """CPU time of the container's processes in seconds, summed over all CPUs, as the kernel counted
+    it; null when unknown: see `uncounted`.
+    """
     peak_memory: int | None = None
-    """Largest memory use in bytes, measured once a second."""
+    """Largest memory use of the container in bytes, with the page cache, as the kernel counted it;
+    null when unknown: see `uncounted`.
+    """
+    uncounted: str | None = None
+    """Why a counter of the kernel could not be read; null if all were read, if the container never
+    started, and in results of older versions.
+    """
     started_at: datetime | None = None
     """Start of the container; null if it never started."""
     timings: Timings | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 
+from orchestrator.engine.counters import Counters
 from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
 from orchestrator.engine.protocol import (
     Container,
@@ -52,6 +53,7 @@ __all__ = [
     "ContainerEngine",
     "ContainerSpec",
     "ContainerState",
+    "Counters",
     "Egress",
     "Engine",
     "EngineError",

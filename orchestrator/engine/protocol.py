@@ -1,11 +1,12 @@
 """The interface of container engines: calls that every engine implements, and their results."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Network
 from typing import Literal, Protocol
 
+from orchestrator.engine.counters import Counters
 from orchestrator.engine.image_protocol import ImageEngine
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.events import Stream
@@ -13,10 +14,12 @@ from orchestrator.events import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class ExitStatus:
-    """Exit code of a container's main process, and whether the kernel killed it (out of memory)."""
+    """How a container's main process ended, and what the kernel counted for the container."""
 
     exit_code: int
     oom_killed: bool
+    """Whether the kernel killed a process of the container at the limit of memory."""
+    counters: Counters = field(default=Counters(), compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,17 @@
 """Measure a running container's resource usage, and decide when it exceeds a limit."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.config.container import Limits
+from orchestrator.engine.counters import Counters
 from orchestrator.engine.protocol import Container, Usage
 from orchestrator.errors import EngineError
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.results import Reason
 from orchestrator.state.endings import Stop
+from orchestrator.text.quantities import size
 
 MEASURE = 1.0
 """Seconds between two measurements of memory and of the number of processes."""
@@ -29,9 +32,11 @@ unreadable. A build may reach the limit on processes for a moment; a fork bomb s
 """
 
 
-def mib(size: int) -> str:
-    """Return a number of bytes as text for messages, in MiB."""
-    return f"{size / 2**20:,.0f} MiB"
+def limits_hit(measured: Sequence[str], counters: Counters) -> tuple[str, ...]:
+    """Return the limits that a container reached: by the kernel's counters, else as measured."""
+    known = {"memory": counters.memory_kills, "pids": counters.refused_processes}
+    found = [name for name, number in known.items() if number]
+    return (*found, *(name for name in measured if known.get(name) is None))
 
 
 def lost_network(container: Container) -> str | None:
@@ -62,8 +67,6 @@ class LimitMeter:
             writable: Directories on the host that the container writes to.
             before: Disk use of `writable` before the start.
         """
-        self.peak_memory: int | None = None
-        """Largest measured memory use, in bytes."""
         self.limits_hit: list[str] = []
         self.verdict: Stop | None = None
         self._container = container
@@ -108,8 +111,6 @@ class LimitMeter:
             )
 
     def _note_usage(self, usage: Usage) -> None:
-        if usage.memory is not None:
-            self.peak_memory = max(self.peak_memory or 0, usage.memory)
         at_limit = usage.pids is not None and usage.pids >= (usage.pids_limit or usage.pids + 1)
         self._at_pids_limit = self._at_pids_limit + 1 if at_limit else 0
         if at_limit and "pids" not in self.limits_hit:
@@ -129,8 +130,8 @@ class LimitMeter:
             self.limits_hit.append("disk")
             self.verdict = Stop(
                 Reason.DISK,
-                f"stopped: the worker wrote {mib(written)}, more than its limit of "
-                f"{mib(limits.disk)}",
+                f"stopped: the worker wrote {size(written)}, more than its limit of "
+                f"{size(limits.disk)}",
             )
         elif made > limits.inodes:
             self.limits_hit.append("inodes")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from orchestrator.engine.counters import Counters
 from orchestrator.engine.protocol import Container, ContainerState, ExitStatus
 from orchestrator.errors import (
     EngineError,
@@ -24,13 +25,13 @@ from orchestrator.events import (
 )
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import ContainerLimits, RunningContainer
-from orchestrator.execution.limits import LimitMeter, lost_network, mib
+from orchestrator.execution.limits import LimitMeter, limits_hit, lost_network
 from orchestrator.execution.output import WorkerLog
 from orchestrator.execution.watchdog import Finding, Watchdog, asking
 from orchestrator.results import Noticed, Reason
 from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Ending, Stop
-from orchestrator.text.quantities import money
+from orchestrator.text.quantities import money, size
 
 TICK = 0.2
 """Seconds between two checks of the clock and of requests to stop."""
@@ -89,6 +90,7 @@ def attend(
         raise watch.error
     terms.switch.idle(terms.worker_id)
     stopped = watch.stopped or watch.overdue
+    counters = _NOT_COUNTED if watch.exit_status is None else watch.exit_status.counters
     if stopped is not None and watch.stopped is None:
         watch.note_question()
     return Ending(
@@ -98,8 +100,10 @@ def attend(
         stopped=stopped,
         error=None if watch.error is None else watch.error.message,
         ports=tuple(ports.items()),
-        peak_memory=watch.meter.peak_memory,
-        limits_hit=tuple(watch.meter.limits_hit),
+        cpu_time=counters.cpu_time,
+        peak_memory=counters.peak_memory,
+        uncounted=counters.missing,
+        limits_hit=limits_hit(watch.meter.limits_hit, counters),
         interventions=tuple(watch.interventions),
         stopping=watch.stopping,
         lost_network=None if watch.error else lost_network(watch.container),
@@ -115,6 +119,7 @@ def _beginning(container: Container, terms: ContainerLimits) -> WorkerStage | Wo
 
 
 _UNKNOWN = ContainerState(started_at=None, ended_at=None)
+_NOT_COUNTED = Counters(missing="the container's end was not observed")
 
 
 @dataclass(kw_only=True)
@@ -288,7 +293,7 @@ class _Watch:
             return Stop(Reason.CANCELLED, self.cancel.why)
         if self.log.size > limits.log_limit:
             return Stop(
-                Reason.LOG_LIMIT, f"stopped: the worker printed more than {mib(limits.log_limit)}"
+                Reason.LOG_LIMIT, f"stopped: the worker printed more than {size(limits.log_limit)}"
             )
         if limits.idle_timeout and now - self.log.heard_at > limits.idle_timeout:
             return Stop(

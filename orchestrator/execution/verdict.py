@@ -31,6 +31,7 @@ _STATUS_OF_STOP = {
 }
 # Reason and message for a failed worker that reached this limit.
 _LIMITS = {
+    "memory": (Reason.OOM, "the kernel killed a process at the worker's memory limit"),
     "pids": (Reason.PIDS, "the worker reached its process limit"),
     "open_files": (Reason.OPEN_FILES, "the worker reached its limit of open files"),
     "tmp": (Reason.DISK, "the worker filled /tmp or its home directory"),

@@ -22,7 +22,7 @@ from orchestrator.reports.html_style import STYLE
 from orchestrator.reports.logs import tail
 from orchestrator.reports.markup import escaped
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.plain_text import cost, counts, heading, outcome, state
+from orchestrator.reports.plain_text import cost, counts, heading, outcome, resources, state
 from orchestrator.reports.timeline import LEGEND, timeline
 from orchestrator.results import Status
 from orchestrator.text.quantities import count, duration, money
@@ -202,6 +202,7 @@ def _facts(worker: WorkerReport) -> list[tuple[str, str]]:
     if worker.result:
         facts.append(("Commit", worker.result.commit or ""))
         facts += [("Kept", ref) for ref in worker.result.kept_refs[:20]]
+        facts += [("CPU and memory", resources(worker.result))]
         facts += [("Limit reached", limit) for limit in worker.result.limits_hit]
     facts += [(f"Alert at {alert.at:%H:%M:%S}", alert.detail) for alert in worker.alerts]
     facts += [

@@ -270,7 +270,13 @@ def _of_worker(worker: WorkerReport) -> dict[str, str]:
         **({"commit": result.commit} if result and result.commit else {}),
         **({"cost": f"{worker.cost:.6f}"} if worker.cost_known else {}),
         **({"tokens": str(result.tokens)} if result and result.tokens is not None else {}),
+        **_resources(result),
     }
+
+
+def _resources(result: WorkerResult | None) -> dict[str, str]:
+    found = {"cpu_time": result.cpu_time, "peak_memory": result.peak_memory} if result else {}
+    return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def _case(case: _Case, longest: int) -> str:

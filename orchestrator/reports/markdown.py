@@ -19,7 +19,7 @@ from orchestrator.reports.decisions import (
 )
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.plain_text import cost, heading, outcome, sums
+from orchestrator.reports.plain_text import cost, heading, outcome, resources, sums
 from orchestrator.results import WorkerResult
 from orchestrator.state.history import RunState
 from orchestrator.text.quantities import count, duration
@@ -146,7 +146,8 @@ def _details(worker: WorkerReport) -> str:
     parts = [f"\n<details><summary>{_html(title)}</summary>\n"]
     if worker.message:
         parts.append(f"\n{inline(one_line(worker.message, limit=1000))}\n")
-    parts.append(f"\nBranch {inline(worker.branch)}\n")
+    used = resources(worker.result) if worker.result else ""
+    parts.append(f"\nBranch {inline(worker.branch)}{f'; {used}' if used else ''}\n")
     failed = [check for check in worker.checks if not check.passed]
     for check in failed[:_CHECKS]:
         parts.append(f"\nCheck {inline(check.name)}:\n")

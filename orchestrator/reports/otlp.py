@@ -158,6 +158,8 @@ def _of_agent(worker: WorkerReport) -> dict[str, object]:
         "gen_ai.agent.name": worker.agent,
         "gen_ai.request.model": worker.model,
         "orchestrator.tokens": worker.result.tokens if worker.result else None,
+        "orchestrator.cpu_time_seconds": worker.result.cpu_time if worker.result else None,
+        "orchestrator.peak_memory_bytes": worker.result.peak_memory if worker.result else None,
         "orchestrator.cost_usd": worker.cost if worker.cost_known else None,
     }
 

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.results import Status
-from orchestrator.text.quantities import duration, money
+from orchestrator.results import Status, WorkerResult
+from orchestrator.text.quantities import duration, money, size
 
 
 def heading(report: RunReport) -> str:
@@ -43,3 +43,13 @@ def outcome(worker: WorkerReport) -> str:
 def cost(worker: WorkerReport) -> str:
     """Return the cost of a worker in USD."""
     return money(worker.cost, known=worker.cost_known)
+
+
+def resources(result: WorkerResult) -> str:
+    """Return the CPU time and the peak of memory of a worker; empty if neither was counted."""
+    cpu, memory = result.cpu_time, result.peak_memory
+    parts = [
+        f"{duration(cpu)} of CPU time" if cpu is not None else "",
+        f"at most {size(memory)} of memory" if memory is not None else "",
+    ]
+    return ", ".join(filter(None, parts))

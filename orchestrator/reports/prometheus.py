@@ -46,6 +46,11 @@ def _counters(results: list[RunResult]) -> Iterator[str]:
     for name, unit, amount in (
         ("cost_usd_total", "Known cost of all workers in USD.", sum(w.cost for w in workers)),
         ("tokens_total", "Known tokens of all workers.", sum(w.tokens or 0 for w in workers)),
+        (
+            "cpu_seconds_total",
+            "CPU time of the latest attempt of all workers.",
+            sum(w.cpu_time or 0.0 for w in workers),
+        ),
         ("attempts_total", "Started attempts of all workers.", sum(w.attempts for w in workers)),
     ):
         yield from _family(name, "counter", unit)
@@ -73,6 +78,11 @@ def _gauges(report: RunReport) -> Iterator[str]:
         ("last_run_duration_seconds", "Duration of the latest run.", report.duration),
         ("last_run_success", "Whether the latest run succeeded.", report.status is Status.SUCCESS),
         ("last_run_workers", "Number of workers of the latest run.", len(report.workers)),
+        (
+            "last_run_peak_memory_bytes",
+            "Largest memory use of a worker of the latest run.",
+            max((w.result.peak_memory or 0 for w in report.workers if w.result), default=0),
+        ),
         ("last_run_passed", "Workers of the latest run that succeeded.", report.passed),
     ):
         yield from _family(name, "gauge", help_text)

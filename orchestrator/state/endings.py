@@ -28,7 +28,12 @@ class Ending:
     error: str | None = None
     """Error of the engine or of the orchestrator; None if there was none."""
     ports: tuple[tuple[int, int], ...] = ()
+    cpu_time: float | None = None
+    """CPU time of all processes, in seconds."""
     peak_memory: int | None = None
+    """Largest memory use in bytes."""
+    uncounted: str | None = None
+    """Why a counter of the kernel is unknown; None if all are known."""
     limits_hit: tuple[str, ...] = ()
     interventions: tuple[Noticed, ...] = ()
     """Alerts during the run, for which the user should have looked at the worker."""

@@ -1,4 +1,4 @@
-"""Format durations, amounts of money, counts and lists of names."""
+"""Format durations, amounts of money, sizes, counts and lists of names."""
 
 from collections.abc import Sequence
 
@@ -23,6 +23,16 @@ def money(cost: float, *, known: bool = True) -> str:
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
+
+
+def size(octets: int) -> str:
+    """Return a number of bytes in the largest unit that it fills, such as `64 KiB` or `1.5 GiB`."""
+    value, unit = float(octets), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:,.1f}".removesuffix(".0") + f" {unit}"
 
 
 def count(number: int, noun: str) -> str:

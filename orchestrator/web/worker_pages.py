@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.artifacts import artifacts_of, findings_of
 from orchestrator.web.diffs import Diff, diff_of, diff_values
@@ -200,7 +201,9 @@ def _facts(worker: WorkerRecord) -> list[tuple[str, str]]:
         "Steps": result.steps or None,
         "Tokens": f"{result.tokens:,}" if result.tokens is not None else None,
         "Cost": dollars(result.cost) if result.cost_known else None,
+        "CPU time": duration(result.cpu_time) if result.cpu_time is not None else None,
         "Peak memory": octets(result.peak_memory) if result.peak_memory else None,
+        "Not counted": result.uncounted,
         "Limits reached": ", ".join(result.limits_hit) or None,
         "Also kept": ", ".join(result.kept_refs[:5]) or None,
     }

@@ -26,6 +26,7 @@ from orchestrator.engine import (
     BindMount,
     ContainerSpec,
     ContainerState,
+    Counters,
     Egress,
     EngineError,
     EngineFeatures,
@@ -228,6 +229,7 @@ class LocalContainer:
         self._history: list[LogChunk] = []
         self._state = ContainerState(started_at=None, ended_at=None)
         self._process: subprocess.Popen[bytes] | None = None
+        self._counters = Counters()
         # Readers of the output wait for all pipes; this pipe signals the end of the process.
         self._end_seen, self._end = os.pipe()
 
@@ -257,6 +259,14 @@ class LocalContainer:
         with suppress(ChildProcessError):  # another thread has already waited for the process
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
+        with suppress(ChildProcessError):
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self._counters = Counters(
+                cpu_time=used.ru_utime + used.ru_stime,
+                peak_memory=used.ru_maxrss * 1024,
+                missing="plain processes have no control group",
+            )
         process.wait()
         self._state = replace(self._state, ended_at=datetime.now(UTC))
         self._ended.set()
@@ -343,7 +353,11 @@ class LocalContainer:
             raise TimeoutError(f"the container still runs after {timeout} s")
         assert self._process is not None
         code = self._process.returncode
-        return ExitStatus(exit_code=code if code >= 0 else 128 - code, oom_killed=False)
+        return ExitStatus(
+            exit_code=code if code >= 0 else 128 - code,
+            oom_killed=False,
+            counters=self._counters,
+        )
 
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
         """Send SIGTERM to the main process, or SIGKILL to all processes."""

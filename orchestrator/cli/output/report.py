@@ -19,7 +19,7 @@ from orchestrator.cli.output.outcomes import explanation, is_consequence
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
-from orchestrator.text.quantities import UNKNOWN, count, duration, money
+from orchestrator.text.quantities import UNKNOWN, count, duration, money, size
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.timing import summarise
@@ -60,12 +60,14 @@ def run_table(
 
 
 def timings_table(result: RunResult) -> str:
-    """Return the seconds that each step of each worker took."""
-    rows = [("WORKER", *(step.upper() for step in Timings.model_fields))]
+    """Return the seconds that each step of each worker took, its CPU time and peak of memory."""
+    rows = [("WORKER", *(step.upper() for step in Timings.model_fields), "CPU", "MEMORY")]
     for worker in result.results:
         steps = worker.timings.model_dump().values() if worker.timings else ()
         cells = [f"{seconds:.2f}" for seconds in steps] or ["-"] * len(Timings.model_fields)
-        rows.append((titled(worker.worker_id, worker.name), *cells))
+        cpu = "-" if worker.cpu_time is None else f"{worker.cpu_time:.2f}"
+        memory = "-" if worker.peak_memory is None else size(worker.peak_memory)
+        rows.append((titled(worker.worker_id, worker.name), *cells, cpu, memory))
     return "\n" + table(rows, shrink=0)
 
 

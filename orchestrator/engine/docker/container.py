@@ -19,6 +19,7 @@ from tenacity import (
 
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
+from orchestrator.engine.docker.counters import Meter
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.labels import GATEWAY, PORTS, SHARES
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
@@ -81,6 +82,7 @@ class DockerContainer:
         self.gateway: Gateway | None = None
         """The gateway of this container's network; removed together with the container."""
         self._stream = None if adopted else self._attach()
+        self._meter = Meter(container_id, self._process)
 
     @property
     def id(self) -> str:
@@ -98,8 +100,16 @@ class DockerContainer:
         """Start the container, unless it was started before."""
         if self.state().started_at is not None:
             return
-        with translated("start the container"):
-            self._client.start(self._id)
+        self._meter.begin()
+        try:
+            with translated("start the container"):
+                self._client.start(self._id)
+        finally:
+            self._meter.started()
+
+    def _process(self) -> int:
+        """Return the id of the main process; 0 if it does not run."""
+        return int(self._state()["Pid"])
 
     def state(self) -> ContainerState:
         """Return when the container started and ended."""
@@ -116,6 +126,8 @@ class DockerContainer:
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output until the container ends."""
         if self._stream is None:
+            self._meter.begin()
+            self._meter.started()
             yield from replay(self._client, self._id)
             return
         with translated("read the container's output"):
@@ -137,9 +149,16 @@ class DockerContainer:
             if timeout is not None and time.monotonic() - started >= timeout:
                 raise TimeoutError(f"the container still runs after {timeout} s") from error
             raise
-        return ExitStatus(exit_code=exit_code, oom_killed=self._oom_killed(exit_code))
+        counters = self._meter.counters()
+        killed = counters.memory_kills
+        return ExitStatus(
+            exit_code=exit_code,
+            oom_killed=self._oom_killed(exit_code) if killed is None else killed > 0,
+            counters=counters,
+        )
 
     def _oom_killed(self, exit_code: int) -> bool:
+        """Return whether the daemon noticed a kill for memory, if the counter is unknown."""
         deadline = time.monotonic() + _OOM_NOTICE_SECONDS
         while True:
             if self._state()["OOMKilled"]:

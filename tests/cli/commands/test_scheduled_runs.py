@@ -93,7 +93,8 @@ def test_timings_are_a_table(result, capsys):
     shown = capsys.readouterr().out
     assert shown.startswith(without)
     heading, *rows = shown.removeprefix(without).split("\n")[1:-1]
-    assert heading.split() == ["WORKER", *(step.upper() for step in Timings.model_fields)]
+    steps = (step.upper() for step in Timings.model_fields)
+    assert heading.split() == ["WORKER", *steps, "CPU", "MEMORY"]
     assert len(rows) == len(result.results)
     for other in ("--json", "--summary", "--dry-run", "--detach"):
         assert run(["parallel", "a", "--timings", other, *SHELL]) == 3

@@ -1,0 +1,179 @@
+"""Read what the kernel counted for a container, when its processes have ended.
+
+The kernel keeps these numbers in the container's control group, which the engine removes about ten
+milliseconds after the last process. The engine waits with the removal until the container's output
+is complete, so a reader that holds the pipe of the output open has enough time (the engine waits up
+to ten seconds). Nothing in the container takes part: a worker can neither change nor hide a number.
+"""
+
+import os
+import select
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from orchestrator.engine.counters import Counters
+from orchestrator.errors import OrchestratorError
+
+ROOT = Path("/sys/fs/cgroup")
+_LOOK = 0.002
+"""Seconds between two searches for a container that is being started."""
+_NEVER_LATE = 5.0
+"""Maximum number of seconds to wait for the counters of a container that has ended."""
+_STARTING = (
+    "memory/docker/{}", "docker/{}", "memory/system.slice/docker-{}.scope",
+    "system.slice/docker-{}.scope",
+)  # fmt: skip
+"""Usual control groups of a container, in both versions of cgroups and with both drivers."""
+_OUTPUT = (1, 2)
+_FILES = {
+    "cpu_time": ("cpuacct", ("cpuacct.usage", ""), ("cpu.stat", "usage_usec")),
+    "peak_memory": ("memory", ("memory.max_usage_in_bytes", ""), ("memory.peak", "")),
+    "memory_kills": ("memory", ("memory.oom_control", "oom_kill"), ("memory.events", "oom_kill")),
+    "refused_processes": ("pids", ("pids.events", "max"), ("pids.events", "max")),
+}
+"""By counter: its controller, and its file and key with cgroup v1 and with v2."""
+UNSEEN = "this process cannot see the container's control group"
+GONE = "the container's control group was removed before its counters were read"
+UNWATCHED = "no process watched the container's end"
+
+
+class Meter:
+    """Follows one container from its start to its end, in a thread, and reads its counters."""
+
+    def __init__(self, container_id: str, find_process: Callable[[], int]) -> None:
+        """Store the arguments; no thread is started.
+
+        Args:
+            container_id: Full id of the container.
+            find_process: Returns the id of the running container's main process; else 0.
+        """
+        self._id = container_id
+        self._find_process = find_process
+        self._counters = Counters(missing=GONE)
+        self._starts, self._started, self._done = (threading.Event() for _ in range(3))
+
+    def begin(self) -> None:
+        """Begin to look for the container, before its start; a second call has no effect."""
+        if not self._starts.is_set():
+            self._starts.set()
+            threading.Thread(target=self._follow, name="counters", daemon=True).start()
+
+    def started(self) -> None:
+        """Record that the container was started, or that its start failed."""
+        self._started.set()
+
+    def counters(self) -> Counters:
+        """Return the counters of a container that has ended."""
+        if not self._starts.is_set():
+            return Counters(missing=UNWATCHED)
+        self._done.wait(_NEVER_LATE)
+        return self._counters
+
+    def _follow(self) -> None:
+        with ExitStack() as stack:
+            stack.callback(self._done.set)
+            try:
+                self._counters = self._counted(self._process(), stack)
+            except (OSError, ValueError, OrchestratorError):
+                self._counters = Counters(missing=GONE)
+
+    def _process(self) -> int:
+        """Return the id of the container's main process, if possible before it runs; else 0."""
+        places = [ROOT / place.format(self._id) / "cgroup.procs" for place in _STARTING]
+        while True:
+            found = next(filter(None, map(_main_process, places)), 0)
+            if found:
+                return found
+            if self._started.wait(_LOOK):
+                return self._find_process()
+
+    def _counted(self, process: int, stack: ExitStack) -> Counters:
+        if not process:
+            return Counters(missing=UNWATCHED)
+        alive = os.pidfd_open(process)
+        stack.callback(os.close, alive)
+        groups = control_groups(Path(f"/proc/{process}/cgroup").read_text(), self._id)
+        if not groups:
+            return Counters(missing=UNSEEN)
+        ended = select.poll()
+        ended.register(alive, select.POLLIN)
+        # The process belongs to root until it executes the container's command.
+        while not _hold(process, stack) and not ended.poll(_LOOK * 1000):
+            continue
+        ended.poll()
+        return read_counters(groups)
+
+
+def _main_process(listed: Path) -> int | None:
+    """Return the process of a control group that is the first in a process namespace."""
+    try:
+        for pid in listed.read_text().split():
+            status = Path(f"/proc/{pid}/status").read_text()
+            line = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+            if len(line.split()) > 2 and line.split()[-1] == "1":
+                return int(pid)
+    except (OSError, StopIteration):
+        return None
+    return None
+
+
+def _hold(process: int, stack: ExitStack) -> bool:
+    """Hold the container's output open until the stack is left; return False to try again."""
+    for number in _OUTPUT:
+        path = Path(f"/proc/{process}/fd/{number}")
+        try:
+            if path.is_fifo():
+                stack.callback(os.close, os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except PermissionError:
+            return False
+        except OSError:
+            continue
+    return True
+
+
+def control_groups(listed: str, container_id: str) -> dict[str, Path]:
+    """Return the directories of a container's control groups, by controller.
+
+    The directory with the key "" is that of cgroup v2, which serves all controllers that v1 does
+    not.
+
+    Args:
+        listed: Content of `/proc/PID/cgroup` of a process in the container.
+        container_id: Full id of the container.
+    """
+    groups = {}
+    for line in listed.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if container_id in path:
+            for controller in controllers.split(","):
+                groups[controller] = ROOT / controller / path.lstrip("/")
+    return groups
+
+
+def read_counters(groups: Mapping[str, Path]) -> Counters:
+    """Return the counters in the control groups of a container whose processes have ended."""
+    found: dict[str, int | None] = {}
+    for name, (controller, old, new) in _FILES.items():
+        file, key = old if controller in groups else new
+        directory = groups.get(controller, groups.get(""))
+        found[name] = None if directory is None else _number(directory / file, key)
+    cpu = found.pop("cpu_time")
+    absent = [name for name, value in (("cpu_time", cpu), *found.items()) if value is None]
+    if len(absent) == len(_FILES):
+        return Counters(missing=GONE)
+    return Counters(
+        cpu_time=None if cpu is None else cpu / (10**9 if "cpuacct" in groups else 10**6),
+        missing=f"the kernel does not count {', '.join(absent)}" if absent else None,
+        **found,
+    )
+
+
+def _number(path: Path, key: str) -> int | None:
+    """Return the number in a file, or the one behind `key`; None if the kernel does not keep it."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return None
+    return next((int(line[-1]) for line in lines if not key or line[0] == key), None)
