@@ -26,6 +26,7 @@ from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.text.split_lines import printed_lines
 from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}), frozenset({"tokens"}))
@@ -114,7 +115,7 @@ def _argv(task: str) -> tuple[str, ...]:
 def _last_lines(output: AgentOutput) -> str | None:
     """Return the last whole lines of output that fit in a summary, without a report at the end."""
     tail = text_tail(output.stdout, _TAIL)
-    lines = (tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip().splitlines()
+    lines = printed_lines((tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip())
     if lines and any(keys <= (parse_object(lines[-1]) or {}).keys() for keys in _REPORT_KEYS):
         lines.pop()
     kept: list[str] = []

@@ -21,6 +21,7 @@ from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record, require_record
 from orchestrator.state.worker_directory import Store
 from orchestrator.state.worker_lookup import holders_of, is_left
+from orchestrator.text.split_lines import split_lines
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
 from orchestrator.workspace.copy_untracked import unchanged
@@ -185,7 +186,7 @@ def owners(repository: Repository) -> dict[int, RecordedWorker]:
 def worker_refs(repository: Repository) -> frozenset[str]:
     """Return the full names of all local branches, such as `refs/heads/main`."""
     listing = ("for-each-ref", "--format=%(refname)", "refs/heads")
-    return frozenset(repository.git.text(*listing).splitlines())
+    return frozenset(split_lines(repository.git.text(*listing)))
 
 
 def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
@@ -232,7 +233,7 @@ def is_reached(repository: Repository, commit: str, *places: str) -> bool:
     Remote-tracking branches to which a worker's branch was pushed do not count either.
     """
     listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", *places)
-    refs = repository.git.text(*listing).splitlines()
+    refs = split_lines(repository.git.text(*listing))
     named = repository.worker_branches()
     others = {ref for ref in refs if not (ref.startswith(BRANCHES) or ref in named)}
     return bool(others and others - pushed_refs(repository))
@@ -246,7 +247,7 @@ def pushed_refs(repository: Repository) -> frozenset[str]:
     listed = (line.split("\0") for line in heads)
     workers = (ends for ref, *ends in listed if ref.startswith(BRANCHES) or ref in own)
     configured = {ref for ends in workers for ref in ends if ref.startswith(_REMOTES)}
-    remotes = repository.git.text("for-each-ref", "--format=%(refname)", _REMOTES).splitlines()
+    remotes = split_lines(repository.git.text("for-each-ref", "--format=%(refname)", _REMOTES))
     default = f"/{BRANCHES.removeprefix(_HEADS)}"
     ends = tuple(f"/{ref.removeprefix(_HEADS)}" for ref in own)
     named = {ref for ref in remotes if default in ref or ref.endswith(ends)}
@@ -282,7 +283,7 @@ def is_on_a_remote(repository: Repository, commit: str) -> bool:
 def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
     """Return the refs that keep commits which a worker made outside of its branch."""
     place = kept_prefix(worker.directory.run_id, worker.number, attempt=1)
-    return tuple(repository.git.text("for-each-ref", "--format=%(refname)", place).splitlines())
+    return tuple(split_lines(repository.git.text("for-each-ref", "--format=%(refname)", place)))
 
 
 def is_refused(worker: RecordedWorker) -> bool:

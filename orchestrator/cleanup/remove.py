@@ -36,6 +36,7 @@ from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import is_run_id, read_record
 from orchestrator.state.secret_files import forget
 from orchestrator.text.quantities import count
+from orchestrator.text.split_lines import split_lines
 from orchestrator.workspace.shared_checkout import prune_checkouts
 
 
@@ -334,7 +335,7 @@ def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
     """Remove the records of `orchestrator merge`, which keep the commits before each merge."""
     listed = job.repository.git.text("for-each-ref", "--format=%(refname)", LANDED)
     wanted = {f"{LANDED}{run.run_id}" for run in runs}
-    for ref in (ref for ref in listed.splitlines() if ref in wanted):
+    for ref in (ref for ref in split_lines(listed) if ref in wanted):
         job.purged.append(ref)
         if not job.dry_run:
             job.repository.git.run("update-ref", "-d", ref)

@@ -24,6 +24,7 @@ from orchestrator.cli.output.messages import show, tell, tell_error, tell_failur
 from orchestrator.cli.usage_errors import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.text.sanitize import is_text, one_line
+from orchestrator.text.split_lines import split_lines
 
 USAGE = 3
 BUG = 70
@@ -314,7 +315,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         tell_error(*usage_message(error))
         return USAGE
-    what = (str(error).splitlines() or [""])[0]
+    what = (split_lines(str(error)) or [""])[0]
     tell_error(
         f"internal error: {type(error).__name__}: {what}",
         "run the command again as `orchestrator --debug ...`, and report the output with: "

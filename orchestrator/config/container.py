@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from orchestrator.config.git_hosts import PrivateRepository
 from orchestrator.config.option import Group, Option
-from orchestrator.config.values import Model, Ports, Size
+from orchestrator.config.values import NAME_RULE, VARIABLE_NAME, Model, Ports, Size
 
 _SET = re.compile(r"[a-z][a-z0-9-]{0,49}")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
@@ -269,9 +269,8 @@ class Isolation(Model):
     @field_validator("env")
     @classmethod
     def _usable_names(cls, env: dict[str, str]) -> dict[str, str]:
-        if any(not name or "=" in name or "\0" in name + value for name, value in env.items()):
-            raise ValueError(
-                "a variable's name must not be empty or contain `=`, and name and value may not "
-                "contain NUL"
-            )
+        if not all(map(VARIABLE_NAME.fullmatch, env)):
+            raise ValueError(f"a variable's name is not usable: {NAME_RULE}")
+        if any("\0" in value for value in env.values()):
+            raise ValueError("a variable's value must not contain NUL")
         return env

@@ -5,6 +5,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from orchestrator.config.node import MAX_DEPTH, SPELLED, DocumentError, Node
@@ -13,13 +14,14 @@ from orchestrator.files.safe_open import read_limited
 MAX_BYTES = 256 * 1024
 
 
-def read_document(path: Path, *, below: Path | None = None) -> Node:
+def read_document(path: Path, *, below: Path | None = None, aliases: bool = False) -> Node:
     """Read and parse a file: JSON if its name ends in `.json`, YAML otherwise.
 
     Args:
         path: The file.
         below: A directory with untrusted content, such as the top of a repository. Symbolic
             links below it are refused, because error messages quote the content of the file.
+        aliases: Whether aliases and merge keys of YAML are expanded, as in compose files.
 
     Raises:
         DocumentError: The file cannot be read, is too large, or is malformed.
@@ -33,7 +35,7 @@ def read_document(path: Path, *, below: Path | None = None) -> Node:
     # Imported here because PyYAML is large, and most runs have no YAML file.
     from orchestrator.config.yaml_document import read_yaml
 
-    return read_yaml(text, name)
+    return read_yaml(text, name, aliases=aliases)
 
 
 def _refuse_links(path: Path, below: Path) -> None:
@@ -56,11 +58,19 @@ def read_text(path: Path) -> str:
         DocumentError: The file cannot be read, is too large or is not UTF-8.
     """
     try:
-        return read_limited(path, most=MAX_BYTES, follow=True).decode("utf-8-sig")
+        pipe = path.is_fifo() and path.stat().st_ino
+        data = _read_pipe(path, pipe) if pipe else read_limited(path, most=MAX_BYTES, follow=True)
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise DocumentError(f"{path}: the file cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DocumentError(f"{path}: the file is not UTF-8 at byte {error.start}") from error
+
+
+@cache
+def _read_pipe(path: Path, inode: int) -> bytes:  # noqa: ARG001
+    """Read a pipe; it can be read only once, but a command may need its content again."""
+    return read_limited(path, most=MAX_BYTES, follow=True)
 
 
 def _read_json(text: str, name: str) -> Node:

@@ -14,9 +14,10 @@ from orchestrator.config.fields import (
     Setting,
     allowed,
     is_structured,
+    place,
 )
 from orchestrator.config.run import ParallelConfig
-from orchestrator.config.validation import inner_problem, literal
+from orchestrator.config.validation import inner_problem, literal, node_at, quotes
 from orchestrator.text.sanitize import one_line
 
 Values = dict[str, object]
@@ -114,11 +115,13 @@ def _problem_lines(found: ErrorDetails, settings: Mapping[FieldPath, Setting]) -
     inside = found["loc"][len(setting.field) :]
     if setting.node is not None and inside and is_structured(setting.field):
         return [one_line(inner_problem(found, setting, inside), limit=400)]
-    return [
-        one_line(
-            f"{setting.label}{_value_text(found, setting)}{_expectation(found, setting)}", limit=400
+    text = f"{setting.label}{_value_text(found, setting)}{_expectation(found, setting)}"
+    part = node_at(setting.node, inside)
+    if part is not None and (advice := quotes(part)):
+        text = (
+            f"{place(setting.file, part)}: `{setting.name}`{_expectation(found, setting)}{advice}"
         )
-    ]
+    return [one_line(text, limit=400)]
 
 
 def _value_text(found: ErrorDetails, setting: Setting) -> str:

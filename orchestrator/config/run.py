@@ -22,7 +22,7 @@ from orchestrator.config.judging import Judging
 from orchestrator.config.option import Group, Option
 from orchestrator.config.presets import PRESETS, Preset
 from orchestrator.config.project import Project, variable_prefix
-from orchestrator.config.values import DEFAULT_TIMEOUT, Model
+from orchestrator.config.values import DEFAULT_TIMEOUT, Model, with_unix_lines
 from orchestrator.results import Reason
 from orchestrator.text.ages import AGE, parse_age
 from orchestrator.text.name_templates import (
@@ -294,7 +294,7 @@ class ParallelConfig(Model):
             raise ValueError("a task must not be empty")
         if any("\0" in task for task in tasks):
             raise ValueError("a task must not contain NUL")
-        return tasks
+        return tuple(map(with_unix_lines, tasks))
 
     @field_validator("providers")
     @classmethod

@@ -25,7 +25,9 @@ from orchestrator.config.fields import (
     place,
 )
 from orchestrator.config.node import DocumentError, Node
+from orchestrator.config.values import NAME_RULE, VARIABLE_NAME
 from orchestrator.text.sanitize import is_text, one_line
+from orchestrator.text.split_lines import split_lines
 from orchestrator.text.suggest import MOST_SUGGESTIONS
 
 PREFIX = "ORCHESTRATOR_"
@@ -42,6 +44,8 @@ _VARIABLES: Mapping[str, FieldPath] = {
 }
 _EXECUTION = ("maxConcurrentAgents", "parallelDelegationEnabled")
 _TOP_KEYS = (*BLOCKS, *TOP_FIELDS, "agents", "execution")
+
+_OPTION = "option `--env`"
 
 Problems = list[str]
 
@@ -291,10 +295,14 @@ def _environment(
     variables: dict[str, str] = {}
     for where, entry in chain(_file_entries(given, problems), _option_entries(given)):
         name, equals, value = entry.partition("=")
-        if not name:
-            problems.append(f"{where}: a variable must be `NAME=value` or `NAME`")
+        # The line of a file is never shown, because it may be a secret.
+        if not VARIABLE_NAME.fullmatch(name):
+            exported = name.startswith("export ")
+            advice = ", without `export`" if exported else f"; {NAME_RULE}" if name else ""
+            problems.append(f"{where}: a variable must be `NAME=value` or `NAME`{advice}")
         elif not equals and name not in environ:
-            problems.append(_clean(f"{where}: `{name}` is not set in the environment"))
+            shown = f"`{name}`" if where == _OPTION else "the name on this line"
+            problems.append(_clean(f"{where}: {shown} is not set in the environment"))
         elif not is_text(value if equals else environ[name]):
             problems.append(_not_utf8(f"{where}: the value of `{name}`"))
         else:
@@ -304,19 +312,20 @@ def _environment(
 
 def _option_entries(given: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for entry in _texts(given.get("env")):
-        yield "option `--env`", entry
+        yield _OPTION, entry
 
 
 def _file_entries(given: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, str]]:
     for name in _texts(given.get("env_file")):
         try:
-            lines = read_text(Path(name)).splitlines()
+            lines = split_lines(read_text(Path(name)))
         except DocumentError as error:
             problems.append(_clean(str(error)))
             continue
         for number, line in enumerate(lines, start=1):
-            if line.strip() and not line.lstrip().startswith("#"):
-                yield _clean(f"{name}:{number}"), line.strip()
+            entry = line.strip(" \t")
+            if entry and not entry.startswith("#"):
+                yield _clean(f"{name}:{number}"), entry
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -55,11 +55,12 @@ def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) ->
         case "missing":
             line = f"{what} needs `{one_line(str(inside[-1]), limit=60)}`"
         case "extra_forbidden":
-            line = f"{what} is unknown{_suggestion(steps)}"
+            line = f"{what} is unknown{_suggestion(steps) or quotes(steps[-2].node)}"
         case "value_error":
             line = f"{what}{_shown(found, steps)}: {found['ctx']['error']}"
         case _:
             line = f"{what}{_shown(found, steps)}: must be {in_words(part.schema)}"
+            line += quotes(part.node)
     return part.node, line
 
 
@@ -81,6 +82,14 @@ def _steps(whole: Part, inside: Sequence[str | int]) -> list[Part]:
     return steps
 
 
+def node_at(node: Node | None, inside: Sequence[str | int]) -> Node | None:
+    """Return the part of a value at a path, as far as the value has its elements."""
+    for part in inside:
+        member = None if node is None else _member(node, part)
+        node = member or node
+    return node
+
+
 def _path_of(parent: str, part: str | int) -> str:
     if isinstance(part, int):
         return f"{parent}[{part + 1}]"
@@ -98,6 +107,17 @@ def _suggestion(steps: Sequence[Part]) -> str:
     known = [key for kind in kinds(parent.schema) for key in kind.get("properties", {})]
     close = get_close_matches(part.name.rpartition(".")[2], known, n=1, cutoff=0.7)
     return f", did you mean `{_path_of(parent.name, close[0])}`?" if close else ""
+
+
+def quotes(node: Node) -> str:
+    """Return advice if a mapping was probably a text with `: `, which needs quotes in YAML."""
+    if not isinstance(node.value, dict) or len(node.value) != 1:
+        return ""
+    ((key, value),) = node.value.items()
+    if isinstance(value.value, (dict, list)):
+        return ""
+    shown = one_line(key, limit=40)
+    return f"; to write a text that contains `: `, put quotes around it: `'{shown}: ...'`"
 
 
 def _shown(found: ErrorDetails, steps: Sequence[Part]) -> str:

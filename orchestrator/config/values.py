@@ -108,11 +108,20 @@ def command_line(text: str) -> str:
         raise ValueError("a command must not be empty")
     if "\0" in text:
         raise ValueError("a command must not contain NUL")
-    return text
+    return with_unix_lines(text)
+
+
+def with_unix_lines(text: str) -> str:
+    """Return a text with the line ends that shells know, as YAML has them."""
+    return text.replace("\r\n", "\n")
 
 
 Commands = tuple[Annotated[str, AfterValidator(command_line)], ...]
 """A tuple of shell commands."""
+
+
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME_RULE = "a name consists of letters, digits and `_`, and does not begin with a digit"
 
 
 CacheKind = Literal["pip", "npm", "uv", "cargo"]

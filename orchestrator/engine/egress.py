@@ -17,6 +17,7 @@ from orchestrator.gateway.host_sets import SIGN, HostSets
 from orchestrator.gateway.hosts import checked_hosts, host_of_url
 from orchestrator.gateway.package_managers import FoundUrl, Machine
 from orchestrator.git.repository import Repository
+from orchestrator.text.split_lines import split_lines
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
@@ -102,7 +103,7 @@ def host_sets(
     """
 
     def remotes() -> Iterator[FoundUrl]:
-        for line in repository.git.text("remote", "--verbose").splitlines():
+        for line in split_lines(repository.git.text("remote", "--verbose")):
             name, _, rest = line.partition("\t")
             yield FoundUrl(rest.rpartition(" ")[0], f"remote {name}")
 

@@ -9,6 +9,7 @@ from orchestrator.engine.protocol import Container, ContainerEngine, InnerProces
 from orchestrator.errors import OrchestratorError
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import output_line
+from orchestrator.text.split_lines import printed_lines
 
 _TAIL = 4096
 _GONE = 5.0
@@ -62,7 +63,7 @@ class Sidecar:
 
     def last_words(self) -> str:
         """Return `: ` and the last line of output, to append to a message; empty without output."""
-        lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
+        lines = [line.strip() for line in printed_lines(self._tail.decode("utf-8", "replace"))]
         last = next((line for line in reversed(lines) if line), "")
         return f": {output_line(last, limit=_SHOWN)}" if last else ""
 

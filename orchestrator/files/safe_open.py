@@ -2,9 +2,13 @@
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 from typing import BinaryIO
+
+_INHERITED = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+")
+"""Paths of inherited descriptors. Opening another FIFO could block forever."""
 
 
 class NotRegularError(OSError):
@@ -17,7 +21,8 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
     Args:
         path: The file. Its parent directories may be links.
         folder: Descriptor of the directory that `path` is relative to.
-        follow: Whether the file itself may be a link, for paths that the user gave.
+        follow: Whether the file may be a link, or a pipe that this process inherited, such as a
+            shell's `<(command)`; for paths that the user gave.
 
     Raises:
         NotRegularError: The path is a FIFO, a device or a directory.
@@ -25,7 +30,10 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
     """
     no_link = 0 if follow else os.O_NOFOLLOW
     descriptor = os.open(path, os.O_RDONLY | no_link | os.O_NONBLOCK, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if follow and stat.S_ISFIFO(mode) and _INHERITED.fullmatch(str(path)):
+        os.set_blocking(descriptor, True)
+    elif not stat.S_ISREG(mode):
         os.close(descriptor)
         raise NotRegularError(errno.EINVAL, "the file is not a regular file", str(path))
     return os.fdopen(descriptor, "rb")

@@ -16,6 +16,8 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
+from orchestrator.text.split_lines import split_lines
+
 _LARGEST = 4 * 1024**2
 """Maximum number of bytes of a configuration file that are read."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -169,7 +171,7 @@ def npm_urls(machine: Machine) -> Iterator[FoundUrl]:
     own = environ.get("NPM_CONFIG_GLOBALCONFIG")
     machines = (Path(own),) if own else (machine.root / "etc/npmrc", machine.root / "usr/etc/npmrc")
     for path in (user, *machines):
-        for line in _text(path).splitlines():
+        for line in split_lines(_text(path)):
             key, _, text = (part.strip() for part in line.partition("="))
             url = FoundUrl(_expanded(text.strip("\"'"), environ), str(path))
             if key == "registry" and not registry:
@@ -244,7 +246,7 @@ def go_urls(machine: Machine) -> Iterator[FoundUrl]:
 
 
 def _assigned(path: Path, name: str) -> str | None:
-    lines = (line.partition("=") for line in _text(path).splitlines())
+    lines = (line.partition("=") for line in split_lines(_text(path)))
     return next((text.strip() for key, _, text in lines if key.strip() == name), None)
 
 
@@ -263,7 +265,7 @@ def apt_urls(machine: Machine) -> Iterator[FoundUrl]:
     """Yield the package sources of apt."""
     folder = machine.root / "etc/apt"
     for path in (folder / "sources.list", *sorted(folder.glob("sources.list.d/*.list"))):
-        found = map(_APT_LINE.match, _text(path).splitlines())
+        found = map(_APT_LINE.match, split_lines(_text(path)))
         yield from (FoundUrl(line[1], str(path)) for line in found if line)
     for path in sorted(folder.glob("sources.list.d/*.sources")):
         for block in re.split(r"\n\s*\n", _text(path)):

@@ -27,6 +27,7 @@ from orchestrator.git.quarantine import (
 )
 from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.text.redact import Redactor
+from orchestrator.text.split_lines import split_lines
 
 MOST_REFS = 200
 """Maximum number of refs with additional commits of one worker."""
@@ -348,6 +349,6 @@ def _write_refs(repository: Repository, prefix: str, refs: dict[str, str]) -> No
 
 def _drop_old(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
     """Remove the refs below `prefix` that are not in `refs`: a process that died created them."""
-    old = repository.git.text("for-each-ref", "--format=%(refname)", prefix).splitlines()
+    old = split_lines(repository.git.text("for-each-ref", "--format=%(refname)", prefix))
     lines = (f"delete {name}\n" for name in old if name not in refs)
     repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())

@@ -11,6 +11,7 @@ from orchestrator.git.command import Git
 from orchestrator.git.git_directory import make_bare
 from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
+from orchestrator.text.split_lines import split_lines
 
 _BRANCH = "refs/heads/plain"
 _CONVERTING: dict[str, frozenset[str | None]] = {
@@ -91,7 +92,7 @@ def commit_plainly(
         config = {"fastimport.unpackLimit": "1"}
         git = Git(scratch, alternates=commit.objects, config=config, limits=UNTRUSTED)
         answer = git.run("fast-import", "--quiet", stdin=_stream(commit, *repository.identity()))
-        *folders, old, made, new = answer.decode("ascii").splitlines()
+        *folders, old, made, new = split_lines(answer.decode("ascii"))
         if not all(line.startswith(("040000 tree ", "missing ")) for line in folders):
             return None
         if old == new:

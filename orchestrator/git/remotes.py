@@ -8,6 +8,7 @@ from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.git.repository import FETCHING, FOR_FETCH, Repository
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 
 _HEADS = "refs/heads/"
 _PUSHING = {"push.followTags": "false", "push.gpgSign": "false", "push.recurseSubmodules": "no"}
@@ -50,7 +51,7 @@ class Remote:
     def heads(self) -> Mapping[str, str]:
         """Return the commits of the remote's branches, by their names without `refs/heads/`."""
         said = self._git.listing("ls-remote", "--heads", "--", self.name, limit=_MOST_HEADS)
-        rows = (row.split("\t", 1) for row in said.decode("utf-8", "replace").splitlines())
+        rows = (row.split("\t", 1) for row in split_lines(said.decode("utf-8", "replace")))
         return {ref.removeprefix(_HEADS): commit for commit, ref in rows}
 
     def fetch(self, branch: str) -> None:

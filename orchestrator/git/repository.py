@@ -17,6 +17,7 @@ from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
 from orchestrator.git.git_directory import shallow_commits
 from orchestrator.text.name_templates import LONGEST_ID
+from orchestrator.text.split_lines import split_lines
 
 BRANCHES = "refs/heads/architect/parallel-"
 DIRECTORIES = ".architect-parallel-"
@@ -72,7 +73,7 @@ def worker_refs(git: Git, prefix: str, *options: str) -> list[tuple[str, int, st
 
     Refs with other names below the prefix are skipped: a copied repository may bring its own.
     """
-    found = git.text("for-each-ref", *options, "--format=%(refname)", prefix).splitlines()
+    found = split_lines(git.text("for-each-ref", *options, "--format=%(refname)", prefix))
     matches = ((_OF_WORKER.match(ref.removeprefix(prefix)), ref) for ref in found)
     return [(match[1], int(match[2]), ref) for match, ref in matches if match]
 
@@ -289,7 +290,7 @@ class Repository:
 
     def _noted(self) -> tuple[str, ...]:
         try:
-            return tuple((self.state_dir / _NAMES).read_text().splitlines())
+            return tuple(split_lines((self.state_dir / _NAMES).read_text()))
         except (FileNotFoundError, NotADirectoryError):
             # If the state directory is a file, the first write to it reports the error.
             return ()
@@ -299,7 +300,7 @@ class Repository:
         path = self.common_dir / "info" / "exclude"
         text = path.read_text(errors="surrogateescape") if path.exists() else ""
         inside = (one for one in self.worktree_patterns() if not one.startswith("/"))
-        missing = [line for one in inside if (line := f"/{one}") not in text.splitlines()]
+        missing = [line for one in inside if (line := f"/{one}") not in split_lines(text)]
         if not missing:
             return
         path.parent.mkdir(exist_ok=True)
@@ -356,7 +357,7 @@ class Repository:
     def _used_numbers(self) -> frozenset[int]:
         refs = self.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
         # A branch `architect/parallel-1/x` also blocks the name `architect/parallel-1`.
-        suffixes = [ref.removeprefix(BRANCHES).partition("/")[0] for ref in refs.splitlines()]
+        suffixes = [ref.removeprefix(BRANCHES).partition("/")[0] for ref in split_lines(refs)]
         paths = self.top.glob(f"{DIRECTORIES}*")
         suffixes += [path.name.removeprefix(DIRECTORIES) for path in paths]
         return frozenset(int(suffix) for suffix in suffixes if suffix.isdecimal())

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from xml.parsers import expat
 
 from orchestrator.judging.changes import NewLine
+from orchestrator.text.split_lines import split_lines
 
 MOST_BYTES = 16 * 1024**2
 """Maximum size in bytes of a coverage file that is read."""
@@ -81,7 +82,7 @@ def _read_xml(data: bytes, lines: _Lines) -> None:
 
 
 def _read_lcov(text: str, lines: _Lines) -> None:
-    for row in text.splitlines():
+    for row in split_lines(text):
         if named := _SOURCE.fullmatch(row.strip()):
             lines.begin(named[1])
         elif counted := _LINE.match(row.strip()):

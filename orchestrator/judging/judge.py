@@ -35,6 +35,7 @@ from orchestrator.judging.trials import Trials
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.state.judged_results import JUDGED, LOCK
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.split_lines import split_lines
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -247,14 +248,14 @@ class _Judging:
                 case.coverage = covered_part(seen_lines, case.change.added)
             if rules.probe:
                 seen = self._printed(case.protected, rules.probe)
-                case.cluster = "\n".join(row.rstrip() for row in seen.strip().splitlines())
+                case.cluster = "\n".join(row.rstrip() for row in split_lines(seen.strip()))
         if rules.judge:
             self._hold_tournament(rules.judge)
 
     def _findings(self, commit: str, command: str) -> int:
         before, after = (
             Counter(
-                _NUMBERS.sub("#", row) for row in self._printed(one, command).splitlines() if row
+                _NUMBERS.sub("#", row) for row in split_lines(self._printed(one, command)) if row
             )
             for one in (self._base, commit)
         )

@@ -15,6 +15,7 @@ from orchestrator.git.changes import patch
 from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.trees import Trees
 from orchestrator.text.sanitize import lines
+from orchestrator.text.split_lines import split_lines
 
 MOST_CANDIDATES = 4
 """Maximum number of candidates that are compared; four need twelve runs of the command."""
@@ -73,7 +74,7 @@ def _job(trees: Trees, command: str, task: str, a: Entrant, b: Entrant) -> Job:
 
 def winner_of(output: str) -> Winner | None:
     """Return the winner (`A`, `B` or `tie`) that the last line names; None for any other line."""
-    rows: Sequence[str] = output.strip().splitlines()
+    rows: Sequence[str] = split_lines(output.strip())
     try:
         answer = loads(rows[-1]) if rows else None
     except (ValueError, RecursionError):

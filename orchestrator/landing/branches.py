@@ -13,6 +13,7 @@ from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.worker_lookup import holders_of
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 from orchestrator.worker_spec import WorkerSpec
 
 
@@ -129,7 +130,7 @@ def _branches(
 def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]:
     """Return the run's branches by worker number, without numbers that later runs use."""
     refs = frozenset(
-        repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads").splitlines()
+        split_lines(repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads"))
     )
     records = ((run, read_outline(run)) for run in all_runs(repository.state_dir))
     entries = [(run, record, spec) for run, record in records if record for spec in record.workers]

@@ -22,6 +22,7 @@ from orchestrator.git.sealed_commits import check_names, signature, write_commit
 from orchestrator.landing.branches import Branch
 from orchestrator.landing.merged import Form, Problem
 from orchestrator.text.sanitize import lines, one_line
+from orchestrator.text.split_lines import split_lines
 
 MERGE_TIMEOUT = 120.0
 """Maximum number of seconds for all merges of one branch."""
@@ -169,7 +170,7 @@ class Chain:
         """Repeat the commits of a branch on top of `onto`, without commits that become empty."""
         wanted = ("--reverse", "--topo-order", "--parents", f"--max-count={1 + MOST_COMMITS}")
         listed = self.git.text("rev-list", *wanted, f"{onto}..{branch.commit}")
-        rows = [row.split() for row in listed.splitlines()]
+        rows = [row.split() for row in split_lines(listed)]
         if len(rows) > MOST_COMMITS:
             raise CannotAddError(f"the branch has more than {MOST_COMMITS} commits", "refused")
         if any(len(row) != 2 for row in rows):

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.text.sanitize import output_line
+from orchestrator.text.split_lines import split_lines
 
 _TIMEOUT = 120.0
 _MOST_SAID = 4 * 1024**2
@@ -90,7 +91,7 @@ class _Program:
         Raises:
             ForgeError: The command failed.
         """
-        said = self._output(command, stdin).strip().splitlines()
+        said = split_lines(self._output(command, stdin).strip())
         return output_line(said[-1], limit=500) if said else ""
 
     def _output(self, command: Sequence[str], stdin: str = "") -> str:
@@ -223,6 +224,6 @@ def shown_command(command: Sequence[str], stdin: str) -> str:
     if not stdin:
         return text
     end = "END"
-    while end in stdin.splitlines():
+    while end in split_lines(stdin):
         end += "_"
     return f"{text} <<'{end}'\n{stdin}{'' if stdin.endswith(chr(10)) else chr(10)}{end}"

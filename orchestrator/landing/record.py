@@ -14,6 +14,7 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.sealed_commits import signature, write_commit
 from orchestrator.landing.merged import Form
+from orchestrator.text.split_lines import split_lines
 
 _UNDER_WAY = "landing.json"
 _MOST = 64 * 1024
@@ -142,5 +143,5 @@ def landings(repository: Repository, branch: str, run_id: str | None) -> list[La
     form = ("for-each-ref", "--sort=-committerdate", "--format=%(refname)")
     wanted = LANDED if run_id is None else f"{LANDED}{run_id}"
     found = ((ref, read_record(repository, ref)) for ref in
-             repository.git.text(*form, wanted).splitlines())  # fmt: skip
+             split_lines(repository.git.text(*form, wanted)))  # fmt: skip
     return [one for ref, one in found if one and one.ref == ref and one.branch == branch]

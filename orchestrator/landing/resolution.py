@@ -17,6 +17,7 @@ from orchestrator.landing.chain import CannotAddError
 from orchestrator.landing.conflict import MOST_PATHS, Conflict, Proposal, ResolvingAgent, describe
 from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 
 ATTEMPTS = 2
 """Number of times that an agent is asked to resolve the same conflict."""
@@ -189,5 +190,5 @@ def _one_side_is_gone(git: Git, conflict: Conflict, commit: str, path: str) -> b
 def _is_explained(path: str, findings: str) -> bool:
     """Return whether a line of the findings names a file and says more than its name."""
     return any(
-        path in line and len(line.replace(path, "").split()) > 1 for line in findings.splitlines()
+        path in line and len(line.replace(path, "").split()) > 1 for line in split_lines(findings)
     )

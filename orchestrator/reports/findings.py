@@ -19,6 +19,7 @@ from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.reports.sarif_input import Level, read_sarif
 from orchestrator.results import CheckResult, Status
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import printed_lines
 from orchestrator.workspace.layout import WORKSPACE
 
 MOST = 1000
@@ -110,7 +111,7 @@ def _in_sarif(written: Path, worker: WorkerReport, check: str) -> Iterator[Findi
 
 def _parsed(log: str, worker: WorkerReport, rule: str) -> Iterator[Finding]:
     before = ""
-    for line in log.splitlines():
+    for line in printed_lines(log):
         text, before = before, line.strip() or before
         if len(line) > _LONGEST:
             continue

@@ -27,6 +27,7 @@ from orchestrator.reports.timeline import LEGEND, timeline
 from orchestrator.results import Status
 from orchestrator.text.quantities import count, duration, money
 from orchestrator.text.sanitize import lines, one_line
+from orchestrator.text.split_lines import split_lines
 
 _LOG = 32 * 1024
 """Maximum number of bytes of one worker's log in the HTML document."""
@@ -272,7 +273,7 @@ _LINES = (
 def _colored(text: str) -> str:
     """Return a patch as HTML with its lines in colours."""
     shown = []
-    for line in text.splitlines():
+    for line in split_lines(text):
         kind = next((name for start, name in _LINES if line.startswith(start)), None)
         content = escaped(line)
         shown.append(f'<span class="{kind}">{content}</span>' if kind else content)

@@ -24,6 +24,7 @@ from orchestrator.text.name_templates import (
     render,
 )
 from orchestrator.text.sanitize import is_text, one_line
+from orchestrator.text.split_lines import split_lines
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import job_count
 
@@ -187,7 +188,7 @@ class _Names:
         self._places = frozenset(Path(line[9:]) for line in lines if line.startswith(worktree))
         # A branch without a commit is no ref yet.
         unborn = (line.removeprefix(branch) for line in lines if line.startswith(branch))
-        refs = git.text("for-each-ref", "--format=%(refname)").splitlines()
+        refs = split_lines(git.text("for-each-ref", "--format=%(refname)"))
         self._refs = frozenset([*refs, *unborn, *(worker.spec.ref for worker in self._claimed)])
 
     def _placed(self, directory: str) -> str:

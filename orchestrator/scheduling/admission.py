@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orchestrator.config.sizing import Demand, fits
 from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.text.split_lines import split_lines
 
 _MEMINFO = Path("/proc/meminfo")
 _LEAST_MEMORY = 256 * 1024**2
@@ -28,7 +29,7 @@ def readings(place: Path) -> Readings:
 
 def _available() -> int | None:
     try:
-        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
+        lines = dict(line.split(":", 1) for line in split_lines(_MEMINFO.read_text()))
         return int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, ValueError, KeyError):
         return None

@@ -15,6 +15,7 @@ from orchestrator.state.history import RunHistory, RunState, WorkerState, Worker
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.worker_lookup import holders_of
+from orchestrator.text.split_lines import split_lines
 
 _SCRATCH = frozenset({"git", "upper", "copy"})
 """Names of files in a worker's state directory that a cleanup removes; see
@@ -85,7 +86,7 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
         run: record for run in all_runs(repository.state_dir) if (record := read_outline(run))
     }
     refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads")
-    branches = frozenset(refs.splitlines())
+    branches = frozenset(split_lines(refs))
     entries = [(run, record, spec) for run, record in records.items() for spec in record.workers]
     holders = {number: run.run_id for number, (run, *_) in holders_of(entries, branches).items()}
     kept = worker_refs(repository.git, KEPT)

@@ -17,6 +17,7 @@ from pathlib import Path
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.files.atomic import write_private
 from orchestrator.text.redact import SHORTEST
+from orchestrator.text.split_lines import split_lines
 
 TARGET = "/run/secrets"
 """Directory in a worker's container with one file for each secret."""
@@ -146,7 +147,7 @@ def _is_in_memory(directory: Path) -> bool:
         return False
     place = directory.resolve()
     best, kind = Path(), ""
-    for line in _MOUNTS.read_text(errors="surrogateescape").splitlines():
+    for line in split_lines(_MOUNTS.read_text(errors="surrogateescape")):
         _, target, file_system, *_ = line.split(" ")
         mount = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), target))
         # Of two mounts on one directory, the later hides the earlier.

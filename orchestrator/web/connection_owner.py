@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.text.split_lines import split_lines
+
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED = "0000000000000000FFFF0000"
 """Beginning of an IPv4-mapped address in the kernel's table of IPv6 connections."""
@@ -74,4 +76,4 @@ def _in_table(address: tuple[str, int]) -> str:
 def _rows() -> Iterator[list[str]]:
     for table in _TABLES:
         if table.is_file():
-            yield from (line.split() for line in table.read_text().splitlines()[1:])
+            yield from (line.split() for line in split_lines(table.read_text())[1:])

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, field_serializer, model_validator
 
 from orchestrator.config.container import Keys, Limits, Network
 from orchestrator.config.project import Checks, Services
-from orchestrator.config.values import Commands, Model, Ports
+from orchestrator.config.values import Commands, Model, Ports, with_unix_lines
 
 MOST_TASKS = 1000
 """Maximum number of tasks of a workflow, with all tasks that a `foreach` creates."""
@@ -21,7 +21,7 @@ def _prompt(text: str) -> str:
         raise ValueError("a task must not be empty")
     if "\0" in text:
         raise ValueError("a task must not contain NUL")
-    return text
+    return with_unix_lines(text)
 
 
 TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]

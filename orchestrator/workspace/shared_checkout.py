@@ -30,6 +30,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
+from orchestrator.text.split_lines import split_lines
 from orchestrator.workspace.file_times import make_older, make_younger
 from orchestrator.workspace.worker_user import shared_user
 
@@ -214,7 +215,7 @@ def prune_checkouts(repository: Repository, *, keep: int) -> int:
 
 def _used_by(run: RunDirectory) -> list[str]:
     try:
-        names = (run.path / _RECORD).read_text().splitlines()
+        names = split_lines((run.path / _RECORD).read_text())
     except OSError:
         return []
     record = read_outline(run)

@@ -19,6 +19,7 @@ from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError
 from orchestrator.files.safe_open import read_limited
 from orchestrator.git.repository import Repository, is_reserved, is_worker_worktree
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 
 LIST = ".worktreeinclude"
 _MOST_BYTES = 256 * 1024
@@ -155,7 +156,7 @@ def secret_lines(top: Path, copies: Copies) -> dict[str, str]:
 
 
 def _variables(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
+    for line in split_lines(text):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         value = value.strip()
         if value[:1] in ("'", '"') and value[-1:] == value[:1]:
@@ -171,7 +172,7 @@ def _listed(top: Path) -> tuple[str, ...]:
         return ()
     except OSError as error:
         raise ConfigError(f"`{LIST}` cannot be read: {error.strerror}") from error
-    lines = os.fsdecode(text).splitlines()
+    lines = split_lines(os.fsdecode(text))
     return tuple(line for line in lines if line.strip() and not line.startswith("#"))
 
 

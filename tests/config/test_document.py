@@ -1,6 +1,7 @@
 """Tests of the parser of configuration files, with malformed and hostile files."""
 
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_nodes_have_line_numbers(tmp_path):
         ("a:\n\tb: 1\n", ":2: found character '\\t' that cannot start any token"),
         ("a: [1\n", ":2: expected ',' or ']', but got '<stream end>'"),
         ("[" * 5000, ":1: the value is nested deeper than 20 levels"),
-        ("a: 1\n---\nb: 2\n", ":2: but found another document"),
+        ("a: 1\n---\nb: 2\n", ":2: the file has several documents (`---`): use a file for each"),
     ],
 )  # fmt: skip
 def test_invalid_yaml_is_reported_with_its_line(tmp_path, text, message):
@@ -105,3 +106,30 @@ def test_alias_bomb_is_refused_quickly(tmp_path):
     before = time.process_time()
     assert "aliases" in refusal(tmp_path, bomb)
     assert time.process_time() - before < 10
+
+
+class TestAliases:
+    """Aliases and merge keys, which only compose files may have."""
+
+    def read(self, tmp_path, text):
+        file = tmp_path / "compose.yaml"
+        file.write_text(text)
+        return read_document(file, aliases=True).plain()
+
+    def test_aliases_and_merge_keys_are_expanded(self, tmp_path):
+        text = "x: &x {p: 1, q: 2}\ny: {<<: *x, q: 3}\nz: {<<: [*x, {q: 9, r: 4}], s: *x}\n"
+        assert self.read(tmp_path, text) == {
+            "x": {"p": 1, "q": 2},
+            "y": {"p": 1, "q": 3},
+            "z": {"p": 1, "q": 2, "r": 4, "s": {"p": 1, "q": 2}},
+        }
+
+    @pytest.mark.parametrize("text", ["a: &a [*a]\n", "a: &a {b: *a}\n", "a: &a {<<: *a}\n"])
+    def test_alias_of_itself_is_refused(self, tmp_path, text):
+        with pytest.raises(DocumentError, match="the aliases repeat too many values"):
+            self.read(tmp_path, text)
+
+    def test_alias_bomb_is_refused_quickly(self, tmp_path):
+        lines = [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in pairwise("abcdefghijk")]
+        with pytest.raises(DocumentError, match="the aliases repeat too many values"):
+            self.read(tmp_path, "\n".join(["a: &a [x]", *lines]))

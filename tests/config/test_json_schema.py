@@ -72,7 +72,7 @@ CONFIGS = [
 WORKFLOWS = [
     "tasks: [{id: a, task: b, mode: ro, limits: {memory: 1g}, ports: [3000], when: always}]",
     "tasks: [{id: a, task: b}, {id: c, depends_on: a, resources: db, complexity: high}]",
-    "- a: do it\n- build: do that",
+    "- backend: do it\n- build: do that",
     "- [{id: a, task: b}]\n- [{id: c, task: d}]",
     "stages: [{name: one, tasks: [{id: a, task: b}]}, {name: 2, tasks: [{id: c, task: d}]}]",
     "tasks: [{id: a, task: '{{items}}', foreach: [1, 2.5, true, x], batch: 2}]",

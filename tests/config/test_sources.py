@@ -1,5 +1,7 @@
 """Tests of environment variables, discovered files, and the hints for mistakes in them."""
 
+import os
+
 import pytest
 
 from orchestrator.config.loading import check_file
@@ -20,10 +22,50 @@ class TestVariables:
     def test_mistakes_of_an_env_file_are_reported_with_lines(self, tmp_path):
         env_file = write(tmp_path, "A=1\nMISSING\n=x\n", "vars.env")
         assert mistakes({"env_file": (str(env_file), "/nowhere")}) == [
-            f"{env_file}:2: `MISSING` is not set in the environment",
+            f"{env_file}:2: the name on this line is not set in the environment",
             f"{env_file}:3: a variable must be `NAME=value` or `NAME`",
             "/nowhere: the file cannot be read: No such file or directory",
         ]
+
+    @pytest.mark.parametrize(
+        "end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\ra", "\xa0"]
+    )
+    def test_only_line_feeds_end_a_line_of_an_env_file(self, end, tmp_path):
+        env_file = write(tmp_path, f"A=1{end}B=2{end}\nC=3\r\n \t\n # D=4\n", "vars.env")
+        found = load({"env_file": (str(env_file),)}, environ={"B": "of the host"})
+        assert found.isolation.env == {"A": f"1{end}B=2{end}", "C": "3"}
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "export FOO=hunter2", "export hunter2", "BA Z=hunter2", "1A=hunter2", "A-hunter2=1",
+            "hunter2 with blanks", "s3cr3t/hunter2+==", "hunter2",
+            "\u2028hunter2=1", "A\u2028hunter2",
+            "-----BEGIN hunter2-----", "FOO\thunter2", "hunter2:x", "$(hunter2)=1", "é=hunter2",
+        ],
+    )  # fmt: skip
+    def test_line_that_sets_nothing_is_refused_and_not_shown(self, line, tmp_path):
+        env_file = write(tmp_path, f"A=1\n{line}\n", "vars.env")
+        (mistake,) = mistakes({"env_file": (str(env_file),)})
+        assert mistake.startswith(f"{env_file}:2: ")
+        assert "hunter2" not in mistake
+
+    def test_file_can_be_a_pipe_of_the_shell(self):
+        reads, writes = os.pipe()
+        os.write(writes, b"A=1\n")
+        os.close(writes)
+        # A command may read the settings again, but a pipe only once.
+        for _ in range(2):
+            env_file = f"/dev/fd/{reads}"
+            assert load({"env_file": (env_file,)}).isolation.env == {"A": "1"}
+        os.close(reads)
+
+    @pytest.mark.parametrize("name", ["A B", "1A", "A.B", "", "A=B"])
+    def test_name_that_no_shell_knows_is_refused_in_every_source(self, name, tmp_path):
+        file = write(tmp_path, f"container: {{env: {{'{name}': x}}}}", "mine.yaml")
+        assert len(mistakes(file=file)) == 1
+        if "=" not in name:
+            assert len(mistakes({"env": (f"{name}=x",)})) == 1
 
 
 class TestFileChoice:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
 from orchestrator.text.sanitize import output_line
+from orchestrator.text.split_lines import printed_lines
 
 _CHUNK: Final = 256 * 1024
 _OVERLAP: Final = 256
@@ -104,7 +105,7 @@ def text_tail(path: Path, limit: int) -> str:
 
 def last_line(path: Path) -> str | None:
     """Return a file's last non-blank line, made safe to print; None if all lines are blank."""
-    lines = (line.strip(_FRAME) for line in reversed(text_tail(path, _TAIL).splitlines()))
+    lines = (line.strip(_FRAME) for line in reversed(printed_lines(text_tail(path, _TAIL))))
     line = next(filter(None, lines), None)
     return None if line is None else output_line(line)
 

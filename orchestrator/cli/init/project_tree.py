@@ -95,7 +95,7 @@ class Tree:
         if not self.text(name):
             return {}
         try:
-            root = read_document(self._top / name)
+            root = read_document(self._top / name, aliases=True)
         except DocumentError as error:
             self._record_problem(name, str(error))
             return {}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from orchestrator.engine.counters import Counters
 from orchestrator.errors import OrchestratorError
+from orchestrator.text.split_lines import split_lines
 
 ROOT = Path("/sys/fs/cgroup")
 _LOOK = 0.002
@@ -111,7 +112,7 @@ def _main_process(listed: Path) -> int | None:
     try:
         for pid in listed.read_text().split():
             status = Path(f"/proc/{pid}/status").read_text()
-            line = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+            line = next(line for line in split_lines(status) if line.startswith("NSpid:"))
             if len(line.split()) > 2 and line.split()[-1] == "1":
                 return int(pid)
     except (OSError, StopIteration):
@@ -144,7 +145,7 @@ def control_groups(listed: str, container_id: str) -> dict[str, Path]:
         container_id: Full id of the container.
     """
     groups = {}
-    for line in listed.splitlines():
+    for line in split_lines(listed):
         _, controllers, path = line.split(":", 2)
         if container_id in path:
             for controller in controllers.split(","):
@@ -173,7 +174,7 @@ def read_counters(groups: Mapping[str, Path]) -> Counters:
 def _number(path: Path, key: str) -> int | None:
     """Return the number in a file, or the one behind `key`; None if the kernel does not keep it."""
     try:
-        lines = [line.split() for line in path.read_text().splitlines()]
+        lines = [line.split() for line in split_lines(path.read_text())]
     except OSError:
         return None
     return next((int(line[-1]) for line in lines if not key or line[0] == key), None)

@@ -23,6 +23,7 @@ from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
 from orchestrator.files.safe_open import read_limited
 from orchestrator.text.sanitize import one_line, output_line, without_sequences
+from orchestrator.text.split_lines import split_lines
 
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
@@ -82,7 +83,7 @@ class DockerImages:
             )
             # The daemon reports a refusal in the middle with status 200 and an error line in the
             # answer.
-            lines = (json.loads(line) for line in answer.splitlines() if line.strip())
+            lines = (json.loads(line) for line in split_lines(answer) if line.strip())
             _follow(lines, action=f"import `{tag}`", progress=lambda _: None)
 
     def build(self, image: ImageBuild, *, progress: Progress) -> None:
@@ -179,7 +180,7 @@ def _ignore_lines(listed: Path) -> list[str]:
     except OSError as error:
         why = "the file is a link" if error.errno == errno.ELOOP else error.strerror
         raise ImageBuildError(f"{listed} cannot be read: {why}") from error
-    return data.decode(errors="surrogateescape").splitlines()
+    return split_lines(data.decode(errors="surrogateescape"))
 
 
 def _is_below(path: str, folders: frozenset[str]) -> bool:
@@ -234,7 +235,7 @@ def _lines(event: Mapping[str, Any]) -> list[str]:
         return []
     text = without_sequences(str(event.get("stream") or event.get("status") or ""))
     prefix = f"{event['id']}: " if event.get("id") else ""
-    return [one_line(prefix + line) for line in text.splitlines() if line.strip()]
+    return [one_line(prefix + line) for line in split_lines(text) if line.strip()]
 
 
 def _failure(action: str, error: str, last: Iterable[str]) -> str:

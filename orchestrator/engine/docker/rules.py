@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.engine.spec import Egress
+from orchestrator.text.split_lines import split_lines
 
 HOST = "host.docker.internal"
 CLOSED = (
@@ -119,7 +120,7 @@ def _match(address: str, port: int | None, *, gateway: str) -> str:
 
 def resolvers() -> Iterator[str]:
     """Yield the addresses of the name servers that Docker's resolver queries from a container."""
-    lines = (line for path in _RESOLV if path.exists() for line in path.read_text().splitlines())
+    lines = (line for path in _RESOLV if path.exists() for line in split_lines(path.read_text()))
     found = {words[1] for line in lines if (words := line.split())[:1] == ["nameserver"]}
     for address in sorted(found):
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -130,7 +131,7 @@ def resolvers() -> Iterator[str]:
 def own_addresses() -> list[str]:
     """Return all IPv4 addresses of the host, including public ones, as the kernel lists them."""
     found, address = set(), ""
-    for line in _ROUTES.read_text().splitlines():
+    for line in split_lines(_ROUTES.read_text()):
         words = line.split()
         if words[:1] == ["|--"]:
             address = words[1]

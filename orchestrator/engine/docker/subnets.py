@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from orchestrator.text.split_lines import split_lines
+
 _POOLS = (ipaddress.IPv4Network("198.18.0.0/15"), ipaddress.IPv4Network("10.201.0.0/16"))
 """Address ranges to choose subnets from: the range for benchmarks (RFC 2544), and a private range
 for machines that already use the range for benchmarks.
@@ -35,7 +37,7 @@ def free_subnets(
 
 def _routed(routes: Path) -> Iterator[ipaddress.IPv4Network]:
     """Yield the destinations of the kernel's routes, without the default route."""
-    for line in routes.read_text().splitlines()[1:]:
+    for line in split_lines(routes.read_text())[1:]:
         fields = line.split()
         address, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
         if mask:

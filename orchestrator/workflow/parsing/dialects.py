@@ -4,15 +4,37 @@ The conversion works on parsed nodes, so that every part keeps its line number.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 
+from pydantic import BaseModel
+
+from orchestrator.config.container import Limits
 from orchestrator.config.node import Node
-from orchestrator.workflow.parsing.manifest import ManifestTask
+from orchestrator.workflow.parsing.manifest import (
+    Constraints,
+    Foreach,
+    Manifest,
+    ManifestTask,
+    Policy,
+    Stage,
+)
 
 _SHORTHAND = re.compile(r"(?P<agent>[a-z][A-Za-z0-9_-]*):(?P<task>(?:[^\W\d_]|[\"'`]).*)", re.S)
 """Pattern of a task with a profile, as `backend:Implement it`. It does not match `note: this`,
 URLs, `localhost:80`, `std::move` or `TODO:fix it`. A profile that starts with a capital letter must
 be given with `agent`.
+"""
+PROFILES = frozenset(
+    {
+        *("analyst", "architect", "architecture", "backend", "build", "ceo", "coder", "cto"),
+        *("data", "database", "debugger", "design", "designer", "developer", "devops", "engineer"),
+        *("frontend", "fullstack", "infrastructure", "mobile", "plan", "planner", "product", "qa"),
+        *("quality", "research", "researcher", "reviewer", "security", "tester", "web", "writer"),
+    }
+)
+"""Profiles that a file may write as `backend: Implement it`, which YAML takes for a mapping. A file
+may write others so if it names them with `agent` somewhere. Every other mapping with a single key
+is a text whose quotes were forgotten, such as `fix the login: users cannot sign in`.
 """
 TEXTS = ("id", "name", "task", "agent", "agent_cli", "model", "image")
 """Keys of a task whose values are text, so that `010` and `1.10` are not changed as numbers would
@@ -29,11 +51,13 @@ def as_manifest(root: Node) -> Node:
     if isinstance(root.value, list):
         staged = any(isinstance(item.value, list) for item in root.value)
         root = Node({"stages" if staged else "tasks": root}, root.line)
+    reader = _Tasks(PROFILES | {*_profiles(root)})
     return _with(
         root,
+        Manifest,
         name=_as_text,
-        tasks=_each(_task),
-        stages=_each(_stage),
+        tasks=_each(reader.task),
+        stages=_each(reader.stage),
         defaults=_task_members,
         policy=_policy,
     )
@@ -42,11 +66,19 @@ def as_manifest(root: Node) -> Node:
 _Read = Callable[[Node], Node]
 
 
-def _with(node: Node, **reads: _Read) -> Node:
-    """Convert the values of the keys in `reads` of a mapping; leave out keys without a value."""
+def _with(node: Node, model: type[BaseModel], /, **reads: _Read) -> Node:
+    """Convert the values of the keys in `reads` of a mapping.
+
+    Keys of `model` without a value are left out; other keys stay, to be reported as unknown.
+    """
     if not isinstance(node.value, dict):
         return node
-    given = {key: member for key, member in node.value.items() if member.value is not None}
+    known = {info.alias or name for name, info in model.model_fields.items()}
+    given = {
+        key: member
+        for key, member in node.value.items()
+        if member.value is not None or key not in known
+    }
     return Node(
         {key: reads[key](member) if key in reads else member for key, member in given.items()},
         node.line,
@@ -62,29 +94,43 @@ def _each(read: _Read) -> _Read:
     return read_all
 
 
-def _task(node: Node) -> Node:
-    if isinstance(node.value, str):
-        return _from_text(node.value, node)
-    if isinstance(node.value, dict) and len(node.value) == 1:
-        ((agent, task),) = node.value.items()
-        # `- backend: Implement it`, which YAML takes for a mapping.
-        if isinstance(task.value, str) and not _is_key(agent):
-            return Node({"agent": Node(agent, node.line), "task": task}, node.line)
-    return _task_members(node)
+def _profiles(root: Node) -> Iterator[str]:
+    """Yield the profiles that the tasks of a file name with `agent`."""
+    members = root.value
+    if isinstance(members, dict):
+        agent = members.get("agent")
+        if agent is not None and isinstance(agent.value, str):
+            yield agent.value
+        members = [*members.values()]
+    for member in members if isinstance(members, list) else ():
+        yield from _profiles(member)
 
 
-def _is_key(text: str) -> bool:
-    """Return whether text is a key of a task, possibly misspelt, and not a profile's name."""
-    return any(_is_typo_of(text, key) for key in ManifestTask.model_fields)
+class _Tasks:
+    """Converts tasks and stages of one file."""
 
+    def __init__(self, profiles: Collection[str]) -> None:
+        self._profiles = profiles
 
-def _is_typo_of(text: str, key: str) -> bool:
-    """Return whether text is a key with at most one typing error."""
-    begin = next((at for at, pair in enumerate(zip(text, key, strict=False)) if pair[0] != pair[1]),
-                 min(len(text), len(key)))  # fmt: skip
-    rest, wanted = text[begin:], key[begin:]
-    swapped = wanted[1:2] + wanted[:1] + wanted[2:]
-    return rest in (wanted, wanted[1:], swapped) or rest[1:] in (wanted, wanted[1:])
+    def task(self, node: Node) -> Node:
+        if isinstance(node.value, str):
+            return _from_text(node.value, node)
+        if isinstance(node.value, dict) and len(node.value) == 1:
+            ((agent, task),) = node.value.items()
+            if isinstance(task.value, str) and agent in self._profiles:
+                return Node({"agent": Node(agent, node.line), "task": task}, node.line)
+        return _task_members(node)
+
+    def stage(self, node: Node) -> Node:
+        if isinstance(node.value, (str, int)):
+            return Node({"name": node}, node.line)
+        if isinstance(node.value, list):
+            node = Node({"tasks": node}, node.line)
+        elif isinstance(node.value, dict) and len(node.value) == 1:
+            ((name, tasks),) = node.value.items()
+            if isinstance(tasks.value, list) and name != "tasks":
+                node = Node({"name": Node(name, node.line), "tasks": tasks}, node.line)
+        return _with(node, Stage, tasks=_each(self.task))
 
 
 def _from_text(text: str, node: Node) -> Node:
@@ -95,11 +141,15 @@ def _from_text(text: str, node: Node) -> Node:
 
 def _task_members(node: Node) -> Node:
     reads = dict.fromkeys(LISTS, _as_list) | dict.fromkeys(TEXTS, _as_text)
-    return _with(node, **reads, foreach=_foreach, limits=_with)
+    return _with(node, ManifestTask, **reads, foreach=_foreach, limits=_limits)
 
 
 def _policy(node: Node) -> Node:
-    return _with(node, constraints=_with)
+    return _with(node, Policy, constraints=lambda node: _with(node, Constraints))
+
+
+def _limits(node: Node) -> Node:
+    return _with(node, Limits)
 
 
 def _as_list(node: Node) -> Node:
@@ -116,16 +166,4 @@ def _as_text(node: Node) -> Node:
 def _foreach(node: Node) -> Node:
     if isinstance(node.value, list):
         node = Node({"items": node}, node.line)
-    return _with(node, glob=_as_list, items=_each(_as_text))
-
-
-def _stage(node: Node) -> Node:
-    if isinstance(node.value, (str, int)):
-        return Node({"name": node}, node.line)
-    if isinstance(node.value, list):
-        node = Node({"tasks": node}, node.line)
-    elif isinstance(node.value, dict) and len(node.value) == 1:
-        ((name, tasks),) = node.value.items()
-        if isinstance(tasks.value, list) and name != "tasks":
-            node = Node({"name": Node(name, node.line), "tasks": tasks}, node.line)
-    return _with(node, tasks=_each(_task))
+    return _with(node, Foreach, glob=_as_list, items=_each(_as_text))

@@ -8,6 +8,7 @@ from typing import Literal
 from orchestrator.errors import ConfigError
 from orchestrator.text.path_patterns import matching
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 from orchestrator.workflow.model import MOST_TASKS
 from orchestrator.workflow.parsing.manifest import Foreach
 
@@ -63,7 +64,7 @@ def expander(
 
 def items_of_lines(text: str) -> list[str]:
     """Return the lines of a command's output that are not empty."""
-    return [line for line in (line.strip() for line in text.splitlines()) if line]
+    return [line for line in (line.strip() for line in split_lines(text)) if line]
 
 
 def _items_in(content: bytes | None, path: str) -> list[str]:
@@ -124,7 +125,7 @@ def _check(item: str, *, alone: bool) -> None:
         raise ConfigError(f"{shown} is longer than {LONGEST_ITEM} characters")
     if "\0" in item or any("\ud800" <= character <= "\udfff" for character in item):
         raise ConfigError(f"{shown} contains NUL or is not valid Unicode")
-    if not alone and len(item.splitlines()) > 1:
+    if not alone and len(split_lines(item)) > 1:
         raise ConfigError(
             f"{shown} has more than one line, which `batch` cannot separate from other items"
         )

@@ -181,7 +181,7 @@ class TestCompose:
     @pytest.mark.parametrize(
         ("text", "problem"),
         [
-            ("a: &a {}\nb: *a\n", "compose.yaml: 2: aliases"),
+            ("a: &a [*a]\n", "compose.yaml: 1: the aliases repeat"),
             ("services: [", "compose.yaml: 1: "),
             ("[" * 50 + "]" * 50, "compose.yaml: 1: the value is nested deeper"),
             (

@@ -347,12 +347,80 @@ tasks:
         assert [one.task for one in workflow.tasks] == ["1.10 1e3", "1.10 2.0"]
 
     def test_text_before_a_colon_is_a_profile(self, tmp_path: Path) -> None:
-        text = "- checker: Run it\n- 'TODO:fix the bug'\n- 'Note:this'\n- 'backend:Implement it'\n"
+        text = "- tester: Run it\n- 'TODO:fix the bug'\n- 'Note:this'\n- 'backend:Implement it'\n"
         tasks = read(tmp_path, text).tasks
         assert [(one.settings.agent, one.task) for one in tasks] == [
-            ("checker", "Run it"), (None, "TODO:fix the bug"), (None, "Note:this"),
+            ("tester", "Run it"), (None, "TODO:fix the bug"), (None, "Note:this"),
             ("backend", "Implement it"),
         ]  # fmt: skip
+
+    def test_profile_that_a_file_names_can_be_a_key(self, tmp_path: Path) -> None:
+        text = "- checker: Run it\n- {agent: checker, task: Run it again}\n"
+        assert {one.settings.agent for one in read(tmp_path, text).tasks} == {"checker"}
+
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            ("- echo Result: touch surprise.txt", "1: `tasks[1].echo Result`"),
+            ("- Fix the login: users cannot sign in", "1: `tasks[1].Fix the login`"),
+            ("- Fix the login:", "1: `tasks[1].Fix the login`"),
+            ("- fix: users cannot sign in", "1: `tasks[1].fix`"),
+            ("- checker: Run it", "1: `tasks[1].checker`"),
+            ("tasks:\n- a\n- 12: 30", "3: `tasks[2].12`"),
+            ("stages:\n- Build it: now\n- b: [x]", "2: `stages[1].Build it`"),
+            ("stages:\n- b: [Fix it: now]", "2: `stages[1].tasks[1].Fix it`"),
+            ("- task: a\n  setup:\n  - echo x: y", "3: `tasks[1].setup[1]`"),
+            ("- task: a\n  setup:\n    echo x: y", "2: `tasks[1].setup`"),
+            ("- task: a\n  checks:\n  - echo x: y", "3: `tasks[1].checks[1].echo x`"),
+            ("- task: a\n  checks:\n  - echo x:", "3: `tasks[1].checks[1].echo x`"),
+            ("- task: '{{item}}'\n  foreach:\n  - x: y", "3: `tasks[1].foreach.items[1]`"),
+            ("- task: '{{item}}'\n  foreach:\n    command:\n      ls x: y",
+             "3: `tasks[1].foreach.command`"),
+            ("- task:\n    Fix it: now", "1: `tasks[1].task`"),
+            ("- task: a\n  paths:\n  - a: b", "3: `tasks[1].paths[1]`"),
+            ("- task: a\n- task: b\n  depends_on:\n  - task: a", "4: `tasks[2].depends_on[1]`"),
+            ("vars:\n  v:\n    Fix it: now\ntasks: ['{{v}}']", "2: `vars.v`"),
+        ],
+    )  # fmt: skip
+    def test_text_that_yaml_takes_for_a_mapping_is_refused(
+        self, tmp_path: Path, text: str, place: str
+    ) -> None:
+        with pytest.raises(ConfigError) as caught:
+            read(tmp_path, text)
+        assert f"flow.yaml:{place}" in caught.value.message
+        advised = "put quotes around it" in caught.value.message
+        assert advised or "did you mean" in caught.value.message
+
+    @pytest.mark.parametrize(
+        "text", ["- Fix issue #12 in the parser", "- {task: Fix it #1\n}", "- task: see #3a\n"]
+    )
+    def test_text_that_a_comment_cuts_is_refused(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(ConfigError, match="begins a comment: put quotes around the text"):
+            read(tmp_path, text)
+
+    @pytest.mark.parametrize(
+        ("text", "task"),
+        [
+            ("- 'fix #12'", "fix #12"), ("- fix#12", "fix#12"), ("- fix # later", "fix"),
+            ("- |-\n  fix #12", "fix #12"), ("- on", "on"), ("- no", "no"), ("- 1:30", "1:30"),
+            ("- 2026-11-25", "2026-11-25"), ("- task: 010", "010"), ("- task: 0x1F", "0x1F"),
+            ("- task: null and void", "null and void"), ("- task: 1_000", "1_000"),
+            ("- echo a\r- echo b", "echo a"), ("\ufeff- echo a", "echo a"),
+        ],
+    )  # fmt: skip
+    def test_texts_stay_texts(self, tmp_path: Path, text: str, task: str) -> None:
+        assert read(tmp_path, text).tasks[0].task == task
+
+    @pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"])
+    def test_invisible_line_ends_are_refused(self, tmp_path: Path, end: str) -> None:
+        with pytest.raises(ConfigError, match=r"flow.yaml:2: the invisible line end U\+"):
+            read(tmp_path, f"tasks:\n- echo a{end}- echo b\n")
+
+    def test_line_ends_of_windows_are_those_of_shells(self, tmp_path: Path) -> None:
+        text = '[{"task": "echo a\\r\\necho b", "setup": ["x\\r\\ny"], "checks": ["x\\r\\ny"]}]'
+        (task,) = read(tmp_path, text, "flow.json").tasks
+        assert (task.task, task.settings.setup) == ("echo a\necho b", ("x\ny",))
+        assert [one.run for one in task.settings.checks or ()] == ["x\ny"]
 
     @pytest.mark.parametrize("key", ["taks", "tasks", "tsk", "tassk", "check", "modle", "Task"])
     def test_misspelt_key_is_not_a_profile(self, tmp_path: Path, key: str) -> None:
