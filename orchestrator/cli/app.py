@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from io import TextIOWrapper
 from itertools import takewhile
-from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from typer.core import CompletionItem, TyperGroup  # type: ignore[attr-defined]  # not exported
@@ -21,6 +19,7 @@ from orchestrator.cli.conversion import convert_plainly
 from orchestrator.cli.help import GroupedCommand
 from orchestrator.cli.output.ci import check_switches
 from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
+from orchestrator.cli.output.streams import LostOutputError, Streams
 from orchestrator.cli.usage_errors import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.text.sanitize import is_text, one_line
@@ -34,8 +33,6 @@ _GARBAGE_THRESHOLD = 20_000
 """Number of new objects after which Python's garbage collector runs; Python's default is 700."""
 _HELP_WIDTH = 100
 """Maximum width of `--help` in columns."""
-BROKEN_PIPE = 141
-"""Exit code that shells report for a program that SIGPIPE ended."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +216,16 @@ def main() -> None:
     # Most objects come from imports and live to the end: searching them for garbage, again and
     # again and once more at exit, takes a fifth of a short command's time.
     gc.set_threshold(_GARBAGE_THRESHOLD)
-    code = run(sys.argv[1:])
+    streams = Streams()
+    try:
+        code = run(sys.argv[1:])
+    except SystemExit as ending:
+        code = int(ending.code or 0)
+    try:
+        code = streams.end(code)
+    except KeyboardInterrupt:
+        # The reader of the output does not read.
+        code = INTERRUPTED
     gc.freeze()
     sys.exit(code)
 
@@ -236,29 +242,10 @@ def _restart_in_utf8_mode() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; never raise an exception."""
-    _prepare_streams()
+    """Run one command line and return its exit code; raise only SystemExit, for a signal."""
     if VARIABLE in os.environ:
         return complete(typer.main.get_command(app))
-    try:
-        return _invoke(list(arguments))
-    except BrokenPipeError:
-        # Python flushes the rest of the buffer at exit, and would print an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-
-
-def _prepare_streams() -> None:
-    """Ensure that stdout and stderr exist, and that no character makes printing fail."""
-    sys.stdout = sys.stdout or _null_stream()
-    sys.stderr = sys.stderr or _null_stream()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _null_stream() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")
+    return _invoke(list(arguments))
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -273,11 +260,10 @@ def _invoke(arguments: list[str]) -> int:
             "orchestrator", arguments, max_content_width=_HELP_WIDTH
         ) as context:
             group.invoke(context)
-        sys.stdout.flush()
     except typer.Exit as ending:
         return ending.exit_code
-    except BrokenPipeError:
-        raise
+    except LostOutputError as lost:
+        return lost.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the bug printer

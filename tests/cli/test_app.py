@@ -142,21 +142,6 @@ def test_internal_error_names_the_versions(failing, capsys):
     assert f"orchestrator {version('orchestrator')}, Python 3." in capsys.readouterr().err
 
 
-def test_closed_pipe_causes_no_traceback(repository):
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", "parallel", "t", "--workers", "1", "--dry-run"],
-            stdout=writer, stderr=subprocess.PIPE, text=True, check=False, cwd=repository,
-        )  # fmt: skip
-    finally:
-        os.close(writer)
-    assert done.returncode == 141
-    assert done.stderr.startswith("no API key: ")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_closed_streams_cause_no_traceback():
     done = subprocess.run(
         ["sh", "-c", '"$0" -m orchestrator --version >&- 2>&-', sys.executable], check=False

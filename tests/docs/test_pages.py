@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.markdown import ROOT, anchors, links, pages, read_page
 
-CODES = (0, 1, 2, 3, 4, 5, 6, 7, 70, 130, 141, 143)
+CODES = (0, 1, 2, 3, 4, 5, 6, 7, 70, 74, 130, 143)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import typer
 
 from orchestrator.cli.output.ci import in_ci
 from orchestrator.cli.output.messages import put
+from orchestrator.cli.output.streams import end_with_reader
 from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.cli.tty import converse, terminal_size, unwinding
 from orchestrator.engine import load_engine
@@ -47,6 +48,7 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     input. Its exit code is passed on. In output to a terminal or a CI job, control sequences and
     commands for CI systems are made harmless; other output is passed on unchanged.
     """
+    end_with_reader()
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
     with _container(worker, run) as place, _started(place, tuple(command)) as process:
         for chunk in process.output():

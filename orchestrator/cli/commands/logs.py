@@ -14,6 +14,7 @@ import typer
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.ci import in_ci
 from orchestrator.cli.output.messages import put, show_json
+from orchestrator.cli.output.streams import end_with_reader
 from orchestrator.cli.run_arguments import Follow, Number, RunOption, follow, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
@@ -67,6 +68,7 @@ def logs(
     worker, its stdout goes to stdout and its stderr to stderr. Terminal control sequences are made
     harmless.
     """
+    end_with_reader()
     asked = {"setup": options.setup, "teardown": options.teardown, "check-*": options.checks}
     stages = [name for name, is_asked in asked.items() if is_asked]
     _check_raw(worker, raw=options.raw, force=options.force)
@@ -100,6 +102,7 @@ def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
 
 def events(run: RunOption = None, follow_: Follow = False) -> None:
     """Print the events of a run, one JSON object per line."""
+    end_with_reader()
     with open_run(run) as history:
         path = history.directory.path / EVENTS
         with closing(LineTail(path, longest=LONGEST_EVENT)) as tail:

@@ -114,18 +114,14 @@ class EventView:
     def __init__(self, view: View) -> None:
         self._view = view
         self._lock = threading.Lock()
-        self._closed = False
 
     def __call__(self, event: Event) -> None:
         """Print an event."""
         self._view(event)
-        if isinstance(event, MOMENTARY) or self._closed:
+        if isinstance(event, MOMENTARY):
             return
         with self._lock:
-            try:
-                show_json(json.dumps(event.model_dump(mode="json")))
-            except OSError:
-                self._closed = True
+            show_json(json.dumps(event.model_dump(mode="json")))
 
     def __enter__(self) -> Self:
         self._view.__enter__()

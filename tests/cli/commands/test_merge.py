@@ -130,4 +130,4 @@ def test_report_of_a_merge(repo, local_engine, tmp_path, monkeypatch, capsys):
     assert "not merged: conflicts with worker 1 in a.txt" in page.read_text()
     assert "::group" not in capsys.readouterr().err, "nobody asked for a report in the job's log"
     assert run(["merge", "--undo", "--report", str(junit)]) == 3
-    assert run(["merge", "--report", "junit=missing/a.xml"]) == 3
+    assert run(["merge", "--report", "junit=a.txt/a.xml"]) == 3
