@@ -133,13 +133,22 @@ def patch(
 
 
 @contextmanager
-def patch_stream(repository: Repository, *, base: str, tip: str) -> Iterator[IO[bytes]]:
+def patch_stream(
+    repository: Repository, *, base: str, tip: str, is_whole: bool = False
+) -> Iterator[IO[bytes]]:
     """Yield a stream with the output of `git diff` between two commits, which may have any length.
+
+    Args:
+        repository: The repository.
+        base: A commit.
+        tip: The commit that is compared with `base`.
+        is_whole: Whether `git apply` can apply the patch: it has the content of binary files.
 
     Raises:
         RepositoryError: Git failed.
     """
-    with _git(repository).reading(*_PATCH, base, tip) as output:
+    form = ("--binary", "--full-index") if is_whole else ()
+    with _git(repository).reading(*_PATCH, *form, base, tip) as output:
         yield output
 
 

@@ -85,8 +85,9 @@ COMMANDS: Mapping[str, Command] = {
     "merge": Command(("merge", "1", "--json", "--report", "out/r.xml"),
                      done=lambda repo: _merged(repo) and (repo / "out" / "r.xml").exists()),
     "pr": Command(("pr", "1"), 3),
-    "eval": Command(("eval", *SHELL, "-n", "2", "--check", "true", "echo x > landed"), done=_ran),
-    "judge": Command(("judge", "--check", "true"), 0),
+    "eval": Command(("eval", *SHELL, "-n", "2", "--check", "true", "echo x > landed"), 2,
+                    done=_ran),
+    "judge": Command(("judge", "--check", "true"), 2),
     "compare": Command(("compare",), 3),
     "pick": Command(("pick", "1"), 3),
     "parallel-cleanup": Command(

@@ -10,9 +10,10 @@ from typing import IO, Annotated
 import typer
 
 from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
-from orchestrator.cli.output.ci import in_ci
+from orchestrator.cli.output.ci import is_job_log
 from orchestrator.cli.output.formats import called, table, terminal_width
-from orchestrator.cli.output.messages import put, show
+from orchestrator.cli.output.messages import put, show, tell
+from orchestrator.cli.output.streams import end_with_reader
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch_stream, stat_lines
 from orchestrator.git.repository import Repository
@@ -35,41 +36,48 @@ def diff(
         ),
     ] = False,
     raw: Annotated[
-        bool,
-        typer.Option("--raw", help="Print control characters too, unless stdout is a terminal."),
+        bool, typer.Option("--raw", help="Print only patches, without a line for each worker.")
     ] = False,
 ) -> None:
     """Show what workers changed since they started, as a patch.
 
-    Terminal control sequences and commands for CI systems in the patch are made harmless.
+    In a file or pipe, the patch is what `git apply` needs, byte for byte. On a terminal and in the
+    log of a CI job, control sequences and commands for CI systems are made harmless.
     """
     wanted, numbers = run_and_workers(words)
-    _check_raw(raw=raw, stat=stat)
+    is_log = is_job_log(sys.stdout, os.environ)
+    _check_raw(raw=raw, stat=stat, is_log=is_log)
     repository = Repository(Path.cwd())
     branches = read_branches(repository, wanted, numbers).branches
+    end_with_reader()
     for branch in branches:
         if len(branches) > 1 and not raw:
             show(f"{called(branch.worker_id, branch.title)}: {one_line(branch.task)}")
         if stat:
             show(_stat(repository, branch))
         else:
-            _show_patch(repository, branch, raw=raw and not sys.stdout.isatty())
+            _show_patch(repository, branch, is_exact=not (is_log or sys.stdout.isatty()))
+    if is_log and not stat:
+        tell("the patch was changed for the job's log; `diff N > FILE` writes it unchanged")
 
 
-def _check_raw(*, raw: bool, stat: bool) -> None:
+def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
     if raw and stat:
         raise ConfigError("`--raw` cannot be used with `--stat`")
-    if raw and in_ci(os.environ):
+    if raw and is_log:
         raise ConfigError(
-            "`--raw` is refused in a CI job: the patch may contain commands for the CI system",
-            hint="write the patch to a file with `git diff --output FILE BASE BRANCH`",
+            "`--raw` is refused in the log of a CI job: the patch may contain commands for the CI "
+            "system",
+            hint="write the patch to a file: `orchestrator diff N --raw > FILE`",
         )
 
 
-def _show_patch(repository: Repository, branch: Branch, *, raw: bool) -> None:
-    with patch_stream(repository, base=branch.base, tip=branch.commit) as output:
-        if raw:
+def _show_patch(repository: Repository, branch: Branch, *, is_exact: bool) -> None:
+    base, tip = branch.base, branch.commit
+    with patch_stream(repository, base=base, tip=tip, is_whole=is_exact) as output:
+        if is_exact:
             shutil.copyfileobj(output, sys.stdout.buffer)
+            sys.stdout.flush()
             return
         for piece in _pieces(output):
             put(lines(piece.decode("utf-8", "replace")).removesuffix("\n"), sys.stdout)

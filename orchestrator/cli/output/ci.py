@@ -14,9 +14,12 @@ That alone would not suffice: stdout and stderr reach the runner as two streams,
 one may end the protection of the other.
 """
 
+import os
 import re
 import secrets
+import stat
 from collections.abc import Mapping
+from typing import TextIO
 
 from orchestrator.errors import ConfigError
 from orchestrator.text.sanitize import one_line
@@ -85,6 +88,21 @@ def in_ci(environ: Mapping[str, str]) -> bool:
     if environ.get(SWITCH) == _OFF:
         return False
     return any(environ.get(name, "").lower() not in _NO for name in CI_VARIABLES)
+
+
+def is_job_log(out: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether a CI system may read what is written to a stream as the log of a job.
+
+    It does not read a file of its own, to which a job redirected the stream. Some systems also let
+    a job write its log to a file; then stdout and stderr are the same file.
+    """
+    if not in_ci(environ):
+        return False
+    try:
+        info = os.fstat(out.fileno())
+        return not stat.S_ISREG(info.st_mode) or os.path.samestat(info, os.fstat(2))
+    except OSError:
+        return True
 
 
 def guarded(text: str, environ: Mapping[str, str], *, terminal: bool) -> str:

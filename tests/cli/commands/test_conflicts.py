@@ -1,7 +1,9 @@
 """Tests of `conflicts` and `diff`, which read the branches of a run."""
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from orchestrator.cli.app import run
 from tests.support.landing import snapshot_of
 from tests.support.repository import git
 from tests.support.runs import shell_run
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -110,27 +114,72 @@ def test_wrong_arguments_are_errors(repo, local_engine, capsys, arguments, said)
         assert said in capsys.readouterr().err
 
 
-def test_diff_prints_the_patch_of_each_worker(repo, local_engine, capsys):
+def test_diff_prints_the_patch_of_each_worker(repo, local_engine, capfd):
     shell_run(repo, local_engine, EDIT_ONE, EDIT_OTHER)
+    capfd.readouterr()
     assert run(["diff", "2", "1"]) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if line[0] in "w+"] == [
-        f"worker 2: {EDIT_OTHER}", "+more", f"worker 1: {EDIT_ONE}", "+one",
+    patch = capfd.readouterr().out
+    assert [line for line in patch.splitlines() if line[0] in "w+"] == [
+        f"worker 2: {EDIT_OTHER}", "+++ b/src/app.py", "+more",
+        f"worker 1: {EDIT_ONE}", "+++ b/a.txt", "+one",
     ]  # fmt: skip
+    subprocess.run(["git", "apply"], cwd=repo, input=patch, text=True, check=True)
+    assert git(repo, "diff", "--name-only").split() == ["a.txt", "src/app.py"]
+    assert run(["diff", "2", "1", "--raw"]) == 0
+    assert "worker 2" not in capfd.readouterr().out
 
 
-def test_raw_diff_is_a_patch_that_git_applies(repo, local_engine, capfdbinary, monkeypatch):
-    shell_run(repo, local_engine, r"printf 'a\033\377b\r\n' > a.txt; echo x > new")
+HARD_TO_PATCH = r"""
+printf 'a\033\377b\r\n::error::x\n##[y]\n--- z\n+++ z\302\205\342\200\250\f\v' > a.txt
+head -c 9000 /dev/urandom > 'quote"d \\ name	x'; printf 'no end' > "$(printf 'new\nline \377')"
+printf 'caf\303\251' > caf\303\251; mkdir -p d; printf '\r\r\n' > d/cr; ln -s 'a
+b' link; chmod +x src/app.py; : > empty; git rm -q README.md 2> /dev/null || rm -f README.md
+"""
+
+
+def test_diff_into_a_pipe_or_file_is_a_patch_that_git_applies(
+    repo, local_engine, capfdbinary, monkeypatch
+):
+    for key, value in (("diff.noprefix", "true"), ("diff.mnemonicPrefix", "true"),
+                       ("diff.submodule", "log"), ("color.ui", "always")):  # fmt: skip
+        git(repo, "config", key, value)
+    result = shell_run(repo, local_engine, HARD_TO_PATCH)
     capfdbinary.readouterr()
-    assert run(["diff", "--raw"]) == 0
+    assert run(["diff"]) == 0
     patch = capfdbinary.readouterr().out
-    subprocess.run(["git", "apply"], cwd=repo, input=patch, check=True)
-    assert (repo / "a.txt").read_bytes() == b"a\033\377b\r\n"
-    assert run(["diff", "--raw", "--stat"]) == 3
+    subprocess.run(["git", "apply", "--index"], cwd=repo, input=patch, check=True)
+    assert git(repo, "write-tree") == git(repo, "rev-parse", f"{result.results[0].commit}^{{tree}}")
+    # pytest's file is like the file of a CI system for stdout; its stderr is another one.
     monkeypatch.setenv("CI", "true")
-    assert run(["diff", "--raw"]) == 3
-    said = capfdbinary.readouterr()
-    assert b"refused in a CI job" in said.err
-    assert said.out == b""
+    assert run(["diff"]) == 0
+    assert capfdbinary.readouterr().out == patch
+
+
+def test_diff_in_the_log_of_a_ci_job_is_harmless(repo, local_engine):
+    shell_run(repo, local_engine, r"printf '::error::x\n' > a.txt; printf '##vso[a]\033\n' > b")
+    job = {**os.environ, "GITHUB_ACTIONS": "true", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "orchestrator", "diff"]
+
+    def printed(*options: str, out: int = subprocess.PIPE) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            [*command, *options], cwd=repo, env=job, stdout=out, stderr=subprocess.PIPE, check=False
+        )
+
+    done = printed()
+    assert done.returncode == 0
+    assert b"##vso[" not in done.stdout
+    assert b"\033" not in done.stdout
+    assert b"changed for the job's log" in done.stderr
+    assert printed("--raw").returncode == 3
+    with (repo / ".git" / "log").open("w+b") as log:
+        # Jenkins lets the steps of a job write their log to a file.
+        subprocess.run(command, cwd=repo, env=job, stdout=log, stderr=log, check=True)
+        log.seek(0)
+        assert b"##vso[" not in log.read()
+    with (repo / ".git" / "patch").open("w+b") as patch:
+        assert printed("--raw", out=patch.fileno()).returncode == 0
+        patch.seek(0)
+        assert b"+##vso[a]\033\n" in patch.read()
 
 
 def test_diff_counts_lines(repo, local_engine, capsys):
@@ -143,7 +192,8 @@ def test_diff_counts_lines(repo, local_engine, capsys):
     ]
 
 
-def test_hostile_patch_is_harmless_on_a_terminal(repo, local_engine, capsys):
+def test_hostile_patch_is_harmless_on_a_terminal(repo, local_engine, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     evil = r"printf 'a\033[2Jb\n' > a.txt; head -c 300000 /dev/zero | tr '\0' x > long.txt"
     shell_run(repo, local_engine, evil)
     assert run(["diff", "1"]) == 0
