@@ -126,7 +126,6 @@ class Web:
                     view,
                     worker,
                     name=name,
-                    before=_number(request, "before"),
                     is_refresh="x-version" in request.headers,
                 )
             return WORKER_PAGES[tab](view, worker)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
 from orchestrator.state.history import attempts
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.sanitize import SEQUENCE, output_line
 from orchestrator.web.ansi import Run, runs_of
 from orchestrator.web.formats import octets
 
@@ -18,6 +20,18 @@ CHUNK = 256 * 1024
 BURST = 64 * 1024
 """Maximum number of bytes that one request returns of a log that grows faster than it is read."""
 _NAME = re.compile(r"(stdout|stderr|setup|teardown|check-[A-Za-z0-9_.-]+|service-[A-Za-z0-9_.-]+)")
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\r\n])")
+_ERROR = re.compile(
+    rb"(?<!no )(?<!\b0 )\b(?:errors?|fatal|panic|exception|traceback|failed|failures?)\b"
+)
+MOST_FOUND = 100
+"""Maximum number of lines that a search returns."""
+_PATIENCE = 5.0
+"""Maximum number of seconds of a search."""
+_LONGEST = 2000
+"""Number of bytes of a found line from which its text is made."""
+_BEFORE = 8 * 1024
+"""Number of bytes that are shown before a line that was found."""
 _MOST_LOGS = 200
 """Maximum number of logs that are listed for a worker."""
 
@@ -145,6 +159,79 @@ def read_rest(log: Log, begin: int) -> Piece:
     return Piece(_clean(data), piece.begin, piece.begin + len(data), log.size, piece.skipped)
 
 
+@dataclass(frozen=True)
+class Match:
+    """A line of a log that contains the text a user searches for."""
+
+    number: int
+    """Number of the line, from 1."""
+    begin: int
+    """Offset of the line in bytes."""
+    text: str
+
+
+def find_lines(log: Log, wanted: str) -> tuple[list[Match], bool]:
+    """Return lines of a log that contain a text, ignoring the case of ASCII letters.
+
+    Returns:
+        The first lines, at most `MOST_FOUND`, and whether there may be more.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    needle = wanted.encode("utf-8", "replace").lower()
+    return _lines_with(log, re.compile(re.escape(needle)), MOST_FOUND)
+
+
+def find_error(log: Log) -> Match | None:
+    """Return the first line of a log that looks like an error; None if there is none.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    found, _ = _lines_with(log, _ERROR, 1)
+    return found[0] if found else None
+
+
+def _lines_with(log: Log, pattern: re.Pattern[bytes], most: int) -> tuple[list[Match], bool]:
+    found: list[Match] = []
+    number, place, rest, until = 0, 0, b"", time.monotonic() + _PATIENCE
+    with open_regular(log.path) as file:
+        while (data := file.read(CHUNK)) and file.tell() <= log.size + CHUNK:
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                number += 1
+                if pattern.search(line.lower()):
+                    if len(found) == most:
+                        return found, True
+                    text = output_line(line[:_LONGEST].decode("utf-8", "replace"))
+                    found.append(Match(number, place, text))
+                place += len(line) + 1
+            if len(rest) > CHUNK:
+                # A line without an end is searched in pieces.
+                place, rest = place + len(rest), b""
+            if time.monotonic() > until:
+                return found, True
+    if rest and pattern.search(rest.lower()) and len(found) < most:
+        text = output_line(rest[:_LONGEST].decode("utf-8", "replace"))
+        found.append(Match(number + 1, place, text))
+    return found, False
+
+
+def read_at(log: Log, begin: int) -> Piece:
+    """Return the part of a log around a line that begins at an offset.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    first = max(0, min(begin, log.size) - _BEFORE)
+    data = _read(log, first, BURST)
+    cut = data.find(b"\n") + 1 if first else 0
+    end = len(data) if first + len(data) >= log.size else data.rfind(b"\n") + 1
+    data = data[cut : max(end, cut)]
+    return Piece(_clean(data), first + cut, first + cut + len(data), log.size)
+
+
 def _read(log: Log, begin: int, count: int) -> bytes:
     with open_regular(log.path) as file:
         file.seek(begin)
@@ -152,7 +239,10 @@ def _read(log: Log, begin: int, count: int) -> bytes:
 
 
 def _clean(data: bytes) -> tuple[Run, ...]:
-    return runs_of(data.decode("utf-8", "replace"))
+    # A terminal shows only the last state of a line that a program writes again, such as a
+    # progress bar; what the older states said about colours stays.
+    text = data.decode("utf-8", "replace")
+    return runs_of(_OVERWRITTEN.sub(lambda old: "".join(SEQUENCE.findall(old[0])), text))
 
 
 def raw(log: Log) -> Iterator[bytes]:

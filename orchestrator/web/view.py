@@ -28,6 +28,7 @@ _TABS = (
 )
 _KEPT = ("q", "state", "page", "from", "to", "idle", "a", "b", "view")
 """Parameters of a page's address that its links keep."""
+_MOST_DIGITS = 15
 TICK = 2
 """Seconds between two refreshes of a page that changes as time passes."""
 _LONGEST_SEARCH = 200
@@ -58,6 +59,12 @@ class View:
     def measured(self) -> Mapping[int, WorkerMeasured]:
         """The latest measurements of the workers; empty if the run is not live."""
         return self.catalog.measured(self.run) if self.snapshot.is_live else NOTHING
+
+    def number(self, name: str) -> int | None:
+        """Return a number among the query's parameters; None if it is missing or not valid."""
+        text = self.query.get(name, "")
+        good = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+        return int(text) if good else None
 
     def same_page(self, **changes: str | None) -> str:
         """Return the page's address with changed parameters; the value None removes a parameter."""

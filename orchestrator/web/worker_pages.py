@@ -13,7 +13,16 @@ from orchestrator.web.diffs import Diff, diff_of, diff_values
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import MINUS, dollars, moment, octets, short_duration
 from orchestrator.web.live_usage import NOTHING
-from orchestrator.web.logs import Log, Piece, logs_of, read_before, read_end
+from orchestrator.web.logs import (
+    Log,
+    Piece,
+    find_error,
+    find_lines,
+    logs_of,
+    read_at,
+    read_before,
+    read_end,
+)
 from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_worker
@@ -68,16 +77,18 @@ def log_page(
     worker: WorkerRecord,
     *,
     name: str = "",
-    before: int | None = None,
     is_refresh: bool = False,
 ) -> Page | None:
     """Return the page with a log of a worker; None if there is no such log.
+
+    The query's `before` is the offset in bytes at which the shown part ends, by default the end of
+    the log; `at` is the offset of a line that the part contains; `find` is a text to search for,
+    and `first=error` shows the first line that looks like an error.
 
     Args:
         view: The run.
         worker: The worker.
         name: Name of the log. Default: the first of stdout, stderr and setup that has output.
-        before: Offset in bytes at which the shown part ends. Default: the end of the log.
         is_refresh: Whether the page's script reads the log, so that the page omits its text.
     """
     snapshot = view.snapshot
@@ -85,11 +96,20 @@ def log_page(
     chosen = _chosen(logs, name)
     if chosen is None and name:
         return None
-    piece = None
+    before, at = view.number("before"), view.number("at")
+    wanted, piece, found = view.query.get("find", "")[:200], None, None
+    if chosen is not None and view.query.get("first") == "error" and not is_refresh:
+        error = find_error(chosen)
+        at, found = (error.begin, [error]) if error else (at, [])
     if chosen is not None and is_refresh:
         piece = Piece((), 0, 0, chosen.size)
+    elif chosen is not None and at is not None:
+        piece = read_at(chosen, at)
     elif chosen is not None:
         piece = read_end(chosen) if before is None else read_before(chosen, before)
+    is_cut = False
+    if chosen is not None and wanted.strip() and not is_refresh:
+        found, is_cut = find_lines(chosen, wanted)
     plan, result = view.plan, worker.result
     # The summary of a shell is the end of its output, which the log shows.
     is_shell = plan is not None and plan.config.agent_cli == "shell"
@@ -97,7 +117,10 @@ def log_page(
         "logs": logs if chosen else [],
         "chosen": chosen,
         "piece": piece,
-        "follows": snapshot.is_live and result is None and before is None,
+        "wanted": wanted,
+        "found": found,
+        "found_more": is_cut,
+        "follows": snapshot.is_live and result is None and before is None and at is None,
         "agent_summary": "" if is_shell or not result else lines(result.summary or "").strip(),
     }
     return view.page("log.html", values, moves=True)

@@ -1,16 +1,22 @@
 """Tests of logs: bounded pieces that neither miss nor repeat anything, and no other file."""
 
 import json
+import re
 from itertools import pairwise
 
 import pytest
 
+from orchestrator.web import logs
 from orchestrator.web.logs import (
     BURST,
     CHUNK,
+    MOST_FOUND,
     Log,
+    find_error,
+    find_lines,
     logs_of,
     read_after,
+    read_at,
     read_before,
     read_end,
     read_rest,
@@ -68,8 +74,8 @@ def test_a_line_without_end_does_not_stop_the_log(tmp_path):
 
 def test_control_sequences_and_broken_bytes_are_made_visible(tmp_path):
     path = tmp_path / "stdout.log"
-    path.write_bytes(b"\x1b[31mred\x1b[0m \x1b]0;title\x07 \xff\xfe bar\rfoo\n\xe2\x80\xae")
-    assert read_end(log_of(path)).text == "red  \ufffd\ufffd bar\nfoo\n\ufffd"
+    path.write_bytes(b"\x1b[31mred\x1b[0m \x1b]0;title\x07 \xff\xfe bar\r\n\xe2\x80\xae")
+    assert read_end(log_of(path)).text == "red  \ufffd\ufffd bar\n\ufffd"
 
 
 def test_colours_are_shown_on_the_page_and_in_what_follows(repo):
@@ -155,3 +161,60 @@ def test_the_rest_of_a_log_arrives_at_the_end(repo, is_live):
     assert piece["runs"] == [["", "a\n" if is_live else "a\nb"]]
     assert piece["ended"] is not is_live
     run.release()
+
+
+def test_only_the_last_state_of_a_line_that_is_written_again_is_shown(tmp_path):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"\x1b[31m 1%\r 50%\r100%\r\nred\x1b[0m\r\nplain\ra\x1b[K\n")
+    piece = read_end(log_of(path))
+    assert piece.text == "100%\nred\na\n"
+    assert [tuple(run) for run in piece.runs] == [("f1", "100%\nred"), ("", "\na\n")]
+
+
+def test_lines_of_a_log_are_found_with_their_numbers(tmp_path, monkeypatch):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"one\n\x1b[31mNeedle <b>\x1b[0m\n" + b"x" * 1000 + b"\nend needle")
+    found, more = find_lines(log_of(path), "needle")
+    assert [(one.number, one.text) for one in found] == [(2, "Needle <b>"), (4, "end needle")]
+    assert not more
+    for one in found:
+        assert one.text.split()[0] in read_at(log_of(path), one.begin).text
+    assert find_lines(log_of(path), "missing") == ([], False)
+    path.write_bytes(b"needle\n" * (MOST_FOUND + 5))
+    assert [len(find_lines(log_of(path), "needle")[0]), find_lines(log_of(path), "needle")[1]] == [
+        MOST_FOUND, True,
+    ]  # fmt: skip
+    monkeypatch.setattr(logs, "CHUNK", 32)
+    path.write_bytes(b"a" * 40 + b"needle" + b"b" * 40 + b"\nneedle at the end")
+    assert find_lines(log_of(path), "at the end")[0][0].begin == 87
+
+
+def test_the_first_error_of_a_log_is_found(tmp_path):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"0 errors\nno errors\nterror\nsrc/a.c:1: error: bad\nfailed\n")
+    error = find_error(log_of(path))
+    assert error is not None
+    assert (error.number, error.text) == (4, "src/a.c:1: error: bad")
+    path.write_bytes(b"all fine\n")
+    assert find_error(log_of(path)) is None
+
+
+def test_a_found_line_is_shown_with_links_to_what_is_around(repo):
+    run = ended_run(repo, result_of(1))
+    rows = [f"line {number}" for number in range(50_000)]
+    rows[20_000] = "an Error <i>here</i>"
+    (run.worker(1) / "stdout.log").write_text("\n".join(rows) + "\n")
+    visitor = browser(repo)
+    page = visitor.get(f"{RUN}/1?find=error").text
+    place = re.search(r'href="\?at=(\d+)&amp;find=error"><span class="no">20001</span>', page)
+    assert place is not None
+    assert "an Error &lt;i&gt;here&lt;/i&gt;" in page
+    for query in (f"at={place[1]}", "first=error"):
+        shown = visitor.get(f"{RUN}/1?{query}").text
+        assert "line 19999\n" in shown
+        assert "line 20001\n" in shown
+        assert "line 49999" not in shown
+        assert "Show earlier output" in shown
+        assert "Show later output" in shown
+    assert "No line contains this text" in visitor.get(f"{RUN}/1?find=zzz").text
+    assert visitor.get(f"{RUN}/1?at=99999999").status == 200
