@@ -32,6 +32,8 @@ class AgentSettings:
     """Seconds until the worker's deadline, without the grace period."""
     grace: float
     api_base: str | None
+    uses_broker: bool = False
+    """Whether the run's credential broker passes on the program's calls."""
 
     @property
     def chosen_profile(self) -> str | None:
@@ -57,6 +59,7 @@ class AgentSettings:
             timeout=config.timeout,
             grace=config.limits.grace,
             api_base=config.api_base,
+            uses_broker=config.isolation.keys == "broker",
         )
 
     def inner_timeout(self, closing_time: float) -> int | None:

@@ -35,13 +35,27 @@ from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
-# Use the first key that is set. A custom server may not need one, but `codex` requires a value.
-_WITH_KEY: Final = (
-    "sh",
-    "-c",
-    'export CODEX_API_KEY="${CODEX_API_KEY:-${OPENAI_API_KEY:-none}}"; exec "$@"',
-    "sh",
-)
+_BASE_URL: Final = "OPENAI_BASE_URL"
+_OPENAI: Final = "https://api.openai.com/v1"
+_PROVIDER: Final = "orchestrator"
+# Use the first key that is set. A custom server may not need one, but `codex` requires a value. The
+# program ignores the variable with the base URL, so the settings of OpenAI's server are replaced.
+_START: Final = """\
+export CODEX_API_KEY="${CODEX_API_KEY:-${OPENAI_API_KEY:-none}}"
+if [ -n "$OPENAI_BASE_URL" ]; then
+  for word; do
+    shift
+    case $word in
+      'model_providers.orchestrator.base_url="https://api.openai.com/v1"')
+        word="${word%%=*}=\\"$OPENAI_BASE_URL\\"" ;;
+      'model_providers.orchestrator.name="OpenAI"')
+        word="${word%%=*}=\\"orchestrator\\"" ;;
+    esac
+    set -- "$@" "$word"
+  done
+fi
+exec "$@"
+"""
 _COMMAND: Final = (
     "codex",
     "exec",
@@ -51,8 +65,6 @@ _COMMAND: Final = (
     "--dangerously-bypass-approvals-and-sandbox",
     "--skip-git-repo-check",
 )
-_OPENAI: Final = "https://api.openai.com/v1"
-_PROVIDER: Final = "orchestrator"
 # The URL and the retries of the built-in provider cannot be configured.
 _PROVIDER_SETTINGS: Final = {
     "wire_api": "responses",
@@ -107,7 +119,7 @@ class CodexAgent:
 
     name = "codex"
     image = worker_image("codex")
-    inherited_env = _KEYS
+    inherited_env = (*_KEYS, _BASE_URL)
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
@@ -121,9 +133,13 @@ class CodexAgent:
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the task follows `--`, so it may start with a dash."""
         provider = _server(settings.api_base) | _PROVIDER_SETTINGS
-        settings_of_codex = _SETTINGS | {
-            f"model_providers.{_PROVIDER}.{name}": value for name, value in provider.items()
-        }
+        # The broker refuses a search by the provider, which has a price of its own, under a budget.
+        own = {"web_search": "disabled"} if settings.uses_broker else {}
+        settings_of_codex = (
+            _SETTINGS
+            | own
+            | {f"model_providers.{_PROVIDER}.{name}": value for name, value in provider.items()}
+        )
         # JSON strings, numbers and booleans are valid TOML.
         given = (
             word
@@ -131,7 +147,7 @@ class CodexAgent:
             for word in ("-c", f"{name}={json.dumps(value)}")
         )
         model = () if spec.model is None else ("--model", spec.model)
-        command = (*_WITH_KEY, *_COMMAND, *given, *model)
+        command = ("sh", "-c", _START, "sh", *_COMMAND, *given, *model)
         task = spec.prompt
         # `-` makes codex read the task from stdin.
         argv = on_stdin(task, (*command, "-")) if is_long(task) else (*command, "--", task)

@@ -11,7 +11,7 @@ from orchestrator.agents.base import (
     AgentCommand,
     AgentSettings,
 )
-from orchestrator.broker.keys import takes_keys
+from orchestrator.broker.keys import BASE_URLS, takes_keys
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import AuthenticationError, ConfigError
 from orchestrator.text.sanitize import is_text, one_line
@@ -116,7 +116,12 @@ def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) 
     Raises:
         ConfigError: A variable is not UTF-8 text.
     """
-    names = (*agent.inherited_env, *(one.variable for one in config.isolation.private_repositories))
+    names = (
+        *agent.inherited_env,
+        *(one.variable for one in config.isolation.private_repositories),
+        # The broker, and not the program, connects to these servers.
+        *(BASE_URLS if config.isolation.keys == "broker" else ()),
+    )
     found = {name: environ[name] for name in names if name in environ}
     for name, value in found.items():
         if not is_text(value):

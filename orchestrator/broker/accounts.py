@@ -2,6 +2,7 @@
 
 import fnmatch
 import hmac
+import re
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from orchestrator.text.redact import Redactor
 _MOST_AT_ONCE = 16
 """Maximum number of simultaneous calls of one worker."""
 _MINUTE = 60.0
+_PRICED = re.compile(r"[A-Za-z0-9._/-]+(?:@[0-9]+|:[0-9]+)?")
+"""Names of models that may have a price. Other endings choose what costs more, as `:online`."""
 
 
 class RefusedError(Exception):
@@ -83,15 +86,16 @@ class Account:
             self.recent.append(now)
         self.at_once += 1
 
-    def set_aside(self, request: Request, size: int) -> int:
+    def set_aside(self, request: Request) -> int:
         """Reserve the maximum cost of a call, and return the number of the call in the ledger.
 
         The check of the budget and the ledger's entry are one step, so that two calls cannot spend
-        the same money. `size` is the size of the call's body in bytes.
+        the same money.
 
         Raises:
             RefusedError: The grant does not allow the model, a budget is set but the model has no
                 price, or the rest of the budget or of the token limit is too small.
+            BadRequestError: A field of the call is not allowed.
         """
         grant, flavor, model = self.grant, request.call.flavor, request.model
         if flavor is None:
@@ -103,20 +107,23 @@ class Account:
             raise RefusedError(
                 403, "model_not_allowed", f"the worker may not use the model {model!r:.100}"
             )
-        # A token has at least one byte.
-        cost, made = most(model, flavor, size, 0), 0
+        if grant.is_limited:
+            request.check_fields()
+        given = request.most_given()
+        is_priced = _PRICED.fullmatch(model) is not None
+        cost, made = most(model, flavor, given, 0) if is_priced else None, 0
         if grant.budget is not None and cost is None:
             raise RefusedError(
                 403, "model_without_price", f"no price is known for the model {model!r:.100}"
             )
         if grant.budget is not None or grant.tokens is not None:
-            fitting = request.limit_answer(lambda made: self._fits(request, size, made))
+            fitting = request.limit_answer(lambda made: self._fits(request, given, made))
             if fitting is None:
                 self.ledger.refuse("budget")
                 said = "too little of the worker's budget or token limit is left for this call"
                 raise RefusedError(402, "budget_exceeded", said)
-            made, cost = fitting, most(model, flavor, size, fitting)
-        return self.ledger.begin(cost, size + made, model)
+            made, cost = fitting, most(model, flavor, given, fitting)
+        return self.ledger.begin(cost, given + made, model)
 
     def _fits(self, request: Request, given: int, made: int) -> bool:
         grant, spent, flavor = self.grant, self.ledger.spent, request.call.flavor

@@ -1,11 +1,19 @@
 """Parse the bodies of workers' model calls, and limit what a call can cost."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.broker.calls import Call
+from pydantic import ValidationError
+
+from orchestrator.broker.anthropic_fields import Messages
+from orchestrator.broker.calls import Call, Flavor
+from orchestrator.broker.fields import Fields
+from orchestrator.broker.google_fields import Gemini
+from orchestrator.broker.openai_fields import Chat, Responses
 
 LONGEST_ANSWER = 32_000
 """Maximum number of tokens of an answer, if the worker has a budget and the request sets no
@@ -15,10 +23,39 @@ SHORTEST_ANSWER = 16
 """Lowest maximum number of tokens that the broker sets for an answer, because OpenAI's API accepts
 no lower number.
 """
+MOST_VALUES = 200_000
+"""Maximum number of values in a body: a value needs much more memory than its text."""
+MOST_LEVELS = 100
+"""Maximum number of lists and objects in each other in a body."""
+FIELDS: Mapping[Flavor, type[Fields]] = {
+    "chat": Chat,
+    "responses": Responses,
+    "messages": Messages,
+    "gemini": Gemini,
+}
+"""Listed fields of each API that costs money."""
+_IMAGES: Mapping[Flavor, int] = {
+    "chat": 50_000,
+    "responses": 50_000,
+    "messages": 10_000,
+    "gemini": 10_000,
+}
+"""Maximum number of tokens of an image, whatever its size in bytes."""
+_TOOLS = 1000
+"""Maximum number of tokens that a provider adds to a request with tools."""
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONGEST_PATH = 200
+_OPENAI = "openai"
 
 
 class BadRequestError(Exception):
-    """The body of a request does not have the format that the API expects."""
+    """The body of a request does not have the format that the API expects, or is not allowed."""
+
+    def __init__(self, message: str, code: str = "invalid_request", status: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
 
 
 @dataclass
@@ -34,22 +71,34 @@ class Request:
     """
 
     @classmethod
-    def read(cls, call: Call, raw: bytes) -> "Request":
+    def read(cls, call: Call, raw: bytes, *, unique: bool) -> "Request":
         """Parse a body.
 
+        Args:
+            call: The call; it must cost money.
+            raw: The body.
+            unique: Whether every field must have one meaning in all programs that parse the body.
+
         Raises:
-            BadRequestError: The body is not a JSON object, or names no model.
+            BadRequestError: The body is not a JSON object of a moderate number of values, names no
+                model, or has a field twice.
         """
-        try:
-            body = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise BadRequestError("the request's body is not JSON") from error
+        _check_size(raw)
+        body = _parsed(raw, unique=unique)
         if not isinstance(body, dict):
             raise BadRequestError("the request's body is not a JSON object")
         model = call.model or body.get("model")
         if not isinstance(model, str) or not model:
             raise BadRequestError("the request's body names no model")
         return cls(call, body, model)
+
+    def check_fields(self) -> None:
+        """Check that every field is listed for calls with limits, and has one spelling.
+
+        Raises:
+            BadRequestError: A field is not listed, or has a value that is not allowed.
+        """
+        self.body = _with_listed_fields(self.call, self.body)
 
     def ask_for_usage(self) -> None:
         """Ask for the number of tokens at a stream's end; OpenAI's API omits it by default."""
@@ -60,6 +109,13 @@ class Request:
         if not options.get("include_usage"):
             self.body["stream_options"] = {**options, "include_usage": True}
             self.adds_usage = True
+
+    def most_given(self) -> int:
+        """Return the maximum number of input tokens: a token has at least one byte."""
+        images = sum(map(_is_image, _objects(self.body)))
+        tools = _TOOLS if self.body.get("tools") else 0
+        each = 0 if self.call.flavor is None else _IMAGES[self.call.flavor]
+        return len(self.encoded()) + images * each + tools
 
     def limit_answer(self, fits: Callable[[int], bool]) -> int | None:
         """Lower the token limit of each answer until the call fits into the budget.
@@ -106,10 +162,140 @@ class Request:
             return settings, "maxOutputTokens"
         if self.call.flavor == "responses":
             return self.body, "max_output_tokens"
-        if self.call.flavor == "chat" and "max_tokens" not in self.body:
-            return self.body, "max_completion_tokens"
+        if self.call.flavor == "chat":
+            return self.body, self._limit_of_chat()
         return self.body, "max_tokens"
+
+    def _limit_of_chat(self) -> str:
+        """Return the only key of the limit, in the spelling that the API knows for sure."""
+        new, old = "max_completion_tokens", "max_tokens"
+        name = new if self.call.upstream == _OPENAI and self.body.get(old) is None else old
+        other = old if name == new else new
+        given = self.body.pop(other, None)
+        if given is not None:
+            self.body[name] = given
+        return name
 
     def encoded(self) -> bytes:
         """Return the request's body as bytes, to send to the API."""
-        return json.dumps(self.body).encode()
+        return _encoded(self.body)
+
+
+def _check_size(raw: bytes) -> None:
+    """Check how many values a body has, before it is parsed.
+
+    Raises:
+        BadRequestError: There are too many values, or too many of them in each other.
+    """
+    marks = _TEXT.sub(b"", raw)
+    if sum(map(marks.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise BadRequestError(
+            f"the request's body has more than {MOST_VALUES} values", "request_too_large", 413
+        )
+    level = deepest = 0
+    for mark in re.findall(rb"[\[\]{}]", marks):
+        level += 1 if mark in b"[{" else -1
+        deepest = max(deepest, level)
+    if deepest > MOST_LEVELS:
+        raise BadRequestError(f"the request's body has more than {MOST_LEVELS} levels")
+
+
+def _parsed(raw: bytes, *, unique: bool) -> object:
+    try:
+        body = json.loads(
+            raw,
+            object_pairs_hook=_unique if unique else None,
+            parse_constant=_refuse_constant if unique else None,
+        )
+        if unique and _HALF_CHARACTER.search(raw):
+            # Half of a character, as some programs send where they cut a text, has no encoding.
+            return json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError("the request's body is not JSON") from error
+    return body
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, each of whose names has one meaning."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequestError(
+            f"the field `{twice:.{_LONGEST_PATH}}` is there twice", "field_not_allowed"
+        )
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _with_listed_fields(call: Call, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body, each field in one spelling.
+
+    Raises:
+        BadRequestError: A field is not listed, or has a value that is not allowed.
+    """
+    if call.flavor is None:
+        raise ValueError("the call is not billed")
+    both = [name for name in ("max_tokens", "max_completion_tokens") if body.get(name) is not None]
+    if call.flavor == "chat" and len(both) > 1:
+        raise BadRequestError(
+            "the fields `max_tokens` and `max_completion_tokens` are both there",
+            "field_not_allowed",
+        )
+    try:
+        found = FIELDS[call.flavor].model_validate(body)
+    except ValidationError as error:
+        raise BadRequestError(_what_is_wrong(error, body), "field_not_allowed") from error
+    return found.model_dump(by_alias=True, exclude_unset=True)
+
+
+def _what_is_wrong(error: ValidationError, body: dict[str, Any]) -> str:
+    """Return a sentence about the field that is wrong, with its name."""
+    found = [(_path(one["loc"], body), one) for one in error.errors(include_url=False)]
+    # Where a value may have several forms, the form that was meant explains most.
+    path, one = max(found, key=lambda entry: len(entry[0]))
+    if one["type"].startswith("union_tag"):
+        path = [*path, "type"]
+    name = ".".join(map(str, path))[:_LONGEST_PATH]
+    if one["type"] == "missing":
+        return f"the field `{name}` is missing"
+    why = "" if one["type"] == "extra_forbidden" else f" with this value ({one['msg'][:200]})"
+    return (
+        f"the field `{name}` is not allowed{why}, because the worker's models, cost or tokens "
+        "are limited"
+    )
+
+
+def _path(place: Iterable[str | int], body: object) -> list[str | int]:
+    """Return the names and indexes in a place; other words are names of alternatives."""
+    path: list[str | int] = []
+    for part in place:
+        with suppress(LookupError, TypeError):
+            body = body[part]  # type: ignore[index]
+            path.append(part)
+    return path
+
+
+def _objects(value: object) -> Iterator[dict[str, Any]]:
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def _is_image(part: dict[str, Any]) -> bool:
+    return part.get("type") in ("image", "image_url", "input_image") or "inlineData" in part
+
+
+def _encoded(body: object) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(body).encode()

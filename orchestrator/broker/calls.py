@@ -22,14 +22,32 @@ _CALLS: tuple[tuple[str, str, Flavor | None], ...] = (
     ("GET", f"(?:{_MODEL}|models)", None),
 )
 _QUERY = frozenset({"alt", "beta", "limit", "after_id", "before_id", "pageSize", "pageToken"})
-# A header that is not named here could change what a call does, such as `X-HTTP-Method-Override`.
+# A header that is not named here could change what a call does, as `X-HTTP-Method-Override`, or who
+# pays for it, as `OpenAI-Organization`.
 _HEADERS = frozenset(
     {
         *("accept", "content-type", "user-agent", "originator", "session_id", "conversation_id"),
-        *("x-app", "x-goog-api-client", "x-client-request-id"),
+        *("x-app", "x-goog-api-client", "x-client-request-id", "openai-beta", "anthropic-version"),
+        *("anthropic-beta", "anthropic-dangerous-direct-browser-access"),
+        *(
+            f"x-stainless-{name}"
+            for name in (
+                *("arch", "async", "helper", "helper-method", "lang", "os", "package-version"),
+                *("poll-helper", "raw-response", "read-timeout", "retry-count", "runtime"),
+                *("runtime-version", "timeout"),
+            )
+        ),
     }
 )
-_HEADER_STARTS = ("anthropic-", "openai-", "x-stainless-")
+_BETA = "anthropic-beta"
+_BETAS = re.compile(
+    r"(?:adaptive-thinking|advanced-tool-use|claude-code|computer-use|context-1m"
+    r"|context-management|effort|fine-grained-tool-streaming|interleaved-thinking"
+    r"|mid-conversation-tool-changes|output-128k|per-turn-control|prompt-caching(?:-scope)?"
+    r"|redact-thinking|structured-outputs|thinking-display-updates|thinking-token-count"
+    r"|token-counting|token-efficient-tools|tool-examples)-[0-9-]+"
+)
+"""Features of Anthropic's API that a call with limits may ask for: none costs more than tokens."""
 _TOKEN_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _BEARER = "bearer "
 _QUERY_KEY = "key"
@@ -81,13 +99,20 @@ def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str
     return next(named, query.get(_QUERY_KEY, ""))
 
 
-def request_headers(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
-    """Return the headers to send to the API, with the real key in place of the worker's token."""
-    passed = {
-        name: value
-        for name, value in headers.items()
-        if name.lower() in _HEADERS or name.lower().startswith(_HEADER_STARTS)
-    }
+def request_headers(
+    headers: Mapping[str, str], key: str | None, *, is_limited: bool
+) -> dict[str, str]:
+    """Return the headers to send to the API, with the real key in place of the worker's token.
+
+    Args:
+        headers: The headers that the worker sent.
+        key: The API key; None for a server without keys.
+        is_limited: Whether the worker's models, cost or tokens are limited.
+    """
+    passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
+    for name in [name for name in passed if is_limited and name.lower() == _BETA]:
+        asked = (one.strip() for one in passed[name].split(","))
+        passed[name] = ",".join(one for one in asked if _BETAS.fullmatch(one))
     # The usage is read from the answer.
     passed["Accept-Encoding"] = "identity"
     if key is None:

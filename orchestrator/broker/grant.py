@@ -52,6 +52,11 @@ class Grant(BaseModel):
     calls_per_minute: int = Field(default=0, ge=0)
     """Maximum number of calls per minute; 0: no limit."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether the worker's models, cost or tokens are limited."""
+        return bool(self.models) or self.budget is not None or self.tokens is not None
+
 
 def hashed(token: str) -> str:
     """Return the hash of a worker's token; a grant contains only the hash."""

@@ -62,6 +62,8 @@ PROVIDERS = (
         bases=("DEEPSEEK_API_BASE",),
     ),
 )
+BASE_URLS = tuple(base for provider in PROVIDERS for base in provider.bases)
+"""All variables with the base URL of a provider's API."""
 _KEYS = tuple(key for provider in PROVIDERS for key in provider.keys)
 _ENDINGS = ("_API_KEY", "_AUTH_TOKEN", "_OAUTH_TOKEN", "_CUSTOM_HEADERS")
 _BASES = ("_API_BASE", "_BASE_URL")

@@ -2,6 +2,7 @@
 
 import base64
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -22,6 +23,7 @@ _PATH = re.compile(
     rf"/{PLACE}/(?P<host>{_HOST})/(?P<path>(?:{_NAME}/)*{_NAME})/"
     rf"(?P<end>info/refs|git-[a-z-]+|{_LARGE_FILES})"
 )
+_GZIP = 16
 _HEADERS = frozenset({"accept", "content-type", "git-protocol", "user-agent"})
 
 
@@ -110,12 +112,22 @@ def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCa
 def git_headers(headers: Mapping[str, str], credentials: str) -> dict[str, str]:
     """Return the headers that are passed on to a git host, with its credentials.
 
-    `Content-Encoding` is not passed on, because the broker receives bodies decompressed.
+    `Content-Encoding` is not passed on, because the broker decompresses bodies.
     """
     passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
     encoded = base64.b64encode(credentials.encode()).decode()
     # The broker would not find the credentials in a compressed answer.
     return {**passed, "Accept-Encoding": "identity", "Authorization": f"Basic {encoded}"}
+
+
+def decompressed(body: bytes, most: int) -> bytes | None:
+    """Return a body that git compressed with gzip; None if it is invalid or longer than `most`."""
+    reader = zlib.decompressobj(zlib.MAX_WBITS | _GZIP)
+    try:
+        found = reader.decompress(body, most)
+    except zlib.error:
+        return None
+    return found if reader.eof and not reader.unused_data else None
 
 
 def _leads_up(path: str) -> bool:

@@ -7,48 +7,55 @@ workers.
 
 import asyncio
 import os
+import socket
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import (
     ClientConnectorError,
     ClientError,
-    ClientResponse,
     ClientSession,
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
     web,
 )
-from multidict import CIMultiDict
 
 from orchestrator.broker.accounts import Account, Accounts, RefusedError
-from orchestrator.broker.answers import Reader, WholeAnswer, reader_of
+from orchestrator.broker.answers import Reader
 from orchestrator.broker.bodies import BadRequestError, Request
 from orchestrator.broker.calls import (
     Call,
-    answer_headers,
     find_call,
     presented_token,
     request_headers,
     request_query,
 )
+from orchestrator.broker.passing import REDIRECTS, Passing, Way
 from orchestrator.broker.prices import measured
-from orchestrator.broker.repositories import READS, GitCall, find_git_call, git_headers
-from orchestrator.text.redact import RedactedStream, Redactor
+from orchestrator.broker.processes import Dispatcher, next_connection
+from orchestrator.broker.repositories import (
+    READS,
+    GitCall,
+    decompressed,
+    find_git_call,
+    git_headers,
+)
 
 READY = "ready"
 """Name of the file that the broker creates once it accepts connections."""
 MARK = "x-gateway"
 """Name of the header by which workers recognise answers of the broker itself, and not of an API."""
 _LARGEST_BODY = 32 * 1024**2
-_MOST_IN_MEMORY = 128 * 1024**2
-"""Maximum size in bytes of all request bodies that are in memory at the same time."""
-_REDIRECT = range(300, 400)
+_MOST_IN_MEMORY = 64 * 1024**2
+"""Maximum size in bytes of all request bodies of a worker that are in memory at the same time."""
+_SLOWEST_BODY = 300.0
+"""Maximum number of seconds in which a worker must send the body of a request."""
+_BACKLOG = 1024
+_PAUSE = 0.1
 _PLAIN = "identity"
-_ERRORS = 400
+_GZIP = "gzip"
 _PART = 256 * 1024
 """Maximum number of bytes of an API's answer that are read at once."""
 _SILENCE = 3600.0
@@ -56,21 +63,35 @@ _SILENCE = 3600.0
 
 
 class Broker:
-    """Handles the calls of all workers to model APIs and git hosts."""
+    """Handles the calls of one worker to model APIs and git hosts."""
 
     def __init__(self, accounts: Accounts, session: ClientSession) -> None:
         self._accounts = accounts
         self._session = session
         self._in_memory = 0
+        self.calls = 0
+        """Number of calls that have not ended."""
+        self.is_closed = False
+        """Whether new calls are refused, because the worker has ended."""
 
     async def handle(self, incoming: web.Request) -> web.StreamResponse:
         """Handle one call of a worker: forward it to the API, or refuse it."""
         raw_path, _, _ = incoming.raw_path.partition("?")
         of_git = find_git_call(incoming.method, raw_path, incoming.query)
         call = None if of_git else find_call(incoming.method, raw_path)
+        self.calls += 1
         try:
+            if self.is_closed:
+                raise RefusedError(
+                    503, "gateway_restarts", "the call must be repeated", retry_after=1
+                )
             token = presented_token(incoming.headers, incoming.query)
             account = self._accounts.of(incoming.remote or "", token)
+            encoding = incoming.headers.get("Content-Encoding", _PLAIN).lower()
+            if encoding not in ((_PLAIN, _GZIP) if of_git is not None else (_PLAIN,)):
+                raise RefusedError(
+                    415, "unsupported_encoding", "the broker does not accept compressed requests"
+                )
             if of_git is not None:
                 way = _way_of_git(incoming, of_git, account)
             else:
@@ -84,32 +105,44 @@ class Broker:
             if of_git is not None:
                 return _refusal_of_git(refused, of_git)
             return _refusal(refused, gemini=call is not None and call.flavor == "gemini")
+        finally:
+            self.calls -= 1
 
     async def _carry_out(
-        self, incoming: web.Request, way: "_Way", account: Account
+        self, incoming: web.Request, way: Way, account: Account
     ) -> web.StreamResponse:
         size, call = incoming.content_length, way.call
         reserved = _LARGEST_BODY if size is None else size
         if size is not None and size > _LARGEST_BODY:
-            raise RefusedError(413, "request_too_large", "the request is larger than 32 MiB")
+            raise _too_large("is larger than 32 MiB")
         if self._in_memory + reserved > _MOST_IN_MEMORY:
             raise RefusedError(
-                429, "gateway_rate_limit", "the broker's memory is full", retry_after=1
+                429,
+                "gateway_rate_limit",
+                "the worker's other requests are too large",
+                retry_after=1,
             )
         self._in_memory += reserved
         try:
-            raw = await incoming.read()
+            async with asyncio.timeout(_SLOWEST_BODY):
+                raw = await incoming.read()
+            if call is None and incoming.headers.get("Content-Encoding", "").lower() == _GZIP:
+                plain = decompressed(raw, _LARGEST_BODY)
+                if plain is None:
+                    raise _too_large("is larger than 32 MiB, or not compressed as it says")
+                raw = plain
             if call is None or call.flavor is None:
-                return await self._pass_on(_Passing(incoming, way), account, raw)
-            try:
-                request = Request.read(call, raw)
-            except BadRequestError as error:
-                raise RefusedError(400, "invalid_request", str(error)) from error
-            return await self._billed(incoming, account, way, request, len(raw))
+                return await self._pass_on(Passing(incoming, way), account, raw)
+            request = Request.read(call, raw, unique=account.grant.is_limited)
+            return await self._billed(incoming, account, way, request)
+        except BadRequestError as error:
+            raise RefusedError(error.status, error.code, str(error)) from error
+        except TimeoutError as error:
+            raise RefusedError(408, "request_too_slow", "the request arrives too slowly") from error
         except web.HTTPRequestEntityTooLarge as error:
-            raise RefusedError(
-                413, "request_too_large", "the request is larger than 32 MiB"
-            ) from error
+            raise _too_large("is larger than 32 MiB") from error
+        except MemoryError as error:
+            raise _too_large("needs too much memory") from error
         finally:
             self._in_memory -= reserved
 
@@ -117,12 +150,11 @@ class Broker:
         self,
         incoming: web.Request,
         account: Account,
-        way: "_Way",
+        way: Way,
         request: Request,
-        size: int,
     ) -> web.StreamResponse:
         ledger, flavor = account.ledger, request.call.flavor
-        number = account.set_aside(request, size)
+        number = account.set_aside(request)
         request.ask_for_usage()
 
         def settle(answer: Reader | None, *, costs_nothing: bool) -> None:
@@ -138,7 +170,7 @@ class Broker:
             else:
                 ledger.end_unknown(number)
 
-        passing = _Passing(incoming, way, request, settle)
+        passing = Passing(incoming, way, request, settle)
         try:
             return await self._pass_on(passing, account, request.encoded())
         except RefusedError as refused:
@@ -148,7 +180,7 @@ class Broker:
             settle(passing.reader, costs_nothing=False)
 
     async def _pass_on(
-        self, passing: "_Passing", account: Account, body: bytes
+        self, passing: "Passing", account: Account, body: bytes
     ) -> web.StreamResponse:
         incoming, way = passing.incoming, passing.way
         try:
@@ -163,18 +195,18 @@ class Broker:
                 if way.follows(answer) and way.renamed is not None:
                     passing.way = replace(way, url=way.renamed, renamed=None)
                     return await self._pass_on(passing, account, body)
-                if answer.status in _REDIRECT:
+                if answer.status in REDIRECTS:
                     raise RefusedError(
                         502,
                         "upstream_redirect",
-                        "the API answered with a redirect, which the broker does not follow",
+                        f"{way.place} answered with a redirect, which the broker does not follow",
                     )
                 if answer.headers.get("Content-Encoding", _PLAIN).lower() != _PLAIN:
                     # The broker asked for plain text: in anything else it would not find the key.
                     raise RefusedError(
                         502,
                         "upstream_encoding",
-                        "the API compressed its answer, which the broker cannot check",
+                        f"{way.place} compressed its answer, which the broker cannot check",
                     )
                 return await passing.pass_back(answer, account.redactor)
         except (ClientError, TimeoutError, OSError) as error:
@@ -183,50 +215,31 @@ class Broker:
                 if incoming.transport is not None:
                     incoming.transport.abort()
                 return passing.out
-            # The text of the error could contain the URL.
+            # The text of the error could contain the whole URL.
             raise RefusedError(
                 502,
                 "upstream_unreachable",
-                f"the API cannot be reached ({type(error).__name__})",
+                f"{way.place} cannot be reached ({type(error).__name__})",
                 costs_nothing=isinstance(error, ClientConnectorError),
             ) from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Way:
-    """The destination of a request, with the parameters and headers to send."""
-
-    url: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    call: Call | None = None
-    """The call to a model's API; None for a request to a git host."""
-    renamed: str | None = None
-    """URL with `.git` after the repository's name, to which some git hosts redirect; None if `url`
-    has `.git` already, or for a call to a model's API.
-    """
-
-    def follows(self, answer: ClientResponse) -> bool:
-        """Return whether an answer redirects to the URL of the same repository with `.git`."""
-        if answer.status not in _REDIRECT or self.renamed is None:
-            return False
-        return answer.headers.get("Location", "").partition("?")[0] == self.renamed
-
-
-def _way_of(incoming: web.Request, call: Call | None, account: Account) -> _Way:
+def _way_of(incoming: web.Request, call: Call | None, account: Account) -> Way:
     upstream = account.grant.upstreams.get(call.upstream) if call else None
     if call is None or upstream is None:
         account.ledger.refuse("call")
         raise RefusedError(403, "call_not_allowed", "the broker does not allow this API call")
-    return _Way(
+    return Way(
         url=f"{upstream.url}/{call.path}",
         query=request_query(incoming.query),
-        headers=request_headers(incoming.headers, upstream.key),
+        headers=request_headers(
+            incoming.headers, upstream.key, is_limited=account.grant.is_limited
+        ),
         call=call,
     )
 
 
-def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way:
+def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> Way:
     repository = asked.find(account.grant.repositories)
     if repository is None or asked.does == "writes":
         account.ledger.refuse("call")
@@ -242,72 +255,12 @@ def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> _Way
             "lfs_not_allowed",
             "the broker cannot read git-lfs content: set GIT_LFS_SKIP_SMUDGE=1",
         )
-    return _Way(
+    return Way(
         url=asked.url(repository),
         renamed=None if asked.place.endswith(".git") else asked.url(repository, suffix=".git"),
         query={"service": READS} if incoming.method == "GET" else {},
         headers=git_headers(incoming.headers, repository.key),
     )
-
-
-class _Passing:
-    """A call that is being forwarded to an API, and the API's answer."""
-
-    def __init__(
-        self,
-        incoming: web.Request,
-        way: _Way,
-        request: Request | None = None,
-        settle: Callable[..., None] | None = None,
-    ) -> None:
-        self.incoming = incoming
-        self.way = way
-        self.reader: Reader | None = None
-        """Reader of the usage in a billed answer; None before the answer or if it is not billed."""
-        self.out: web.StreamResponse | None = None
-        """The answer to the worker; None before its beginning."""
-        self._settle = settle
-        self._adds_usage = request is not None and request.adds_usage
-
-    async def pass_back(self, answer: ClientResponse, redactor: Redactor) -> web.StreamResponse:
-        """Forward an answer to the worker while it arrives, with API keys removed from it."""
-        passed_headers = answer_headers(answer.headers)
-        headers = CIMultiDict((name, redactor.text(value)) for name, value in passed_headers)
-        self.out = out = web.StreamResponse(status=answer.status, headers=headers)
-        await out.prepare(self.incoming)
-        clean = redactor.stream()
-        if self._settle is None:
-            async for data in answer.content.iter_any():
-                await self._write(clean.feed(data))
-            await self._write(clean.flush())
-        else:
-            self.reader = reader_of(answer.content_type, without_usage=self._adds_usage)
-            await self._pass_billed(answer, self.reader, clean, self._settle)
-        await out.write_eof()
-        return out
-
-    async def _pass_billed(
-        self,
-        answer: ClientResponse,
-        reader: Reader,
-        clean: RedactedStream,
-        settle: Callable[..., None],
-    ) -> None:
-        """Send the body of an answer to the worker, and record the call's tokens and cost."""
-        async for data in answer.content.iter_any():
-            await self._write(clean.feed(reader.feed(data)))
-        # Recorded before the worker gets the end of the answer and can make another call.
-        settle(reader, costs_nothing=answer.status >= _ERRORS)
-        await self._write(clean.feed(reader.close()) + clean.flush())
-
-    async def _write(self, data: bytes) -> None:
-        try:
-            if data and self.out is not None:
-                await self.out.write(data)
-        except ConnectionError:
-            # The rest of a complete answer contains the usage; a stream would cause more cost.
-            if not isinstance(self.reader, WholeAnswer):
-                raise
 
 
 def _refusal(refused: RefusedError, *, gemini: bool) -> web.Response:
@@ -336,8 +289,17 @@ def _refusal_of_git(refused: RefusedError, asked: GitCall) -> web.Response:
     return web.Response(status=refused.status, text=f"{text}\n", headers=headers)
 
 
-async def serve(address: str, port: int, grants: Path, state: Path) -> None:
-    """Accept and handle calls until the process is ended."""
+def _too_large(why: str) -> RefusedError:
+    return RefusedError(413, "request_too_large", f"the request {why}")
+
+
+def serve(channel: socket.socket, grants: Path, state: Path) -> None:
+    """Handle one worker's calls, over the connections that a channel delivers, until its end."""
+    channel.setblocking(False)
+    asyncio.run(_serve(channel, Accounts(grants, state)))
+
+
+async def _serve(channel: socket.socket, accounts: Accounts) -> None:
     connector = TCPConnector(limit=0, ssl=ssl.create_default_context())
     timeout = ClientTimeout(total=None, sock_connect=15, sock_read=_SILENCE)
     async with ClientSession(
@@ -349,15 +311,27 @@ async def serve(address: str, port: int, grants: Path, state: Path) -> None:
         # Large answers pass in large parts, which cost less each.
         read_bufsize=_PART,
     ) as session:
+        broker = Broker(accounts, session)
         app = web.Application(client_max_size=_LARGEST_BODY)
-        app.router.add_route("*", "/{path:.*}", Broker(Accounts(grants, state), session).handle)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        app.router.add_route("*", "/{path:.*}", broker.handle)
+        # What a worker compressed is not decompressed: its size would be known too late.
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1, auto_decompress=False)
         await runner.setup()
-        await web.TCPSite(runner, address, port, backlog=1024).start()
-        (state / READY).write_text(str(os.getpid()))
-        await asyncio.Event().wait()
+        server, loop = runner.server, asyncio.get_running_loop()
+        if server is None:
+            raise RuntimeError("the server was not set up")
+        while (connection := await next_connection(loop, channel)) is not None:
+            await loop.connect_accepted_socket(server, connection)
+        broker.is_closed = True
+        while broker.calls:
+            await asyncio.sleep(_PAUSE)
+        await runner.cleanup()
 
 
 def main(address: str, port: str, grants: str, state: str) -> None:
     """Start the credential broker with the arguments of the command line."""
-    asyncio.run(serve(address, int(port), Path(grants), Path(state)))
+    listener = socket.create_server((address, int(port)), backlog=_BACKLOG)
+    (Path(state) / READY).write_text(str(os.getpid()))
+    Dispatcher(
+        listener, Path(grants), lambda channel: serve(channel, Path(grants), Path(state))
+    ).run()

@@ -4,8 +4,8 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -24,6 +24,12 @@ _READY = "ready"
 _START = 60.0
 """Maximum number of seconds until the broker accepts connections."""
 _PAUSE = 0.02
+_CHECK = 0.5
+"""Seconds between two checks whether the broker runs."""
+_RECENT = 60.0
+"""Number of seconds for which a restart may explain why an agent failed."""
+_MOST_STARTS = 100
+"""Maximum number of times that a broker which ended is started again while workers run."""
 _LOG = 4 * 1024**2
 _OWN_PLACE = 2
 """Index of the broker's address in its network's addresses; the workers' addresses follow."""
@@ -87,6 +93,32 @@ class RunBroker:
         self._places = {number: index for index, number in enumerate(plan.workers, _OWN_PLACE + 1)}
         self._lock = threading.Lock()
         self._sidecar = None if running is None else self._follow(running)
+        self._last_end: tuple[float, str] | None = None
+        """Time and reason of the latest end after which the broker was started again."""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Start the broker again whenever it ends during the `with` block."""
+        over = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(over,), name="broker-watch", daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            # A broker that is being started belongs to the run, which is about to be cleaned up.
+            watch.join(_START)
+
+    def _watch(self, over: threading.Event) -> None:
+        starts = 0
+        while not over.wait(_CHECK) and starts < _MOST_STARTS:
+            # What is wrong with the engine or the image is reported at the next worker's start.
+            with suppress(OrchestratorError):
+                ended = None if self._sidecar is None else _ended(self._sidecar)
+                if ended is not None:
+                    starts += 1
+                    self.start()
+                    self._last_end = time.monotonic(), f"{ended}, and was started again"
 
     def start(self) -> None:
         """Start the broker unless it runs, and wait until it accepts connections.
@@ -166,16 +198,12 @@ class RunBroker:
         return Spent(priced=False)
 
     def problem(self) -> str | None:
-        """Return why the broker ended; None while the broker is running."""
+        """Return why the broker ended; None if it is running and has been for a while."""
         ended = None if self._sidecar is None else _ended(self._sidecar)
+        if ended is None and self._last_end is not None:
+            when, why = self._last_end
+            ended = why if time.monotonic() - when < _RECENT else None
         return None if ended is None else f"the credential broker {ended}"
-
-    def close(self) -> None:
-        """Remove the broker's container; the network is removed with the run's other objects."""
-        with self._lock:
-            if self._sidecar is not None:
-                self._sidecar.remove()
-                self._sidecar = None
 
     def _address(self, worker: int) -> str:
         return str(self._place.subnet[self._places[worker]])

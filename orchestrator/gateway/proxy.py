@@ -49,6 +49,9 @@ backend http
   http-reuse never
   server any 0.0.0.0:0
 """
+_BROKER_GONE = (
+    '{"type":"error","error":{"type":"gateway_restarts","message":"gateway: the broker restarts"}}'
+)
 _TLS = """\
   mode tcp
   tcp-request inspect-delay 10s
@@ -89,6 +92,9 @@ def _broker(plan: GatewayPlan, address: str) -> str:
         f"frontend broker\n  mode http\n  option http-no-delay\n  no log\n"
         f"  bind {plan.address}:{plan.broker_port}\n  default_backend broker\n"
         f"backend broker\n  mode http\n  option http-no-delay\n"
+        # A broker that ended is started again within seconds.
+        f"  retries 10\n  http-error status 503 content-type application/json hdr Retry-After 1 "
+        f"string '{_BROKER_GONE}'\n"
         f"  server broker {address}:{BROKER_PORT}\n"
     )
 

@@ -32,7 +32,7 @@ _FOLDER = "broker"
 _GRANTS = "/run/broker"
 _STATE = "/var/lib/broker"
 _PROGRAM = "orchestrator.broker.server"
-_MEMORY = 512 * 1024**2
+_MEMORY = 1024 * 1024**2
 _KEPT_LOG = 1024**2
 
 
@@ -142,7 +142,7 @@ def _spec(run: RunContext, place: BrokerPlace, egress: Egress) -> ContainerSpec:
         egress=egress,
         link=BrokerLink(network=place.network, address=place.address),
         memory=_MEMORY,
-        pids=64,
+        pids=1024,
         open_files=16_384,
         kept_output=_KEPT_LOG,
     )

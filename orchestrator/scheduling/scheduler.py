@@ -4,7 +4,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -53,7 +53,8 @@ def run_workers(
     """
     started = time.monotonic()
     try:
-        results = _Slots(run, workers, attempt).results()
+        with nullcontext() if run.broker is None else run.broker.watched():
+            results = _Slots(run, workers, attempt).results()
     finally:
         run.switch.close(forget=not run.outcome.resumable)
     duration = time.monotonic() - started

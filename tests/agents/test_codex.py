@@ -76,7 +76,9 @@ def test_command_defines_a_provider() -> None:
 
 def test_default_provider_is_openai() -> None:
     argv = command("codex").argv
-    (address,) = (word for word in argv if "base_url" in word)
+    (address,) = (
+        word for word in argv if word.startswith("model_providers") and "base_url" in word
+    )
     assert address.endswith('.base_url="https://api.openai.com/v1"')
     assert any(word.endswith('.name="OpenAI"') for word in argv)
     assert "--model" not in argv
@@ -105,6 +107,34 @@ def test_key_is_read_from_two_variables(
     assert CodexAgent().missing_key(None, environment) == (
         None if environment else "OPENAI_API_KEY"
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "api_base", "used", "name"),
+    [
+        (None, None, "https://api.openai.com/v1", "OpenAI"),
+        ("", None, "https://api.openai.com/v1", "OpenAI"),
+        ("http://own.example/v1", None, "http://own.example/v1", "orchestrator"),
+        ("http://own.example/v1", "http://chosen.example", "http://chosen.example", "orchestrator"),
+    ],
+)
+def test_base_url_is_read_from_the_variable_unless_it_is_chosen(
+    tmp_path: Path, url: str | None, api_base: str | None, used: str, name: str
+) -> None:
+    program = tmp_path / "codex"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | (
+        {} if url is None else {"OPENAI_BASE_URL": url}
+    )
+    task = 'model_providers.orchestrator.name="OpenAI" a  b'
+    argv = command("codex", task, api_base=api_base).argv
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    words = done.stdout.splitlines()
+    given = tomllib.loads("\n".join(word for flag, word in pairwise(words) if flag == "-c"))
+    provider = given["model_providers"]["orchestrator"]
+    assert (provider["base_url"], provider["name"]) == (used, name)
+    assert words[-2:] == ["--", task]
 
 
 def test_progress_counts_steps_not_messages() -> None:

@@ -3,7 +3,10 @@
 import pytest
 
 from orchestrator.agents import load_agent
-from orchestrator.broker.keys import Keys, choose_keys, shown_to_workers
+from orchestrator.agents.settings_check import inherited
+from orchestrator.broker.keys import PROVIDERS, Keys, Provider, choose_keys, shown_to_workers
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 
 URL = "http://broker.internal:8080"
@@ -57,6 +60,33 @@ def test_base_url_of_the_user_is_where_the_broker_connects() -> None:
         assert keys.upstreams["openai"].url == upstream
         variables = keys.environment(URL, "token")
         assert variables["OPENAI_BASE_URL"] == variables["OPENAI_API_BASE"] == f"{URL}/{end}"
+
+
+PROVIDER_OF = {
+    "architect": "OPENAI_API_KEY", "aider": "OPENAI_API_KEY", "mini": "OPENAI_API_KEY",
+    "codex": "OPENAI_API_KEY", "opencode": "OPENAI_API_KEY", "shell": "OPENAI_API_KEY",
+    "claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY",
+}  # fmt: skip
+"""A key of each program."""
+
+
+@pytest.mark.parametrize("agent", PROVIDER_OF)
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda one: one.name)
+def test_every_base_url_of_the_caller_is_where_the_broker_connects(
+    agent: str, provider: Provider
+) -> None:
+    config = ParallelConfig.model_validate({"agent_cli": agent, "tasks": ["a"]}).model_copy(
+        update={"isolation": Isolation(keys="broker")}
+    )
+    key = provider.keys[0]
+    for name in provider.bases:
+        environ = {PROVIDER_OF[agent]: "the-key", key: "the-key", name: "http://own.example"}
+        program = load_agent(agent)
+        given = inherited(config, program, environ)
+        # `shell` reads no variables, so the key must be named.
+        keys = choose_keys(program.inherited_env, {**given, key: "the-key"}, api_base=None,
+                           key_of_model=None)  # fmt: skip
+        assert keys.upstreams[provider.name].url == "http://own.example", name
 
 
 def test_base_urls_have_the_version_that_each_program_expects() -> None:

@@ -170,6 +170,12 @@ class RunningBroker:
             assert self._process.poll() is None
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill the process."""
         if self._process is not None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from tests.assurance.mutation.protection import Protection, patches
 
 SERVER = "tests/broker/test_server.py"
+BODIES = "tests/broker/test_bodies.py"
+ISOLATION = "tests/broker/test_isolation.py"
 KEYS = "tests/broker/test_keys.py"
 GIT_HOSTS = "tests/broker/test_repositories.py"
 BROKER = "tests/system/test_broker.py"
@@ -28,6 +30,31 @@ def broker() -> Iterator[Protection]:
          "if most_calls and len(self.recent) >= most_calls:", "if False:"),
     )  # fmt: skip
     yield from patches(
+        "broker/bodies.py", (BODIES,),
+        ("number of values limited before parsing", "> MOST_VALUES:", "> 10**12:"),
+        ("levels limited before parsing", "if deepest > MOST_LEVELS:", "if False:",
+         "the parser refuses a much deeper body as well"),
+        ("fields have one meaning", "if len(found) < len(pairs):", "if False:"),
+        ("only one limit of an answer", 'if call.flavor == "chat" and len(both) > 1:', "if False:"),
+        ("images are counted", "len(self.encoded()) + images * each", "len(self.encoded())"),
+    )  # fmt: skip
+    yield from patches(
+        "broker/fields.py", (BODIES,),
+        ("only listed fields under limits", 'extra="forbid", strict', 'extra="allow", strict'),
+        ("only the cheap cache under limits", 'Literal["5m"]', 'Literal["5m", "1h"]'),
+    )  # fmt: skip
+    yield from patches(
+        "broker/processes.py", (ISOLATION,),
+        ("each worker has a process", "key = address if self._has_grant(address) else _UNKNOWN",
+         "key = _UNKNOWN"),
+        ("no process outlives the broker",
+         "ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)", "pass",
+         "the end of the channel ends the process too, after its last answer"),
+        ("memory of a worker's process limited",
+         "resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))", "pass",
+         "the number of values is limited first; this limit is for everything else"),
+    )  # fmt: skip
+    yield from patches(
         "broker/ledger.py", (SERVER,),
         ("costs of unfinished calls count",
          "self.cost + sum(cost for cost, _ in self.pending.values())",
@@ -47,15 +74,17 @@ def broker() -> Iterator[Protection]:
          "if parts is None:",
          "every listed call is matched as a whole, and none contains `..`"),
         ("only listed headers are passed on",
-         "if name.lower() in _HEADERS or name.lower().startswith(",
-         "if True or name.lower().startswith("),
+         "for name, value in headers.items() if name.lower() in _HEADERS}",
+         "for name, value in headers.items()}"),
         ("cookies and redirects are removed from answers", "if name.lower() not in _NOT_RETURNED:",
          'if name.lower() not in _NOT_RETURNED - {"location"}:',
          "an answer with a redirect is not passed on at all"),
         ("only listed parameters are passed on", "if name in _QUERY}", "}"),
     )  # fmt: skip
     yield from patches(
-        "broker/server.py", (SERVER, GIT_HOSTS),
+        "broker/server.py broker/passing.py", (SERVER, GIT_HOSTS, ISOLATION),
+        ("compressed requests are refused",
+         "if encoding not in ((_PLAIN, _GZIP) if of_git is not None else (_PLAIN,)):", "if False:"),
         ("of redirects, only the one to the same repository is followed",
          '.partition("?")[0] == self.renamed', '.partition("?")[0] != ""'),
         ("redirects are not followed", "allow_redirects=False", "allow_redirects=True"),
@@ -74,7 +103,7 @@ def broker() -> Iterator[Protection]:
         ("keys are redacted from headers of answers",
          "(name, redactor.text(value))", "(name, value)"),
         ("errors do not name the URL of an API",
-         'f"the API cannot be reached ({type(error).__name__})"', "str(upstream.url)"),
+         'f"{way.place} cannot be reached ({type(error).__name__})"', "str(way.url)"),
         ("size of requests limited", "client_max_size=_LARGEST_BODY", "client_max_size=2**40",
          "the length of the request is checked first; this limit is for requests without it"),
     )  # fmt: skip
