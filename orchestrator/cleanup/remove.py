@@ -26,6 +26,7 @@ from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError, RepositoryError
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.disarm import give_back
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import LANDED, Repository
@@ -124,7 +125,17 @@ def cleanup(
             _purge_results(job)
         if not dry_run:
             _remove_checkouts(job)
+    if not dry_run:
+        _undo_settings(job)
     return job.report()
+
+
+def _undo_settings(job: _Cleanup) -> None:
+    try:
+        with job.repository.lock():
+            give_back(job.repository)
+    except RepositoryError as error:
+        job.problems.append(error.message)
 
 
 def _dropped(repository: Repository) -> list[tuple[str, int, str]]:

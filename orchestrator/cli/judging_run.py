@@ -34,6 +34,7 @@ from orchestrator.judging.check_run import Tests
 from orchestrator.judging.hidden_files import read_hidden
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.pick import silent
+from orchestrator.landing.land import check_ahead
 from orchestrator.runs.candidates import CandidateJudge, Rounds, checks_config
 from orchestrator.runs.picking import PickedJudgement, merge_best, with_merge
 from orchestrator.text.sanitize import one_line
@@ -160,6 +161,8 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
         raise ConfigError(f"`--{'learn' if options.learn else 'until'}` requires `--first`")
     reports = Reports.requested(options.report, quiet=options.quiet)
     repository = Repository(Path.cwd())
+    if options.pick:
+        check_ahead(repository)
     config = _candidates(repository, given, options, task)
     checks = tuple(check.run for check in config.project.checks)
     wanted = Wanted(checks=checks, file=options.config, quiet=options.quiet)

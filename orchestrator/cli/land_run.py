@@ -12,6 +12,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.pick import silent
+from orchestrator.landing.land import check_ahead
 from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult
 from orchestrator.text.sanitize import one_line
@@ -55,8 +56,10 @@ class LandRun:
 
         Raises:
             ConfigError: `how` is neither `merge` nor `queue`, or there are no checks for a queue.
+            OrchestratorError: Nothing can be merged into the branch that is checked out.
         """
         checks = _checks(config, how)
+        check_ahead(repository)
         note = silent if quiet else tell
         merging = import_module("orchestrator.runs.merging")
         self._merger: Any = merging.Merger(repository.top, config=config, note=note)

@@ -12,6 +12,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.pick import silent
+from orchestrator.landing.land import check_ahead
 from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult
 from orchestrator.runs.candidates import CandidateJudge, checks_config
@@ -48,6 +49,7 @@ class PickBest:
 
         Raises:
             ConfigError: There are several tasks, or no checks.
+            OrchestratorError: Nothing can be merged into the branch that is checked out.
         """
         number = len({*config.tasks})
         if number > 1:
@@ -57,6 +59,7 @@ class PickBest:
                 hint="without `--pick`: `orchestrator merge --queue` merges work on several tasks",
             )
         checks = required_checks(config, "`--pick`")
+        check_ahead(repository)
         rules = JudgingRules(checks=checks, instruments=config.judge.instruments)
         settings = checks_config(config, checks)
         note = silent if quiet else tell

@@ -5,13 +5,19 @@ A repository's own configuration may name tracked files as hooks, filters or dif
 and a plain `git status` of the user in this worktree would run them.
 """
 
+import json
 import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.errors import GitCommandError
+from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.files.atomic import write_atomically
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
+from orchestrator.git.worktree_list import linked_worktrees
 
 # Git appends path, old file, its id and mode, new file, its id and mode.
 _PLAIN_DIFF = """sh -c 'diff -u -- "$2" "$5"; true' diff"""
@@ -38,6 +44,15 @@ _HARMLESS = (
 )
 """Patterns of settings that name a program, each with a harmless value."""
 _HOOKS = "core.hookspath"
+_EXTENSION = "extensions.worktreeconfig"
+_OF_MAIN = ("core.bare", "core.worktree")
+"""Settings that are about the main worktree only."""
+_SETTINGS = "config.worktree"
+"""File of the per-worktree configuration in a git directory."""
+_ENABLED = "worktree-config.json"
+"""File in the state directory with the settings that were moved when the extension was enabled; it
+exists only if this program enabled the extension.
+"""
 _WORDS = re.compile(r"[^\s'\"|&;()<>$`=]+")
 _COMPUTED = re.compile(r"[$`]")
 """Pattern of a shell expansion: a path such as `$(git rev-parse --show-toplevel)/tools/x` may lead
@@ -62,7 +77,7 @@ def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
         return
     _enable_extension(repository)
     for key, value in replaced.items():
-        _set(git_dir / "config.worktree", key, value)
+        _set(git_dir / _SETTINGS, key, value)
 
 
 def _replacements(configured: dict[str, str], path: Path) -> dict[str, str]:
@@ -93,15 +108,64 @@ def _inside(command: str, path: Path) -> bool:
 
 
 def _enable_extension(repository: Repository) -> None:
-    """Enable git's per-worktree configuration, and move `core.worktree` into it, as git does."""
+    """Enable git's per-worktree configuration, and move into it what only the main worktree uses.
+
+    The move, which git's manual asks for, is one change of the file: no git command sees half.
+    """
     common = repository.common_dir
-    if _get(common / "config", "extensions.worktreeConfig") == "true":
+    if _get(common / "config", _EXTENSION) == "true":
         return
-    _set(common / "config", "extensions.worktreeConfig", "true")
-    main = _get(common / "config", "core.worktree")
-    if main is not None:
-        _set(common / "config.worktree", "core.worktree", main)
-        Git(None).run("config", "--file", str(common / "config"), "--unset", "core.worktree")
+    found = {key: _get(common / "config", key) for key in _OF_MAIN}
+    moved = {key: value for key, value in found.items() if value not in (None, "false")}
+    write_atomically(repository.state_dir / _ENABLED, json.dumps(moved))
+    for key, value in moved.items():
+        _set(common / _SETTINGS, key, value)
+    with _changing(common / "config") as config:
+        _set(config, _EXTENSION, "true")
+        for key in moved:
+            Git(None).run("config", "--file", str(config), "--unset-all", key)
+
+
+def give_back(repository: Repository) -> None:
+    """Undo what `keep_off` changed in the user's configuration, after the last worktree is gone.
+
+    Does nothing if the user enabled the per-worktree configuration, or uses it meanwhile. The
+    caller holds the repository lock.
+
+    Raises:
+        RepositoryError: Another git command is changing the configuration.
+    """
+    common, noted = repository.common_dir, repository.state_dir / _ENABLED
+    if not noted.exists() or any(
+        (one.git_dir / _SETTINGS).exists() for one in linked_worktrees(common)
+    ):
+        return
+    moved: dict[str, str] = json.loads(noted.read_bytes())
+    if _listed(common / _SETTINGS) == moved:
+        with _changing(common / "config") as config:
+            for key, value in moved.items():
+                _set(config, key, value)
+            if _get(config, _EXTENSION) is not None:
+                Git(None).run("config", "--file", str(config), "--unset-all", _EXTENSION)
+        (common / _SETTINGS).unlink(missing_ok=True)
+    noted.unlink()
+
+
+@contextmanager
+def _changing(config: Path) -> Iterator[Path]:
+    """Yield a copy of a configuration file, which replaces the file under git's own lock."""
+    config = config.resolve()
+    lock = config.with_name(f"{config.name}.lock")
+    _create(lock)
+    try:
+        shutil.copy2(config, lock)
+        owner = config.stat()
+        with suppress(PermissionError):
+            os.chown(lock, owner.st_uid, owner.st_gid)
+        yield lock
+        lock.replace(config)
+    finally:
+        lock.unlink(missing_ok=True)
 
 
 def _get(file: Path, key: str) -> str | None:
@@ -109,6 +173,23 @@ def _get(file: Path, key: str) -> str | None:
         return Git(None).text("config", "--file", str(file), "--get", key)
     except GitCommandError:
         return None
+
+
+def _create(lock: Path) -> None:
+    try:
+        lock.touch(exist_ok=False)
+    except FileExistsError as error:
+        raise RepositoryError(
+            f"another git command is changing {lock.with_suffix('')}",
+            hint=f"wait for that command's end; if it died, remove {lock}",
+        ) from error
+
+
+def _listed(file: Path) -> dict[str, str]:
+    if not file.exists():
+        return {}
+    listed = Git(None).text("config", "--file", str(file), "--list", "-z").split("\0")
+    return {key: value for key, _, value in (one.partition("\n") for one in listed) if key}
 
 
 def _set(file: Path, key: str, value: str) -> None:

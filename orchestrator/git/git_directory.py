@@ -1,6 +1,12 @@
 """Create git directories quickly, and read files of git directories."""
 
+import os
 from pathlib import Path
+
+from orchestrator.files.safe_open import open_regular
+
+_LONGEST_POINTER = 10_000
+"""Maximum size in bytes of files that name a git directory, a worktree or a branch."""
 
 
 def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:
@@ -27,3 +33,27 @@ def shallow_commits(common_dir: Path) -> frozenset[str]:
     """Return the commits of a shallow clone whose parents are missing."""
     file = common_dir / "shallow"
     return frozenset(file.read_text().split()) if file.exists() else frozenset()
+
+
+def read_line(path: Path) -> str | None:
+    """Return a small file's text without the final line break; None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(_LONGEST_POINTER)).rstrip("\r\n")
+    except OSError:
+        return None
+
+
+def pointed_git_dir(worktree: Path) -> Path | None:
+    """Return the git directory that the file `.git` of a worktree names; None without such a file.
+
+    A pointer may be relative to the worktree: `worktree.useRelativePaths`, and submodules.
+    """
+    try:
+        with open_regular(worktree / ".git") as file:
+            pointer = os.fsdecode(file.read(_LONGEST_POINTER)).rstrip("\r\n")
+    except (OSError, ValueError):
+        return None
+    if not pointer.startswith("gitdir: ") or "\0" in pointer:
+        return None
+    return Path(os.path.normpath(worktree / pointer.removeprefix("gitdir: ")))

@@ -12,10 +12,9 @@ from typing import IO
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.atomic import write_atomically
-from orchestrator.files.safe_open import open_regular
 from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
-from orchestrator.git.git_directory import shallow_commits
+from orchestrator.git.git_directory import pointed_git_dir, shallow_commits
 from orchestrator.text.name_templates import LONGEST_ID
 from orchestrator.text.split_lines import split_lines
 
@@ -40,7 +39,6 @@ as a worker's.
 """
 _NAMES = "names"
 """File that lists all directory patterns and branches ever made from templates, one per line."""
-_LONGEST_POINTER = 10_000
 _WORKTREE, _BRANCH = "worktree ", "branch "
 _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
 # A file lock does not exclude two threads of one process, so threads need their own lock.
@@ -383,12 +381,8 @@ def is_worker_worktree(path: Path) -> bool:
     """Return whether a directory is a worker's worktree."""
     if path.name.startswith(DIRECTORIES):
         return True
-    try:
-        with open_regular(path / ".git") as file:
-            pointer = os.fsdecode(file.read(_LONGEST_POINTER)).strip()
-        return pointer.startswith("gitdir: ") and (Path(pointer[8:]) / WORKER_MARK).exists()
-    except (OSError, ValueError):
-        return False
+    git_dir = pointed_git_dir(path)
+    return git_dir is not None and (git_dir / WORKER_MARK).exists()
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.git.command import Git
+from orchestrator.git.in_progress import check_settled
 from orchestrator.git.repository import Repository
 
 
@@ -51,7 +52,11 @@ def snapshot_checkout(repository: Repository, *, parent: str, message: str, scra
 
     Returns:
         The new commit, or `parent` if nothing differs.
+
+    Raises:
+        RepositoryError: The files are a state in the middle of a git operation, or git failed.
     """
+    check_settled(repository)
     tree = Tree(git_dir=repository.git_dir, path=repository.top, scratch=scratch)
     commit = NewCommit(parent=parent, message=message, identity=repository.identity())
     return snapshot(tree, commit, excluded=repository.nested())

@@ -9,7 +9,9 @@ from pathlib import Path
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.disarm import keep_off
+from orchestrator.git.git_directory import pointed_git_dir, read_line
 from orchestrator.git.repository import WORKER_MARK, Repository
+from orchestrator.git.worktree_list import linked_worktrees
 from orchestrator.worker_spec import WorkerSpec
 
 HALF_MADE = ".half-made-"
@@ -83,18 +85,16 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     Args:
         path: The worktree.
         branch: Its branch.
-        marked: Whether the worktree must have the marker file of this program. A path made from a
-            template may be that of the user's own worktree, which has no marker file.
+        marked: Whether the worktree must have the marker file of this program, which a user's own
+            worktree at a path made from a template lacks.
 
     Raises:
         RepositoryError: `path` is no worktree, or lacks the marker file.
     """
-    try:
-        pointer = (path / ".git").read_text().strip()
-    except OSError as error:
-        raise RepositoryError(f"{path} is not a worktree") from error
     # Git chooses the name of a worktree's git directory, and may add a number to it.
-    git_dir = Path(pointer.removeprefix("gitdir: "))
+    git_dir = pointed_git_dir(path)
+    if git_dir is None:
+        raise RepositoryError(f"{path} is not a worktree")
     if marked and not (git_dir / WORKER_MARK).exists():
         raise RepositoryError(f"{path} is no longer a worker's worktree")
     return Worktree(path=path, branch=branch, git_dir=git_dir)
@@ -169,8 +169,8 @@ def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:
     path = repository.top / spec.directory
     if path.exists():
         shutil.move(path, into / path.name)
-    listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
-    if b"worktree " + os.fsencode(path) in listed:
+    if any(one.path == path for one in linked_worktrees(repository.common_dir)):
+        _make_absolute(repository, path)
         # --force twice, because git locks a worktree until it is complete.
         repository.git.run("worktree", "remove", "--force", "--force", str(path))
 
@@ -182,6 +182,7 @@ def remove_worktree(repository: Repository, path: Path) -> None:
         GitCommandError: The worktree could not be removed.
     """
     remove = ("worktree", "remove", "--force")
+    _make_absolute(repository, path)
     try:
         repository.git.run(*remove, str(path))
     except GitCommandError as error:
@@ -189,3 +190,10 @@ def remove_worktree(repository: Repository, path: Path) -> None:
         if "lock reason: initializing" not in error.stderr:
             raise
         repository.git.run(*remove, "--force", str(path))
+
+
+def _make_absolute(repository: Repository, path: Path) -> None:
+    """Replace a relative pointer, with which git before 2.48 does not remove a worktree."""
+    for one in linked_worktrees(repository.common_dir):
+        if one.path == path and not (read_line(one.git_dir / "gitdir") or "/").startswith("/"):
+            (one.git_dir / "gitdir").write_text(f"{path / '.git'}\n")

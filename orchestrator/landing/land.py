@@ -7,6 +7,7 @@ from shlex import quote
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.lock_file import take_lock
+from orchestrator.git.merge_tree import require_git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.checkout import bring_forward, check_files, is_at
 from orchestrator.landing.merged import Form
@@ -61,6 +62,17 @@ def check(repository: Repository, target: Target, form: Form) -> None:
             hint="check the branch out, or omit `--into`",
         )
     check_fit(repository, target)
+
+
+def check_ahead(repository: Repository) -> None:
+    """Check, before a run whose work will be merged, that the user's branch can be changed.
+
+    Raises:
+        ConfigError: No branch is checked out, or git is too old to merge without a checkout.
+        NotFitError: The branch or its checkout cannot be changed now.
+    """
+    require_git("to merge branches", "merge the branches with `git merge`")
+    check_fit(repository, find_target(repository, None))
 
 
 def land(repository: Repository, target: Target, landed: Landed) -> None:

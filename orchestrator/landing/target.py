@@ -1,32 +1,15 @@
 """The user's branch into which workers' branches are merged, and whether it can be changed now."""
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
+from orchestrator.git.in_progress import is_bound, operation_in
 from orchestrator.git.repository import BRANCHES, Repository
+from orchestrator.git.worktree_list import ListedWorktree, all_worktrees, linked_worktrees
 from orchestrator.text.sanitize import one_line
 
 _HEADS = "refs/heads/"
-_MOST = 10_000
-"""Maximum size in bytes of files in a git directory that name a branch."""
-_UNDER_WAY = {
-    "MERGE_HEAD": "a merge",
-    "rebase-merge": "a rebase",
-    "rebase-apply": "a rebase or `git am`",
-    "CHERRY_PICK_HEAD": "a cherry-pick",
-    "REVERT_HEAD": "a revert",
-    "sequencer": "a cherry-pick or revert of several commits",
-}
-"""Files and directories that git operations create in a git directory, with the name of the
-operation.
-"""
-_NAMES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
-"""Files in a git directory that name the branch to which an operation, such as a rebase, returns.
-"""
 
 
 class NotFitError(RepositoryError):
@@ -55,8 +38,11 @@ def find_target(repository: Repository, into: str | None) -> Target:
         ConfigError: There is no such branch, or it belongs to a worker.
         NotFitError: The branch is checked out more than once.
     """
-    ref = _wanted(repository, into)
+    wanted = _wanted(repository, into)
+    ref = _symbolic_branches(repository).get(wanted, wanted)
     branch = ref.removeprefix(_HEADS)
+    if not ref.startswith(_HEADS):
+        raise ConfigError(f"`{one_line(wanted)}` leads to `{one_line(ref)}`: no branch")
     if ref.startswith(BRANCHES) or ref in repository.worker_branches():
         raise ConfigError(
             f"`{branch}` cannot be merged into: it is the branch of a worker",
@@ -65,7 +51,7 @@ def find_target(repository: Repository, into: str | None) -> Target:
     commit = repository.commit_of(ref)
     if commit is None:
         raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=_hint(repository, ref))
-    return Target(branch, commit, _checkout(repository, branch))
+    return Target(branch, commit, _checkout(repository, ref))
 
 
 def _wanted(repository: Repository, into: str | None) -> str:
@@ -84,7 +70,9 @@ def checked_out_branch(repository: Repository) -> str:
         return repository.git.text("symbolic-ref", "--quiet", "HEAD").removeprefix(_HEADS)
     except GitCommandError as error:
         raise ConfigError(
-            "no branch is checked out", hint="name the branch to merge into with `--into`"
+            "no branch is checked out",
+            hint="check a branch out with `git switch BRANCH`, or merge later with `orchestrator "
+            "merge --into BRANCH`",
         ) from error
 
 
@@ -96,45 +84,52 @@ def _hint(repository: Repository, ref: str) -> str:
     return "`git branch` lists the branches"
 
 
-def _checkout(repository: Repository, branch: str) -> Worktree | None:
-    """Return the worktree in which a branch is checked out; None if it is not checked out."""
-    found = [
-        Worktree(path, branch, git_dir)
-        for path, git_dir in _worktrees(repository)
-        if _read(git_dir / "HEAD") == f"ref: {_HEADS}{branch}"
-    ]
-    if len(found) > 1:
-        places = " and ".join(str(one.path) for one in found[:2])
-        raise NotFitError(
-            f"`{branch}` is checked out more than once: in {places}",
-            hint="check out another branch in one of these worktrees",
+def _checkout(repository: Repository, ref: str) -> Worktree | None:
+    """Return the worktree in which a branch is checked out; None if it is not checked out.
+
+    Raises:
+        NotFitError: The branch is checked out more than once, or where no files can be updated.
+    """
+    names = {ref, *(name for name, led in _symbolic_branches(repository).items() if led == ref)}
+    found = [one for one in all_worktrees(repository) if one.head in names]
+    branch = ref.removeprefix(_HEADS)
+    for one in found:
+        if not one.is_present:
+            raise _out_of_reach(one, branch)
+    checkouts = [Worktree(one.path, branch, one.git_dir) for one in found if one.path]
+    if len(checkouts) > 1:
+        raise _ambiguous(checkouts)
+    return checkouts[0] if checkouts else None
+
+
+def _ambiguous(checkouts: list[Worktree]) -> NotFitError:
+    places = " and ".join(str(one.path) for one in checkouts[:2])
+    return NotFitError(
+        f"`{checkouts[0].branch}` is checked out more than once: in {places}",
+        hint="check out another branch in one of these worktrees",
+    )
+
+
+def _out_of_reach(worktree: ListedWorktree, branch: str) -> NotFitError:
+    if worktree.path is None:
+        return NotFitError(
+            f"`{branch}` is checked out in the main worktree of {worktree.git_dir}, and git does "
+            "not record where that is: nothing was changed",
+            hint="run the command in the main worktree",
         )
-    return found[0] if found else None
+    return NotFitError(
+        f"`{branch}` is checked out in the worktree {worktree.path}, which is not there: "
+        "nothing was changed",
+        hint="`git worktree prune` forgets a worktree that was deleted, `git worktree repair PATH` "
+        "finds one that was moved",
+    )
 
 
-def _worktrees(repository: Repository) -> Iterator[tuple[Path, Path]]:
-    """Yield the path and the git directory of every worktree of the repository."""
-    yield repository.top, repository.git_dir
-    listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
-    paths = [Path(os.fsdecode(one[9:])) for one in listed if one.startswith(b"worktree ")]
-    git_dirs = {_read(path / "gitdir"): path for path in _linked(repository)}
-    for number, path in enumerate(paths):
-        # The first worktree is the main one, whose git directory is the repository's own.
-        git_dir = git_dirs.get(str(path / ".git")) if number else repository.common_dir
-        if git_dir is not None and git_dir != repository.git_dir and (path / ".git").exists():
-            yield path, git_dir
-
-
-def _linked(repository: Repository) -> list[Path]:
-    return sorted((repository.common_dir / "worktrees").glob("*"))
-
-
-def _read(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return os.fsdecode(file.read(_MOST)).strip()
-    except OSError:
-        return None
+def _symbolic_branches(repository: Repository) -> dict[str, str]:
+    """Return the refs to which branches lead that are symbolic refs, by the branches' names."""
+    listed = repository.git.text("for-each-ref", "--format=%(refname)%00%(symref)", _HEADS)
+    pairs = (line.split("\0") for line in listed.split("\n") if line)
+    return {name: led for name, led in pairs if led}
 
 
 def check_fit(repository: Repository, target: Target) -> None:
@@ -148,29 +143,29 @@ def check_fit(repository: Repository, target: Target) -> None:
             f"another command changed `{target.branch}` meanwhile: nothing was changed",
             hint="run the command again",
         )
-    if target.checkout != _checkout(repository, target.branch):
+    if target.checkout != _checkout(repository, target.ref):
         raise NotFitError(
             f"another command changed which worktree has `{target.branch}` checked out: "
             "nothing was changed",
             hint="run the command again",
         )
-    for git_dir in [repository.common_dir, *_linked(repository)]:
-        if {_read(git_dir / name) for name in _NAMES} & {target.ref, target.branch}:
-            raise NotFitError(
-                f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",
-                hint="finish the rebase or bisection first",
-            )
+    linked = (one.git_dir for one in linked_worktrees(repository.common_dir))
+    if any(is_bound(git_dir, target.ref) for git_dir in (repository.common_dir, *linked)):
+        raise NotFitError(
+            f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",
+            hint="finish the rebase or bisection first",
+        )
     if target.checkout is not None:
         _check_idle(target.checkout)
 
 
 def _check_idle(checkout: Worktree) -> None:
-    for name, operation in _UNDER_WAY.items():
-        if (checkout.git_dir / name).exists():
-            raise NotFitError(
-                f"{operation} is under way in {checkout.path}: nothing was changed",
-                hint="finish or abort the operation first: see `git status`",
-            )
+    operation = operation_in(checkout.git_dir)
+    if operation is not None:
+        raise NotFitError(
+            f"{operation} is under way in {checkout.path}: nothing was changed",
+            hint="finish or abort the operation first: see `git status`",
+        )
     if (checkout.git_dir / "index.lock").exists():
         raise NotFitError(
             f"another git command is changing the index of {checkout.path}: nothing was changed",

@@ -13,6 +13,7 @@ from orchestrator.cleanup.inventory import RecordedWorker, named_workers
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.repository import Repository, is_reserved
+from orchestrator.git.worktree_list import all_worktrees
 from orchestrator.state.run_outline import live_numbers
 from orchestrator.text.name_templates import (
     BRANCH,
@@ -181,13 +182,11 @@ class _Names:
                 )
 
     def _look(self) -> None:
-        git = self._repository.git
-        listed = git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
-        lines = [os.fsdecode(line) for line in listed]
-        worktree, branch = "worktree ", "branch "
-        self._places = frozenset(Path(line[9:]) for line in lines if line.startswith(worktree))
+        listed = all_worktrees(self._repository)
+        self._places = frozenset(one.path for one in listed if one.path is not None)
         # A branch without a commit is no ref yet.
-        unborn = (line.removeprefix(branch) for line in lines if line.startswith(branch))
+        unborn = (head for one in listed if (head := one.head) is not None)
+        git = self._repository.git
         refs = split_lines(git.text("for-each-ref", "--format=%(refname)"))
         self._refs = frozenset([*refs, *unborn, *(worker.spec.ref for worker in self._claimed)])
 

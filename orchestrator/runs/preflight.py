@@ -33,6 +33,7 @@ from orchestrator.engine.egress import (
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.errors import ConfigError, ImageNotFoundError
+from orchestrator.git.in_progress import check_settled
 from orchestrator.git.repository import Repository
 from orchestrator.git.task_merge import check_git
 from orchestrator.runs.machine_check import machine_problems
@@ -129,6 +130,8 @@ def _check_settings(request: RunRequest, problems: Problems) -> tuple[Repository
     repository = problems.attempt(Repository, request.root)
     if repository.failed:
         problems.raise_all()
+    if config.include_uncommitted:
+        problems.attempt(check_settled, repository.value)
     found: _Settings = []
     for own, tasks in every:
         first = tasks[0].id if tasks else None

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import RepositoryError
 from orchestrator.git.checkout import Worktree
-from orchestrator.git.disarm import keep_off
+from orchestrator.git.disarm import give_back, keep_off
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import add_worktree, check_out
+from orchestrator.git.worktree import add_worktree, check_out, remove_worktree
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.repository import git, make_repository
 
@@ -153,3 +154,45 @@ def test_extension_is_enabled_once(repo: Path) -> None:
     keep_off(Repository(repo), worktree.path, worktree.git_dir)
 
     assert (repo / ".git" / "config").read_bytes() == config
+
+
+def test_configuration_is_given_back_with_the_last_worktree(repo: Path) -> None:
+    git(repo, "config", "core.hooksPath", ".githooks")
+    git(repo, "config", "core.worktree", str(repo))
+    before = sorted(git(repo, "config", "--list", "--local").splitlines())
+    worktree, repository = worktree_of(repo), Repository(repo)
+
+    give_back(repository)
+    assert git(worktree.path, "config", "--get", "core.hooksPath") == "/dev/null"
+
+    remove_worktree(repository, worktree.path)
+    give_back(repository)
+    assert sorted(git(repo, "config", "--list", "--local").splitlines()) == before
+    assert not (repo / ".git" / "config.worktree").exists()
+
+
+@pytest.mark.parametrize("user", ["enabled it before", "uses it since"])
+def test_configuration_that_the_user_needs_is_kept(repo: Path, user: str) -> None:
+    git(repo, "config", "core.hooksPath", ".githooks")
+    if user == "enabled it before":
+        git(repo, "config", "extensions.worktreeConfig", "true")
+    worktree, repository = worktree_of(repo), Repository(repo)
+    if user == "uses it since":
+        git(repo, "config", "--worktree", "user.name", "only here")
+
+    remove_worktree(repository, worktree.path)
+    give_back(repository)
+
+    assert git(repo, "config", "--get", "extensions.worktreeConfig") == "true"
+
+
+def test_configuration_that_another_command_changes_is_left_alone(repo: Path) -> None:
+    git(repo, "config", "core.hooksPath", ".githooks")
+    (repo / ".git" / "config.lock").touch()
+    before = (repo / ".git" / "config").read_bytes()
+
+    with pytest.raises(RepositoryError, match="another git command is changing"):
+        worktree_of(repo)
+
+    assert (repo / ".git" / "config").read_bytes() == before
+    assert (repo / ".git" / "config.lock").exists()

@@ -216,7 +216,7 @@ def test_checkout_that_disappears_meanwhile_is_noticed(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(merging, "land", landing)
-    with pytest.raises(OrchestratorError, match="which worktree has `release` checked out"):
+    with pytest.raises(OrchestratorError, match="which is not there"):
         merge(world, one, into="release")
     assert git(world.repo, "rev-parse", "release") == world.base
 
@@ -313,3 +313,58 @@ def test_undo_after_a_reset_below_the_merge_names_the_reflog(world: World) -> No
     with pytest.raises(OrchestratorError, match="`main` does not contain that merge") as caught:
         undo(Repository(world.repo), into=None, run_id=None)
     assert caught.value.hint == "`git reflog main` lists earlier commits of the branch"
+
+
+@pytest.mark.parametrize("how", ["removed", "locked", "moved"])
+def test_worktree_that_is_not_at_its_place_is_not_ignored(
+    world: World, tmp_path: Path, how: str
+) -> None:
+    """Git also refuses to move the branch: the index of the worktree would undo the merge."""
+    elsewhere = tmp_path / "elsewhere"
+    git(world.repo, "worktree", "add", "-q", "-b", "release", str(elsewhere))
+    if how == "locked":
+        git(world.repo, "worktree", "lock", str(elsewhere))
+    elsewhere.rename(tmp_path / "away")
+    if how == "removed":
+        shutil.rmtree(tmp_path / "away")
+
+    with pytest.raises(OrchestratorError, match="which is not there"):
+        merge(world, branch(world, 1, {"a.txt": "x\n"}), into="release")
+
+    assert git(world.repo, "rev-parse", "release") == world.base
+
+
+def test_branch_that_will_be_moved_by_a_rebase_is_refused(world: World, tmp_path: Path) -> None:
+    """`git rebase --update-refs` moves other branches than its own at its end."""
+    elsewhere = tmp_path / "elsewhere"
+    first = world.commit({"other": "1\n"})
+    git(world.repo, "branch", "part", first)
+    git(world.repo, "branch", "whole", world.commit({"other": "1\n", "numbers": "y\n"}, first))
+    git(world.repo, "worktree", "add", "-q", str(elsewhere), "whole")
+    git(world.repo, "branch", "upstream", world.commit({"numbers": "x\n"}))
+    rebase = ["git", "rebase", "--update-refs", "upstream"]
+    subprocess.run(rebase, cwd=elsewhere, check=False, capture_output=True)
+
+    with pytest.raises(OrchestratorError, match="a rebase or bisection of `part` is under way"):
+        merge(world, branch(world, 1, {"a.txt": "x\n"}), into="part")
+
+
+@pytest.mark.parametrize("into", ["trunk", "main", None])
+def test_checkout_of_a_branch_with_two_names_is_updated(world: World, into: str | None) -> None:
+    git(world.repo, "symbolic-ref", "refs/heads/trunk", "refs/heads/main")
+    git(world.repo, "symbolic-ref", "HEAD", "refs/heads/trunk")
+
+    merge(world, branch(world, 1, {"new": "n\n"}), into=into)
+
+    assert git(world.repo, "show", "refs/heads/main:new") == "n"
+    assert git(world.repo, "status", "--porcelain") == ""
+
+
+def test_checkout_whose_head_is_a_link_is_updated(world: World) -> None:
+    head = world.repo / ".git" / "HEAD"
+    head.unlink()
+    head.symlink_to("refs/heads/main")
+
+    merge(world, branch(world, 1, {"new": "n\n"}), into="main")
+
+    assert git(world.repo, "status", "--porcelain") == ""

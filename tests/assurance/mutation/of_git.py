@@ -151,6 +151,6 @@ def repository() -> Iterator[Protection]:
         ("programs that do not exist yet are disabled", '("/" in word or os', "(os"),
         ("disabled drivers are not required",
          "    risky |= {f\"{driver}.required\" for driver in drivers}\n", ""),
-        ("core.worktree of the main worktree is kept",
-         "    if main is not None:\n", "    if False:\n"),
+        ("core.bare and core.worktree apply to the main worktree only",
+         "        for key in moved:\n", "        for key in ():\n"),
     )  # fmt: skip

@@ -16,7 +16,7 @@ def landing() -> Iterator[Protection]:
     """Return the protections of the user's branch and checkout."""
     yield from patches(
         "landing/land.py landing/checkout.py landing/target.py landing/record.py "
-        "files/lock_file.py",
+        "git/in_progress.py files/lock_file.py",
         (_UNFIT, f"{_KILLED} {_MERGE}"),
         ("target: branch moves only from its expected commit", "why, ref, change.new, change.old)",
          "why, ref, change.new)"),
@@ -24,8 +24,12 @@ def landing() -> Iterator[Protection]:
          "if repository.commit_of(target.ref) != target.commit:",
          "if False:"),
         ("target: checkout has not changed since the merge began",
-         "if target.checkout != _checkout(repository, target.branch):", "if False:"),
-        ("target: no rebase in another worktree", "& {target.ref, target.branch}:", "& set():"),
+         "if target.checkout != _checkout(repository, target.ref):", "if False:"),
+        ("target: no rebase in another worktree",
+         "    if names & {ref, ref.removeprefix(\"refs/heads/\")}:",
+         "    if False:"),
+        ("target: checkout whose files cannot be updated", "        if not one.is_present:",
+         "        if False:"),
         ("target: no merge in progress", '    "MERGE_HEAD": "a merge",\n', ""),
         ("target: no rebase in progress", '    "rebase-merge": "a rebase",\n', "",
          "a rebase is also noticed because it records the name of the branch"),
