@@ -20,7 +20,6 @@ CHUNK = 256 * 1024
 BURST = 64 * 1024
 """Maximum number of bytes that one request returns of a log that grows faster than it is read."""
 _NAME = re.compile(r"(stdout|stderr|setup|teardown|check-[A-Za-z0-9_.-]+|service-[A-Za-z0-9_.-]+)")
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\r\n])")
 _ERROR = re.compile(
     rb"(?<!no )(?<!\b0 )\b(?:errors?|fatal|panic|exception|traceback|failed|failures?)\b"
 )
@@ -239,10 +238,17 @@ def _read(log: Log, begin: int, count: int) -> bytes:
 
 
 def _clean(data: bytes) -> tuple[Run, ...]:
-    # A terminal shows only the last state of a line that a program writes again, such as a
-    # progress bar; what the older states said about colours stays.
     text = data.decode("utf-8", "replace")
-    return runs_of(_OVERWRITTEN.sub(lambda old: "".join(SEQUENCE.findall(old[0])), text))
+    if "\r" in text:
+        text = "\n".join(map(_last_state, text.split("\n")))
+    return runs_of(text)
+
+
+def _last_state(line: str) -> str:
+    """Return what a terminal shows of a line that a program wrote again, such as a progress bar."""
+    before, _, shown = line.rstrip("\r").rpartition("\r")
+    # What the older states of the line said about colours stays.
+    return "".join(SEQUENCE.findall(before)) + shown
 
 
 def raw(log: Log) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from itertools import pairwise
 
 import pytest
@@ -169,6 +170,15 @@ def test_only_the_last_state_of_a_line_that_is_written_again_is_shown(tmp_path):
     piece = read_end(log_of(path))
     assert piece.text == "100%\nred\na\n"
     assert [tuple(run) for run in piece.runs] == [("f1", "100%\nred"), ("", "\na\n")]
+
+
+def test_a_long_line_takes_linear_time(tmp_path):
+    path = tmp_path / "stdout.log"
+    for part in (b"x", b"\r", b"x\r", b"\x1b[31m\r"):
+        path.write_bytes(part * (CHUNK // len(part)))
+        began = time.process_time()
+        read_end(log_of(path))
+        assert time.process_time() - began < 5
 
 
 def test_lines_of_a_log_are_found_with_their_numbers(tmp_path, monkeypatch):
