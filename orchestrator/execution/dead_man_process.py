@@ -24,6 +24,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 RESUME = 60.0
@@ -35,8 +36,13 @@ _AGAIN = (2.0, 5.0, 15.0, *(30.0,) * 20, 300.0)
 Each attempt costs about a second of CPU time, even if the engine never comes back.
 """
 _LOOK = 30.0
-"""Maximum number of seconds between two checks of the clock: deadlines may have passed while the
-machine was asleep.
+"""Maximum number of seconds until something may be due."""
+_TICK = 0.5
+"""Maximum number of seconds between two checks of the clock: deadlines count the time that the
+machine is asleep, but waiting does not.
+"""
+LEAD = 5.0
+"""Seconds before a deadline at which the killing command is started, because it needs time to load.
 """
 _PIECE = 4096
 MARK = "switch"
@@ -74,8 +80,10 @@ class Switch:
         Args:
             lease: A file that exists as long as the run can be resumed.
             log: File that records what was killed.
-            command: The command that kills containers. A time (seconds since the epoch; containers
-                that started later are not killed) and the numbers of workers are appended.
+            command: The command that kills containers. It reads one line from its standard input: a
+                time (seconds since the epoch; containers that started later are not killed),
+                `tasks` or `all` for services too, and the numbers of workers. Without a line, it
+                ends.
         """
         self.alone = False
         """Whether the process that started the containers is gone."""
@@ -91,6 +99,10 @@ class Switch:
         self._idle: set[str] = set()
         self._failures = 0
         self._not_before = 0.0
+        self._loaded: tuple[int, int] | None = None
+        """The started killing command: its process id, and the pipe to its standard input."""
+        self._unneeded: list[int] = []
+        """Process ids of killing commands that were not used and will end."""
 
     def _sign(self) -> str:
         """Write a new id of this switch to the file `MARK`; return the content of the file."""
@@ -158,11 +170,14 @@ class Switch:
         now = uptime()
         late = sorted(one for one in self._running if at_once or self._moment(one) <= now)
         if not late or now < self._not_before or self.is_done:
+            self._prepare(any(self._moment(one) - LEAD <= now for one in self._running))
             return
         if self._kill(late):
             self._failures, self._not_before = 0, 0.0
             for worker in late:
                 del self._running[worker]
+            if not self.alone:
+                self._idle.update(late)
         else:
             self._not_before = now + _AGAIN[min(self._failures, len(_AGAIN) - 1)]
             self._failures += 1
@@ -171,15 +186,48 @@ class Switch:
         """End the delay after a failed killing command, so that it is repeated now."""
         self._not_before = 0.0
 
+    def _prepare(self, needed: bool) -> None:
+        """Start the killing command if it may soon be needed; end it if it is not needed."""
+        if needed and self._loaded is None and uptime() >= self._not_before:
+            with suppress(OSError):
+                self._load()
+        elif not needed and self._loaded is not None:
+            process, pipe = self._loaded
+            self._loaded = None
+            os.close(pipe)
+            self._unneeded.append(process)
+        self._unneeded = [one for one in self._unneeded if os.waitpid(one, os.WNOHANG) == (0, 0)]
+
+    def _load(self) -> tuple[int, int]:
+        """Start the killing command, which connects to the engine and waits for a line."""
+        if self._loaded is None:
+            read, pipe = os.pipe()
+            try:
+                given = [(os.POSIX_SPAWN_DUP2, read, 0)]
+                words = self._command
+                process = os.posix_spawn(words[0], words, os.environ, file_actions=given)
+            except OSError:
+                os.close(pipe)
+                raise
+            finally:
+                os.close(read)
+            self._loaded = process, pipe
+        return self._loaded
+
     def _kill(self, workers: Sequence[str]) -> bool:
-        # A container started after this moment belongs to a process that has resumed the run.
-        words = [*self._command, f"{time.time():.3f}", *workers]
+        # A container started after this moment belongs to a process that has resumed the run. The
+        # orchestrator removes services itself while it lives.
+        line = f"{time.time():.3f} {'all' if self.alone else 'tasks'} {' '.join(workers)}\n"
         try:
-            started = os.posix_spawn(words[0], words, os.environ)
-            _, status = os.waitpid(started, 0)
+            process, pipe = self._load()
         except OSError:
             # No memory at this moment, as after the death of a process that used all of it.
             return False
+        self._loaded = None
+        with suppress(OSError):
+            os.write(pipe, line.encode())
+        os.close(pipe)
+        _, status = os.waitpid(process, 0)
         self._note(
             f"workers {' '.join(workers)}: killed after their deadline: exit code {status >> 8}"
         )
@@ -229,7 +277,7 @@ def watch(switch: Switch, source: int, woken: int) -> None:
     said, asked = b"", False
     while not switch.is_done:
         sources = [woken] if switch.alone else [woken, source]
-        ready, _, _ = select.select(sources, (), (), switch.rest())
+        ready, _, _ = select.select(sources, (), (), min(switch.rest(), _TICK))
         if source in ready:
             piece = os.read(source, _PIECE)
             *lines, said = (said + piece).split(b"\n")

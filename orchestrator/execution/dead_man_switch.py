@@ -18,9 +18,9 @@ from orchestrator.engine import installed_engines
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.execution import dead_man_process
 
-LATE = 2.0
+LATE = 0.5
 """Number of seconds after deadline and grace period at which the switch acts, so that the
-orchestrator acts first.
+orchestrator acts first, and a worker is dead within a second.
 """
 START = 10.0
 """Number of seconds that the engine gets to start a container, if the orchestrator dies during the

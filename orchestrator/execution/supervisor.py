@@ -24,6 +24,7 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.execution.cancel import CancelButton
+from orchestrator.execution.dead_man_process import uptime
 from orchestrator.execution.launch import ContainerLimits, RunningContainer
 from orchestrator.execution.limits import LimitMeter, limits_hit, lost_network
 from orchestrator.execution.output import WorkerLog
@@ -35,6 +36,8 @@ from orchestrator.text.quantities import money, size
 
 TICK = 0.2
 """Seconds between two checks of the clock and of requests to stop."""
+_PAUSED = 2.0
+"""Seconds without a check of the clock, after which this process counts as having been stopped."""
 _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS})
 """Reasons to kill a container without a grace period, because it would exhaust the machine."""
 _DEATH = 15.0
@@ -145,7 +148,7 @@ class _Watch:
     bug: BaseException | None = None
     ended_at: float | None = None
     stop_sent_at: float | None = None
-    """Time at which the first signal was sent to the container, on the monotonic clock."""
+    """Time at which the first signal was sent to the container, since the machine's boot."""
     _ended: threading.Event = field(default_factory=threading.Event)
     _asked: Finding | None = None
     """The unanswered question at the end of the output when the worker was stopped; else None."""
@@ -164,8 +167,10 @@ class _Watch:
         self.watchdog = Watchdog(self.terms.triggers, self.terms.scope)
         earlier = self.checkpoints.noticed() if self.checkpoints else ()
         self.interventions = deque(earlier, maxlen=_MOST_NOTICED)
-        # Another process may have started the container a while ago.
-        self._started = time.monotonic() - (self.launched.age or 0.0)
+        # Another process may have started the container a while ago. Time asleep counts.
+        self._started = uptime() - (self.launched.age or 0.0)
+        self._listening = time.monotonic()
+        """Time since which output would be heard (monotonic clock)."""
 
     def _thread(self, work: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
@@ -184,7 +189,7 @@ class _Watch:
             self.emit(_beginning(self.container, self.terms))
             self._read()
         finally:
-            self.ended_at = time.monotonic()
+            self.ended_at = uptime()
             self._ended.set()
 
     def _look(self) -> None:
@@ -211,6 +216,8 @@ class _Watch:
             except EngineUnavailableError:
                 self._find_again()
                 was_over = self.container.state().ended_at is not None
+        with suppress(EngineError):
+            self.found = self.container.state()
         code = self.exit_status.exit_code
         if was_over and code != 0:
             raise EngineError(
@@ -226,19 +233,24 @@ class _Watch:
         self.log.restart()
 
     @property
+    def _heard_at(self) -> float:
+        """Return the time since which the container is silent: not before its start."""
+        return max(self.log.heard_at, self._listening)
+
+    @property
     def duration(self) -> float:
-        """Return the seconds that the container ran, even if it ended before the watch began."""
+        """Return the seconds that the container ran, by the engine's clock if its end is known."""
         if self.found.started_at and self.found.ended_at:
             # For a very short task the engine may record an end before the start.
             return max((self.found.ended_at - self.found.started_at).total_seconds(), 0.0)
-        return max((self.ended_at or time.monotonic()) - self._started, 0.0)
+        return max((self.ended_at or uptime()) - self._started, 0.0)
 
     @property
     def stopping(self) -> float:
         """Return the seconds from the first signal to the container's end."""
         if self.stop_sent_at is None:
             return 0.0
-        return max((self.ended_at or time.monotonic()) - self.stop_sent_at, 0.0)
+        return max((self.ended_at or uptime()) - self.stop_sent_at, 0.0)
 
     @property
     def overdue(self) -> Stop | None:
@@ -266,12 +278,17 @@ class _Watch:
     def _keep_time(self) -> None:
         """Wait for the container's end, or stop it at a limit. No other code may block here."""
         deadline = self._started + (self.terms.timeout or math.inf)
-        while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
+        looked_at = time.monotonic()
+        while not self._ended.wait(max(min(TICK, deadline - uptime()), 0)):
+            if time.monotonic() - looked_at > _PAUSED:
+                # This process was stopped: output may be waiting that was not read.
+                self._listening = time.monotonic()
+            looked_at = time.monotonic()
             if self.bug is not None or self.error is not None:
                 return
             self.stopped = self._reason_to_stop(deadline)
             if self.stopped is not None:
-                if time.monotonic() - self.log.heard_at >= _ASKED:
+                if time.monotonic() - self._heard_at >= _ASKED:
                     self._asked = asking(self.log.signs)
                 self._stop()
                 return
@@ -286,8 +303,8 @@ class _Watch:
                 thread.join(max(until - time.monotonic(), 0))
 
     def _reason_to_stop(self, deadline: float) -> Stop | None:
-        now, terms, limits = time.monotonic(), self.terms, self.terms.limits
-        if now >= deadline:
+        terms, limits = self.terms, self.terms.limits
+        if uptime() >= deadline:
             return Stop(Reason.TIMEOUT, f"stopped at its deadline of {terms.timeout:g} s")
         if self.cancel.asked:
             return Stop(Reason.CANCELLED, self.cancel.why)
@@ -295,7 +312,7 @@ class _Watch:
             return Stop(
                 Reason.LOG_LIMIT, f"stopped: the worker printed more than {size(limits.log_limit)}"
             )
-        if limits.idle_timeout and now - self.log.heard_at > limits.idle_timeout:
+        if limits.idle_timeout and time.monotonic() - self._heard_at > limits.idle_timeout:
             return Stop(
                 Reason.IDLE, f"stopped: the worker printed nothing for {limits.idle_timeout:g} s"
             )
@@ -313,7 +330,7 @@ class _Watch:
         """Report new alerts, and stop the worker for an alert if `on_trigger` is `stop`."""
         stops = self.terms.triggers.on_trigger == "stop"
         number = self.terms.worker_id
-        for one in self.watchdog.look(self.log.signs, heard_at=self.log.heard_at):
+        for one in self.watchdog.look(self.log.signs, heard_at=self._heard_at):
             if stops:
                 self.noticed = self.noticed or one.stop
             self._note(one)
@@ -346,12 +363,12 @@ class _Watch:
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
         # In a separate thread, so that a callback that hangs does not keep the container alive.
         self.teller.start()
-        self.stop_sent_at = time.monotonic()
+        self.stop_sent_at = uptime()
         deadline = self.stop_sent_at + grace
         if not self.cancel.killed and grace > 0:
             self.container.kill("SIGTERM")
-            while time.monotonic() < deadline and not self.cancel.killed:
-                if self._ended.wait(min(TICK, max(deadline - time.monotonic(), 0))):
+            while uptime() < deadline and not self.cancel.killed:
+                if self._ended.wait(min(TICK, max(deadline - uptime(), 0))):
                     return
         self.container.kill("SIGKILL")
         if not self._ended.wait(_DEATH):

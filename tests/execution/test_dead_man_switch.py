@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.labels import MANAGED, RUN, WORKER
+from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.execution import dead_man_process, dead_man_switch
 from orchestrator.execution.dead_man_process import Switch
@@ -35,9 +35,10 @@ class Killer:
         self._said = run / "killed"
         program = run / "kill"
         program.write_text(
-            f"#!/bin/sh\nshift\nwhile [ -e {run}/broken ]; do exit 1; done\n"
-            f"env > {run}/env; pwd > {run}/place\n"
-            f'printf "%s " "$@" >> {self._said}\n'
+            f"#!/bin/sh\nread before which workers || exit 0\n"
+            f"while [ -e {run}/broken ]; do exit 1; done\n"
+            f"env > {run}/env; pwd > {run}/place; echo $which > {run}/which\n"
+            f'printf "%s " $workers >> {self._said}\n'
         )
         program.chmod(0o700)
         self.command = [str(program)]
@@ -98,6 +99,38 @@ class TestWhatItDecides:
             "workers 1: killed after their deadline"
             in (killer.run / dead_man_switch.LOG).read_text()
         )
+
+    def test_command_is_loaded_before_the_deadline_and_ends_unused(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        """Loading it takes longer than a worker may live after its deadline."""
+        switch = killer.switch()
+        self.running(switch, 1, dead_man_process.LEAD + 5)
+        switch.act()
+        assert switch._loaded is None
+        now(5)
+        switch.act()
+        assert switch._loaded is not None
+        process, _ = switch._loaded
+        switch.take("idle 1")
+        eventually(lambda: (switch.act(), has_ended(process))[1], "its end")
+        assert killer.killed == []
+
+    def test_services_outlive_a_task_that_is_killed_while_the_process_lives(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        """The process needs them for the teardown; if it dies, they are killed later."""
+        switch = killer.switch()
+        self.running(switch, 1, 5)
+        now(6)
+        switch.act()
+        assert (killer.run / "which").read_text() == "tasks\n"
+        switch.leave_alone()
+        assert not switch.is_done
+        now(dead_man_process.RESUME + 1)
+        switch.act()
+        assert (killer.run / "which").read_text() == "all\n"
+        assert switch.is_done
 
     def test_idle_unlimited_and_ended_workers_are_left_alone(
         self, killer: Killer, now: Callable[[float], None]
@@ -203,7 +236,7 @@ class TestWhatItDecides:
     ) -> None:
         attempts = list[float]()
 
-        def spawn(*_: object) -> int:
+        def spawn(*_: object, **__: object) -> int:
             attempts.append(dead_man_process.uptime())
             raise FileNotFoundError
 
@@ -334,8 +367,8 @@ class TestTheProcess:
         eventually(lambda: killer.killed, "the kill of the overdue worker")
         assert (pid_of(killer), killer.killed) == (process, ["3"]), "no other kill"
         switch.close(forget=False)
-        eventually(lambda: len(killer.killed) == 3, "the other kills")
-        assert killer.killed == ["3", "1", "2"]
+        eventually(lambda: len(killer.killed) == 4, "the other kills, and that of services")
+        assert killer.killed == ["3", "1", "2", "3"]
 
 
 def pending(process: int) -> bool:
@@ -380,21 +413,25 @@ def test_only_containers_started_before_are_killed(
 ) -> None:
     """A later container was started by a process that has resumed the run."""
 
-    def start(name: str, worker: str) -> LocalContainer:
+    def start(name: str, worker: str, role: str = "worker") -> LocalContainer:
         return local_engine.start(
             ContainerSpec(
                 name=name, image="orchestrator/base:latest", command=("sleep", "60"), user="",
-                workdir="/tmp", labels={MANAGED: "true", RUN: "r", WORKER: worker},
+                workdir="/tmp", labels={MANAGED: "true", RUN: "r", WORKER: worker, ROLE: role},
             )
         )  # fmt: skip
 
     late, other = start("late", "1"), start("other", "2")
+    service = start("service", "1", role="service")
     moment = datetime.now(UTC).timestamp()
     time.sleep(0.05)
     later = start("later", "1")
-    assert kill_workers(local_engine, "r", ["1"], before=moment)
+    assert kill_workers(local_engine, "r", ["1"], before=moment, helpers=False)
     assert late.wait(PATIENCE).exit_code == 137
+    assert service.state().ended_at is None
+    assert kill_workers(local_engine, "r", ["1"], before=moment)
+    assert service.wait(PATIENCE).exit_code == 137
     assert other.state().ended_at is None
     assert later.state().ended_at is None
-    for container in (late, other, later):
+    for container in (late, other, later, service):
         container.remove()

@@ -1,6 +1,7 @@
 """Tests that a worker's deadline is kept while measuring, logging or callbacks hang."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from orchestrator.config.container import Limits
 from orchestrator.engine.protocol import Usage
 from orchestrator.events import Event, WorkerOutput, WorkerStopping
 from orchestrator.files.disk_usage import DiskUse
-from orchestrator.results import Reason, WorkerResult
+from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.live import LATE, PATIENCE, eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
@@ -118,3 +119,22 @@ def test_log_limit_does_not_wait_for_measurements(
     result = life(repo, local_engine, flood, deadline=50.0)
     assert hung_measuring.saw_death.wait(PATIENCE)
     assert result.reason is Reason.LOG_LIMIT
+
+
+def test_silence_counts_from_the_start_of_the_container(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may need longer for the start than the worker may be silent."""
+    start = LocalContainer.start
+
+    def slow(container: LocalContainer) -> None:
+        if container.spec.command[-1] == task:
+            time.sleep(1.5)
+        start(container)
+
+    task = "sleep 0.3"
+    monkeypatch.setattr(LocalContainer, "start", slow)
+    config = configured(task, limits=Limits(idle_timeout=1.4))
+    (result,) = ParallelRunner(config, repo, engine=local_engine).execute().results
+    assert (result.reason, result.status) == (None, Status.SUCCESS)
+    assert 0.3 <= result.duration < 1.4
