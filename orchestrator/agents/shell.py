@@ -29,7 +29,13 @@ from orchestrator.results import Reason, Status
 from orchestrator.text.split_lines import printed_lines
 from orchestrator.worker_spec import WorkerSpec
 
-_REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}), frozenset({"tokens"}))
+REPORT: Final = "orchestrator.report"
+"""Value of the key `type` of a command's report."""
+_TYPED: Final = frozenset({"type"})
+_STATUS: Final = frozenset({"status"})
+_OLD_KEYS: Final = frozenset({"status", "reason", "retry_after", "steps", "cost", "tokens"})
+_OLD_STATUS: Final = frozenset({"success", "partial", "failed"})
+_UNTYPED: Final = f'the report has no `"type": "{REPORT}"`; the next release will not read it'
 _FIGURES: Final = ('"cost"', '"tokens"', '"steps"')
 _LONGEST_LINE: Final = 16 * 1024
 """Maximum number of characters of a line that is parsed while the command runs."""
@@ -52,10 +58,11 @@ class _Report(Claims):
 class ShellAgent:
     """Runs the task with `sh -c`.
 
-    A command may report its own figures by printing a line such as
-    `{"status": "partial", "steps": 3, "cost": 0.02, "tokens": 900}`; the last such line counts. A
+    A command may report its own figures by printing a line such as `{"type": "orchestrator.report",
+    "status": "partial", "steps": 3, "cost": 0.02, "tokens": 900}`; the last such line counts. A
     command that failed because an API refused its requests may add `"reason": "rate_limited"` and,
-    in seconds, `"retry_after": 20`.
+    in seconds, `"retry_after": 20`. Other JSON lines are only output: test runners and loggers use
+    the same keys.
     """
 
     name = "shell"
@@ -86,24 +93,45 @@ class ShellAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Return a reader of lines that are a JSON object with a `cost`, `tokens` or `steps`."""
+        """Return a reader of reports with a `cost`, `tokens` or `steps`."""
         return _progress
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Return the outcome from the exit code; a report can make it worse, but not better."""
-        report = _Report.model_validate(find_report(output.stdout, *_REPORT_KEYS) or {})
+        found = find_report(output.stdout, _TYPED, accepts=_is_typed)
+        old = None if found else find_report(output.stdout, _STATUS, accepts=_is_old)
+        report = _Report.model_validate(found or old or {})
         status = _status(report, exit_status.exit_code)
         succeeded = status is Status.SUCCESS
+        message = None if succeeded else _message(output, report, exit_status.exit_code)
         return AgentOutcome(
             status=status,
             reason=None if succeeded else _reason(report, status),
-            message=None if succeeded else _message(output, report, exit_status.exit_code),
+            message="; ".join(filter(None, (message, _UNTYPED if old else None))) or None,
             steps=report.steps or 0,
             cost=report.cost,
             tokens=report.tokens,
             summary=_last_lines(output),
             retry_after=report.retry_after,
         )
+
+
+def _is_report(said: dict[str, object] | None) -> bool:
+    return said is not None and (_is_typed(said) or _is_old(said))
+
+
+def _is_typed(said: dict[str, object]) -> bool:
+    return said.get("type") == REPORT
+
+
+def _is_old(said: dict[str, object]) -> bool:
+    """Return whether an object is a report of the form that earlier releases documented.
+
+    It has a status and two other keys of a report, or one of them and no unknown keys.
+    """
+    status = said.get("status")
+    known = len(said.keys() & _OLD_KEYS) if isinstance(status, str) else 0
+    return status in _OLD_STATUS and known >= (2 if said.keys() <= _OLD_KEYS else 3)
 
 
 def _argv(task: str) -> tuple[str, ...]:
@@ -116,7 +144,7 @@ def _last_lines(output: AgentOutput) -> str | None:
     """Return the last whole lines of output that fit in a summary, without a report at the end."""
     tail = text_tail(output.stdout, _TAIL)
     lines = printed_lines((tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip())
-    if lines and any(keys <= (parse_object(lines[-1]) or {}).keys() for keys in _REPORT_KEYS):
+    if lines and _is_report(parse_object(lines[-1])):
         lines.pop()
     kept: list[str] = []
     room = MOST_SAID
@@ -134,7 +162,10 @@ def _progress(line: str) -> AgentProgress | None:
     # Commands may print many JSON lines, of which only few contain figures.
     if not any(key in line for key in _FIGURES):
         return None
-    report = _Report.model_validate(parse_object(line) or {})
+    said = parse_object(line)
+    if not _is_report(said):
+        return None
+    report = _Report.model_validate(said)
     if report.cost is None and report.tokens is None and report.steps is None:
         return None
     # A command may use `steps` for anything, such as steps of a training.
@@ -154,7 +185,7 @@ def _status(report: _Report, exit_code: int) -> Status:
 
 def _message(output: AgentOutput, report: _Report, exit_code: int) -> str:
     last = last_line(output.stdout)
-    if any(keys <= (parse_object(last or "") or {}).keys() for keys in _REPORT_KEYS):
+    if _is_report(parse_object(last or "")):
         # A report is not a message for users.
         last = None if exit_code else f"the command reported `{report.status}`"
     return last_line(output.stderr) or last or describe_exit(exit_code)

@@ -14,6 +14,7 @@ from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
+TYPED = '{"type": "orchestrator.report", '
 SETTINGS: dict[str, Any] = {
     "profile": "build",
     "max_steps": 50,
@@ -94,14 +95,14 @@ def test_options_not_given_are_not_in_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("report", "exit_code", "status"),
     [
-        ('{"status": "success"}', 0, Status.SUCCESS),
-        ('{"status": "partial"}', 0, Status.PARTIAL),
-        ('{"status": "failed"}', 0, Status.FAILED),
-        ('{"status": "timeout"}', 0, Status.SUCCESS),
-        ('{"status": 500}', 0, Status.SUCCESS),
-        ('{"status": ["failed"]}', 0, Status.SUCCESS),
-        ('{"status": "success"}', 1, Status.FAILED),
-        ('{"status": "partial"}', 1, Status.FAILED),
+        ('{"type": "orchestrator.report", "status": "success"}', 0, Status.SUCCESS),
+        ('{"type": "orchestrator.report", "status": "partial"}', 0, Status.PARTIAL),
+        ('{"type": "orchestrator.report", "status": "failed"}', 0, Status.FAILED),
+        ('{"type": "orchestrator.report", "status": "timeout"}', 0, Status.SUCCESS),
+        ('{"type": "orchestrator.report", "status": 500}', 0, Status.SUCCESS),
+        ('{"type": "orchestrator.report", "status": ["failed"]}', 0, Status.SUCCESS),
+        ('{"type": "orchestrator.report", "status": "success"}', 1, Status.FAILED),
+        ('{"type": "orchestrator.report", "status": "partial"}', 1, Status.FAILED),
     ],
 )
 def test_a_report_can_lower_the_status_but_not_raise_it(
@@ -115,10 +116,13 @@ def test_a_report_can_lower_the_status_but_not_raise_it(
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("""echo '{"status": "partial", "cost": 1}'""", "the command reported `partial`"),
-        ("""echo '{"cost": 1}'; exit 3""", "exited with 3"),
-        ("""echo '{"status": "partial"}'; echo half""", "half"),
-        ("""echo '{"status": "partial"}'; echo why >&2""", "why"),
+        (
+            """echo '{"type": "orchestrator.report", "status": "partial", "cost": 1}'""",
+            "the command reported `partial`",
+        ),
+        ("""echo '{"type": "orchestrator.report", "cost": 1}'; exit 3""", "exited with 3"),
+        ("""echo '{"type": "orchestrator.report", "status": "partial"}'; echo half""", "half"),
+        ("""echo '{"type": "orchestrator.report", "status": "partial"}'; echo why >&2""", "why"),
         ("""echo '{"error": "a log line"}'; exit 1""", '{"error": "a log line"}'),
     ],
 )
@@ -126,10 +130,51 @@ def test_message_is_not_the_report(tmp_path: Path, task: str, message: str) -> N
     assert run(tmp_path, task).message == message
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"check": "probe", "status": "failed"}',
+        '{"step": 10, "cost": 0.69}',
+        '{"status": "failed"}',
+        '{"cost": 0.69}',
+        '{"tokens": 5, "steps": 9}',
+        '{"status": "failed", "cost": 1.5, "name": "a test"}',
+        '{"type": "report", "status": "failed", "tests": 9}',
+        '{"type": ["orchestrator.report"], "status": "failed"}',
+        '{"TYPE": "orchestrator.report", "status": "failed"}',
+        '{"log": {"type": "orchestrator.report", "status": "failed", "cost": 9}}',
+        '{"status": "FAILED", "cost": 1, "steps": 2}',
+    ],
+)
+def test_json_lines_of_other_programs_are_output(tmp_path: Path, line: str) -> None:
+    got = run(tmp_path, f"echo '{line}'; echo fine")
+    assert got == AgentOutcome(status=Status.SUCCESS, summary=f"{line}\nfine")
+    assert ShellAgent().progress_reader()(line) is None
+
+
+@pytest.mark.parametrize("more", ["", ', "note": "x"'])
+def test_report_of_the_old_form_is_read_with_a_notice(tmp_path: Path, more: str) -> None:
+    old = '{"status": "partial", "steps": 3, "cost": 0.02' + more + "}"
+    got = run(tmp_path, f"echo half >&2; echo '{old}'")
+    assert (got.status, got.steps, got.cost) == (Status.PARTIAL, 3, 0.02)
+    notice = 'the report has no `"type": "orchestrator.report"`; the next release will not read it'
+    assert got.message == f"half; {notice}"
+    assert run(tmp_path, f"echo '{old.replace('partial', 'success')}'").message == notice
+
+
+def test_report_counts_before_an_object_of_the_old_form(tmp_path: Path) -> None:
+    report = '{"type": "orchestrator.report", "cost": 0.5}'
+    got = run(tmp_path, f'echo \'{report}\'; echo \'{{"status": "failed", "cost": 9}}\'')
+    assert got.cost == 0.5
+    assert (got.status, got.message) == (Status.SUCCESS, None)
+
+
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_figures_are_taken_from_the_last_report(tmp_path: Path, exit_code: int) -> None:
-    first = '{"status": "failed", "cost": 9, "steps": 9, "tokens": 9}'
-    last = '{"cost": 0.02, "steps": 4, "tokens": 900}'
+    first = (
+        '{"type": "orchestrator.report", "status": "failed", "cost": 9, "steps": 9, "tokens": 9}'
+    )
+    last = '{"type": "orchestrator.report", "cost": 0.02, "steps": 4, "tokens": 900}'
     task = f"echo '{first}'; echo '{last}'; echo '{{\"level\": 1}}'; exit {exit_code}"
     got = run(tmp_path, task)
     assert (got.cost, got.steps, got.tokens) == (0.02, 4, 900)
@@ -137,26 +182,35 @@ def test_figures_are_taken_from_the_last_report(tmp_path: Path, exit_code: int) 
 
 
 def test_implausible_figures_are_ignored(tmp_path: Path) -> None:
-    got = run(tmp_path, """echo '{"cost": 1e999, "steps": -4, "tokens": "many"}'""")
+    got = run(
+        tmp_path,
+        """echo '{"type": "orchestrator.report", "cost": 1e999, "steps": -4, "tokens": "many"}'""",
+    )
     assert got == AgentOutcome(status=Status.SUCCESS)
 
 
 @pytest.mark.parametrize(
     ("line", "progress"),
     [
-        ('{"cost": 0.5}', AgentProgress(cost=0.5, bounded=False)),
-        ('{"cost": 1, "steps": 2, "more": []}\n', AgentProgress(cost=1.0, steps=2, bounded=False)),
-        ('{"steps": 2, "cost": -1}', AgentProgress(steps=2, bounded=False)),
-        ('{"cost": 1e999}', None),
-        ('{"cost": NaN}', None),
-        ('{"cost": true}', None),
-        ('{"status": "partial"}', None),
-        ('{"cost": 1', None),
-        (' {"cost": 1}', None),
+        (TYPED + '"cost": 0.5}', AgentProgress(cost=0.5, bounded=False)),
+        (
+            TYPED + '"cost": 1, "steps": 2, "more": []}\n',
+            AgentProgress(cost=1.0, steps=2, bounded=False),
+        ),
+        (
+            TYPED + '"steps": 2, "cost": -1}',
+            AgentProgress(steps=2, bounded=False),
+        ),
+        (TYPED + '"cost": 1e999}', None),
+        (TYPED + '"cost": NaN}', None),
+        (TYPED + '"cost": true}', None),
+        (TYPED + '"status": "partial"}', None),
+        (TYPED + '"cost": 1', None),
+        (' {"type": "orchestrator.report", "cost": 1}', None),
         ("cost", None),
         ("", None),
         ('{"cost":' * 100, None),
-        ('{"cost": 1, "pad": "' + "x" * 20_000 + '"}', None),
+        (TYPED + '"cost": 1, "pad": "' + "x" * 20_000 + '"}', None),
     ],
 )
 def test_progress_is_read_from_json_lines(line: str, progress: AgentProgress | None) -> None:
@@ -168,8 +222,8 @@ def test_json_lines_without_figures_are_not_parsed(monkeypatch: pytest.MonkeyPat
     read, parsed = ShellAgent().progress_reader(), list[str]()
     monkeypatch.setattr(shell, "parse_object", lambda line: parsed.append(line) or {})
     read('{"level": "info", "message": "a line of a log"}')
-    read('{"cost": 1}')
-    assert parsed == ['{"cost": 1}']
+    read('{"type": "orchestrator.report", "cost": 1}')
+    assert parsed == ['{"type": "orchestrator.report", "cost": 1}']
 
 
 def test_shell_inherits_no_keys() -> None:

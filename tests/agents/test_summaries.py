@@ -94,7 +94,7 @@ def test_summary_of_a_command_has_whole_lines(tmp_path: Path) -> None:
 
 def test_report_of_a_command_is_not_in_its_summary(tmp_path: Path) -> None:
     assert said_by_shell(tmp_path, 'all good\n{"status": "success", "cost": 0.1}\n') == "all good"
-    assert said_by_shell(tmp_path, '{"cost": 0.1}\n') is None
+    assert said_by_shell(tmp_path, '{"type": "orchestrator.report", "cost": 0.1}\n') is None
     assert said_by_shell(tmp_path, '{"answer": 42}\n') == '{"answer": 42}'
 
 

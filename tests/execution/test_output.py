@@ -128,7 +128,8 @@ def test_blank_lines_are_not_emitted(log: WorkerLog, heard: Heard) -> None:
     assert heard.lines == []
 
 
-PROGRESS = json.dumps({"cost": 0.5, "steps": 2}).encode()
+TYPED = b'{"type": "orchestrator.report", '
+PROGRESS = json.dumps({"type": "orchestrator.report", "cost": 0.5, "steps": 2}).encode()
 
 
 @pytest.mark.parametrize("cut", range(0, len(PROGRESS) + 2, 3))
@@ -152,7 +153,7 @@ def test_number_of_progress_events_is_bounded(
         "orchestrator.execution.output.time", SimpleNamespace(monotonic=lambda: next(now))
     )
     for number in range(20_000):
-        log.write(out(b'{"cost": %d}\n' % number))
+        log.write(out(b'{"type": "orchestrator.report", "cost": %d}\n' % number))
     seconds = next(now) - began
     assert seconds > 600
     assert log.cost == 19_999
@@ -165,9 +166,9 @@ def test_number_of_progress_events_is_bounded(
 
 
 def test_latest_progress_is_used(log: WorkerLog, heard: Heard) -> None:
-    log.write(out(b'{"cost": 1}\n{"cost": 2}\nnoise\n'))
+    log.write(out(TYPED + b'"cost": 1}\n' + TYPED + b'"cost": 2}\nnoise\n'))
     assert (log.cost, heard.costs) == (2, [2])
-    log.write(out(b'{"steps": 3}\n'))
+    log.write(out(b'{"type": "orchestrator.report", "steps": 3}\n'))
     log.tell(now=True)
     assert [event.steps for event in heard if isinstance(event, WorkerProgress)] == [None, 3]
     assert heard.costs == [2, 2]
@@ -189,7 +190,7 @@ def test_progress_reader_is_recreated_on_restart(tmp_path: Path, heard: Heard) -
 
 
 def test_progress_on_stderr_is_ignored(log: WorkerLog) -> None:
-    log.write(err(b'{"cost": 1}\n'))
+    log.write(err(b'{"type": "orchestrator.report", "cost": 1}\n'))
     assert log.cost is None
 
 
@@ -197,7 +198,7 @@ def test_full_disk_does_not_stop_reading(tmp_path: Path, heard: Heard) -> None:
     """Output must be read from the container even if it cannot be written."""
     (tmp_path / "stdout.log").symlink_to("/dev/full")
     with make(tmp_path, heard) as log:
-        log.write(out(b'{"cost": 1}\n'))
+        log.write(out(b'{"type": "orchestrator.report", "cost": 1}\n'))
         log.write(out(b"more\n"))
         log.write(err(b"kept?\n"))
     assert log.failure is not None

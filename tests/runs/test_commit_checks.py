@@ -47,6 +47,10 @@ def test_settings_for_agents_do_not_end_checks(repo: Path, local_engine: LocalEn
         triggers=Triggers(paths=("src",), on_trigger="stop"),
     )
     test = ContainerTest(config, (), repo, local_engine, ParallelRunner)
-    commands = ("false", "echo x > built; echo '{\"cost\": 5.0}'", "true")
+    commands = (
+        "false",
+        'echo x > built; echo \'{"type": "orchestrator.report", "cost": 5.0}\'',
+        "true",
+    )
     results = test.run_checks(git(repo, "rev-parse", "HEAD"), commands)
     assert [one.answer for one in results] == ["fail", "pass", "pass"]

@@ -201,7 +201,9 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("full_disk")
 def test_incomplete_log_prevents_success(repo: Path, local_engine: LocalEngine) -> None:
-    (result,) = shell_run(repo, local_engine, """echo '{"status": "failed"}'""").results
+    (result,) = shell_run(
+        repo, local_engine, """echo '{"type": "orchestrator.report", "status": "failed"}'"""
+    ).results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.NO_REPORT)
     assert result.message == "the log is incomplete (No space left on device)"
 

@@ -99,7 +99,7 @@ def test_a_worker_past_its_deadline_keeps_its_work(repo: Path, local_engine: Loc
 
 
 def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngine) -> None:
-    task = """echo w > w; echo '{"cost": 0.5}'; exec sleep 60"""
+    task = """echo w > w; echo '{"type": "orchestrator.report", "cost": 0.5}'; exec sleep 60"""
     (worker,) = shell_run(repo, local_engine, task, budget_per_worker=0.1).results
     assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.BUDGET)
     assert (worker.cost, worker.cost_known) == (0.5, True)
@@ -120,13 +120,15 @@ class Agent(ShellAgent):
 
 
 def test_steps_of_a_shell_command_are_not_limited(repo: Path, local_engine: LocalEngine) -> None:
-    task = """echo '{"cost": 0, "steps": 5000}'; sleep 0.7"""
+    task = """echo '{"type": "orchestrator.report", "cost": 0, "steps": 5000}'; sleep 0.7"""
     (worker,) = shell_run(repo, local_engine, task).results
     assert (worker.status, worker.steps) == (Status.SUCCESS, 5000)
 
 
 def test_worker_beyond_its_step_limit_is_stopped(repo: Path, local_engine: LocalEngine) -> None:
-    takes = """echo w > w; echo '{"cost": 0, "steps": %d}'; sleep 0.7"""
+    takes = (
+        """echo w > w; echo '{"type": "orchestrator.report", "cost": 0, "steps": %d}'; sleep 0.7"""
+    )
     config = configured(takes % 2, takes % 3 + "; exec sleep 60", max_steps=2)
     within, beyond = (
         ParallelRunner(config, repo, engine=local_engine, agent=Agent()).execute().results

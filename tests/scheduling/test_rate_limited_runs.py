@@ -21,10 +21,12 @@ from tests.support.live import PATIENCE, ROOT, newest
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured
+from tests.support.shell_report import reporting
 
 OUTAGE = 5.0
 ROUNDING = 1e-6
-REFUSED = """echo '{"status": "failed", "reason": "rate_limited"%s}'; exit 1"""
+REPORT = '{"type": "orchestrator.report", "status": "failed", "reason": "rate_limited"%s}'
+REFUSED = f"echo '{REPORT}'; exit 1"
 
 
 def watched(
@@ -280,7 +282,7 @@ def test_resume_after_a_kill_during_a_pause(repo: Path, tmp_path: Path) -> None:
 
 
 def spending(cost: float) -> str:
-    return f"""echo "has $ORCHESTRATOR_BUDGET"; echo '{{"cost": {cost}}}'; echo x > x"""
+    return f"""echo "has $ORCHESTRATOR_BUDGET"; {reporting(cost=cost)}; echo x > x"""
 
 
 def logs(result: RunResult) -> list[str]:
@@ -313,8 +315,10 @@ class TestBudgetOfTheRun:
     def test_worker_over_its_token_limit_is_stopped(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        greedy = """echo x > x; echo '{"tokens": 70}'; exec sleep 60"""
-        modest = """echo '{"tokens": 50}'"""
+        greedy = (
+            """echo x > x; echo '{"type": "orchestrator.report", "tokens": 70}'; exec sleep 60"""
+        )
+        modest = """echo '{"type": "orchestrator.report", "tokens": 50}'"""
         result, _ = watched(repo, local_engine, modest, greedy, workers=1, tokens_total=110)
         first, second = result.results
         assert first.status is Status.SUCCESS
@@ -323,7 +327,7 @@ class TestBudgetOfTheRun:
         assert (second.tokens, second.files_modified) == (70, ["x"])
 
     def test_token_limit_is_checked_at_the_end(self, repo: Path, local_engine: LocalEngine) -> None:
-        task = """echo '{"tokens": 70}'"""
+        task = """echo '{"type": "orchestrator.report", "tokens": 70}'"""
         result, _ = watched(repo, local_engine, task, tokens_per_worker=60)
         (worker,) = result.results
         assert (worker.reason, worker.message) == (Reason.BUDGET, "the agent used 70 of 60 tokens")
@@ -343,7 +347,7 @@ class TestBudgetOfTheRun:
 
 def test_refusal_reported_by_a_success_is_ignored(repo: Path, local_engine: LocalEngine) -> None:
     """A worker that succeeded does not pause its provider, whatever its report says."""
-    task = """echo '{"status": "success", "reason": "rate_limited", "retry_after": 60}'"""
+    task = reporting(status="success", reason="rate_limited", retry_after=60)
     result, events = watched(repo, local_engine, task)
     worker: WorkerResult = result.results[0]
     assert (worker.status, worker.reason, worker.retry_after) == (Status.SUCCESS, None, None)

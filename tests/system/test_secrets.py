@@ -40,7 +40,7 @@ say(value.encode().hex())
 for cut in range(1, len(value)):
     sys.stdout.write(value[:cut]); sys.stdout.flush(); time.sleep(0.02); say(value[cut:])
 print(value, file=sys.stderr)
-say(json.dumps({"status": "partial", "steps": 2, "note": value}))
+say(json.dumps({"type": "orchestrator.report", "status": "partial", "steps": 2, "note": value}))
 open("named-" + value.replace("/", "_"), "w").close()
 P
 echo "the end is $(cat /run/secrets/DEPLOY_TOKEN)" >&2; exit 3"""

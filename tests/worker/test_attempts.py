@@ -18,6 +18,7 @@ from tests.support.live import ROOT
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import branches, configured, show
+from tests.support.shell_report import reporting
 
 
 def retried(events: list[Event]) -> list[tuple[int, int, str, float]]:
@@ -85,7 +86,7 @@ class TestAttempts:
     def test_cost_is_the_sum_of_all_attempts(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
-        report = """echo '{"cost": 0.25, "tokens": 10}';"""
+        report = """echo '{"type": "orchestrator.report", "cost": 0.25, "tokens": 10}';"""
         task = flaky(tally, failures=1, rest=report)
         (worker,), _ = watched(repo, local_engine, task, retries=2)
         assert (worker.cost, worker.cost_known, worker.tokens) == (0.5, True, 20)
@@ -93,7 +94,7 @@ class TestAttempts:
     def test_attempts_share_the_budget(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
-        report = """echo "budget $ORCHESTRATOR_BUDGET"; echo '{"cost": 0.4}';"""
+        report = f"""echo "budget $ORCHESTRATOR_BUDGET"; {reporting(cost=0.4)};"""
         task = flaky(tally, failures=9, rest=report)
         (worker,), _ = watched(repo, local_engine, task, retries=9, budget_per_worker=1.0)
         assert (worker.attempts, count(tally)) == (3, 3)

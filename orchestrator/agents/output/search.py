@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
@@ -46,8 +46,14 @@ def _refuse(constant: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 
 
-def find_report(path: Path, *alternatives: frozenset[str]) -> dict[str, object] | None:
+def find_report(
+    path: Path,
+    *alternatives: frozenset[str],
+    accepts: Callable[[dict[str, object]], bool] = bool,
+) -> dict[str, object] | None:
     """Return the last JSON object that starts a line and has all keys of one of `alternatives`.
+
+    Objects that the function `accepts` returns false for are passed over.
 
     Time and memory are bounded for any file: the file is read backward in chunks, objects larger
     than 1 MiB are ignored, and the search stops after too many lines that might be a report.
@@ -56,7 +62,11 @@ def find_report(path: Path, *alternatives: frozenset[str]) -> dict[str, object] 
         parsed = 0
         for start in _possible_starts(file, alternatives):
             report, used = _parse_at(file, start)
-            if report is not None and any(keys <= report.keys() for keys in alternatives):
+            if (
+                report is not None
+                and any(keys <= report.keys() for keys in alternatives)
+                and accepts(report)
+            ):
                 return report
             parsed += used
             if parsed > _MAX_PARSED:

@@ -17,6 +17,7 @@ from tests.support.junit_readers import gitlab_cases
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run
+from tests.support.shell_report import reporting
 
 FIX = 'sed -i "s/width + height/width * height/" calc.py'
 SECRET = "22962963"
@@ -103,7 +104,7 @@ def test_candidates_start_in_rounds_until_one_passes(
 ) -> None:
     task = (
         f"grep -q 'attempt 1: .python3' \"$ORCHESTRATOR_CONTEXT\" && {FIX}; echo > note; "
-        "echo '{\"cost\": 1.0}'"
+        'echo \'{"type": "orchestrator.report", "cost": 1.0}\''
     )
     check = ["--must-fix", SUITE, "--json", "--quiet"]
     shell = ["--agent-cli", "shell", "--network", "none", "--models", "a,b,c", "--first", "1"]
@@ -135,7 +136,7 @@ def test_candidates_start_in_rounds_until_one_passes(
 def test_third_of_five_models_is_the_first_right_one(
     repo: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    task = f"test $ORCHESTRATOR_MODEL != c || {FIX}; echo > note; echo '{{\"cost\": 1.0}}'"
+    task = f"test $ORCHESTRATOR_MODEL != c || {FIX}; echo > note; {reporting(cost=1.0)}"
     given = [
         "eval", task, "--agent-cli", "shell", "--network", "none", "--models", "a,b,c,d,e",
         "--first", "1", "--must-fix", SUITE, "--json", "--quiet",

@@ -23,7 +23,7 @@ class TestShell(TaskSuite):
         return BASE_IMAGE
 
     def asked(self, task: Task) -> str:
-        told = '{"steps": 1, "cost": 0.01, "tokens": 9}'
+        told = '{"type": "orchestrator.report", "steps": 1, "cost": 0.01, "tokens": 9}'
         return f"{task.command} && echo '{told}'"
 
 

@@ -8,7 +8,7 @@ printf %s "$value" | base64; printf %s "$value" | xxd -p; printf %s "$value" | o
 for cut in 3 9 17; do
   printf %s "$(echo "$value" | cut -c-$cut)"; sleep 0.1; echo "$value" | cut -c$((cut + 1))-
 done
-printf '{"status": "failed", "message": "%s", "error": "%s"}\n' "$value" "$value"
+printf '{"type": "orchestrator.report", "status": "failed", "message": "%s", "error": "%s"}\n' "$value" "$value"
 echo "$value" > kept.txt; echo "$value" > "named-$(echo "$value" | tr / _)"
 export GIT_AUTHOR_NAME="$value"
 git add -A; git commit -qm "$value"
