@@ -1,8 +1,7 @@
 """Run and judge candidates in containers, for the command line."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -20,14 +19,14 @@ from orchestrator.cli.new_run import refuse_idle_options
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.cli.output.merge_text import show_merged
-from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
+from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import View, make_view
 from orchestrator.cli.reporting import Reports
 from orchestrator.cli.run_options import check_pick
-from orchestrator.cli.signals import Interruption
+from orchestrator.cli.signals import interruptible
 from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import Tests
@@ -75,27 +74,6 @@ def _make_judge(
 ) -> CandidateJudge:
     note = silent if quiet else tell
     return CandidateJudge(rules, repository.top, config=config, note=note)
-
-
-@contextmanager
-def interruptible(stop: Callable[[bool], None]) -> Iterator[None]:
-    """Call `stop` at a signal, and exit with the signal's code when the work ends.
-
-    Args:
-        stop: Called with False at the first signal, with True at every later one.
-
-    Raises:
-        typer.Exit: There was a signal.
-    """
-    with Interruption(stop) as interruption:
-        try:
-            yield
-        except OrchestratorError as error:
-            if interruption.exit_code is None:
-                raise
-            tell_failure(error)
-    if interruption.exit_code is not None:
-        raise typer.Exit(interruption.exit_code)
 
 
 def print_judgement(judgement: Judgement, *, as_json: bool) -> None:

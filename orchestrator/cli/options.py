@@ -43,6 +43,17 @@ Quiet = Annotated[
         rich_help_panel=Group.OUTPUT,
     ),
 ]
+TryTimeout = Annotated[
+    float,
+    typer.Option(
+        "--try-timeout",
+        metavar="SECONDS",
+        min=1.0,
+        help="Maximum time of the setup commands, and of each check, when they are tried.",
+    ),
+]
+TRY_TIMEOUT = 300.0
+
 Json = Annotated[
     bool,
     typer.Option(

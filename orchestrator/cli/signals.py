@@ -3,9 +3,15 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+import typer
+
+from orchestrator.cli.output.messages import tell_failure
+from orchestrator.errors import OrchestratorError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _END = 0
@@ -61,3 +67,24 @@ class Interruption:
                 again = self._first is not None
                 self._first = self._first or number
                 self._stop(again)
+
+
+@contextmanager
+def interruptible(stop: Callable[[bool], None]) -> Iterator[None]:
+    """Call `stop` at a signal, and exit with the signal's code when the work ends.
+
+    Args:
+        stop: Called with False at the first signal, with True at every later one.
+
+    Raises:
+        typer.Exit: There was a signal.
+    """
+    with Interruption(stop) as interruption:
+        try:
+            yield
+        except OrchestratorError as error:
+            if interruption.exit_code is None:
+                raise
+            tell_failure(error)
+    if interruption.exit_code is not None:
+        raise typer.Exit(interruption.exit_code)

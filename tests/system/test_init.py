@@ -113,6 +113,26 @@ def test_commands_missing_in_the_image_are_comments(tmp_path):
     client.close()
 
 
+def test_commands_that_fail_are_comments_with_the_reason(tmp_path):
+    files = {**PYTHON, "Makefile": "check test:\n\tno-such-compiler shop.c\n"}
+    del files["uv.lock"], files["pyproject.toml"]
+    project = make_project(tmp_path / "project", files)
+    made = orchestrator("init", "--agent-cli", "shell", cwd=project)
+    text = (project / "orchestrator.yaml").read_text()
+    assert plain(project)["checks"] == ["python3 -m unittest discover -s tests -t ."], made.stderr
+    assert "  # - make test\n" in text
+    assert "  # `make test` exited with 2: " in text
+    assert git(project, "for-each-ref", "refs/heads/architect", "refs/orchestrator") == ""
+    tried = orchestrator("config", "validate", "--try", cwd=project)
+    assert (tried.returncode, tried.stdout) == (0, "ok\n"), tried.stderr
+    (project / "orchestrator.yaml").write_text("checks: [make test]\n")
+    tried = orchestrator("config", "validate", "--try", cwd=project)
+    assert (tried.returncode, tried.stdout) == (1, "ok\n")
+    assert "does not work: `make test`" in tried.stderr
+    orchestrator("init", "--agent-cli", "shell", "--force", "--no-try", cwd=project)
+    assert plain(project)["checks"] is None
+
+
 def test_probe_of_a_killed_process_is_cleaned_up(tmp_path):
     project = make_project(tmp_path / "project", NODE)
     client = docker.APIClient(version="auto")

@@ -32,12 +32,9 @@ _TEXTS = {
     "setup_timeout": "Seconds for all setup commands together; 0: no limit. [default: 600]",
     "agent_cli": "Agent program in whose image the setup commands run. [default: architect]",
     "image": "Image in which the setup commands run, instead of the agent program's own.",
-    "allow": "Host in a private network that the setup commands may reach, such as a company's "
-    "index; repeatable.",
-    "env": "Environment variable of the setup commands; `K` alone passes your variable on; "
-    "repeatable.",
-    "secrets": "Your variable NAME, or FILE, which the setup commands get as /run/secrets/NAME; "
-    "repeatable.",
+    "allow": "Private host, such as a package index, that setup commands may reach; repeatable.",
+    "env": "Variable of the setup commands; `K` alone passes your variable on; repeatable.",
+    "secrets": "Your variable NAME, or FILE, which setup gets as /run/secrets/NAME; repeatable.",
     "base": "Commit on which the setup commands run: a branch, a tag, a hash or another git "
     "revision. [default: HEAD]",
 }

@@ -16,6 +16,7 @@ from orchestrator.config.loading import (
     check_file,
     config_file,
     json_schema,
+    load_config,
     load_settings,
 )
 from orchestrator.config.untrusted_file import NAME_IT
@@ -25,6 +26,7 @@ from orchestrator.text.sanitize import one_line
 
 _NOTHING = "-"
 _LONGEST = 60
+_try_commands = options.imported_later("trial_run", "try_commands")
 _KEYS_HINT = "run `orchestrator config schema` for the keys and their values"
 
 app = typer.Typer(
@@ -59,8 +61,16 @@ def validate(
             metavar="FILE", help="File to check. [default: the file that a run would use]"
         ),
     ] = None,
+    tries: Annotated[
+        bool,
+        typer.Option("--try", help="Run the file's setup and checks once, on the last commit."),
+    ] = False,
+    try_timeout: options.TryTimeout = options.TRY_TIMEOUT,
 ) -> None:
-    """Check a configuration file and print every mistake."""
+    """Check a configuration file and print every mistake.
+
+    With `--try`, also run its commands as a worker would, and exit with 1 if one of them fails.
+    """
     top = _top()
     path, named = config_file(os.environ, top, file)
     if path is None:
@@ -84,6 +94,13 @@ def validate(
             "run without network, variables and secrets unless you name the file with `--config`"
         )
         tell(f"commands of {keys} {closed}")
+    loaded = load_config(
+        options={"tasks": ("-",)}, environ=os.environ, top=top, file=path if named else None
+    )
+    if tries:
+        _try_commands(loaded, try_timeout)
+    elif loaded.project.setup or loaded.project.checks:
+        tell("its commands were not run: `config validate --try` runs them once")
 
 
 @app.command()

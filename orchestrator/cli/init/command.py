@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,30 +15,38 @@ from orchestrator.agents import load_agent
 from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
 from orchestrator.cli.init.image_programs import BASE_PROGRAMS, programs_in
 from orchestrator.cli.init.render import FILE_NAME, build_command, needs_naming
+from orchestrator.cli.init.trial import problems_of, untried
+from orchestrator.cli.options import TRY_TIMEOUT, TryTimeout, with_options
 from orchestrator.cli.output.messages import show, tell
+from orchestrator.cli.signals import interruptible
+from orchestrator.config.container import Isolation
 from orchestrator.config.loading import check_file
 from orchestrator.config.run import ParallelConfig, repository_config_files
 from orchestrator.config.sources import agent_names
-from orchestrator.engine import load_engine
+from orchestrator.engine import ContainerEngine, load_engine
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.files.output import create_output, write_output
 from orchestrator.git.repository import Repository
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.runs.trial import Trial
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 
 _DEFAULT_AGENT = str(ParallelConfig.model_fields["agent_cli"].default)
-_WITHOUT_TOOLS = "commands that need them are written as comments"
 
 
-def init(
+@dataclass(frozen=True, kw_only=True)
+class InitOptions:
+    """Options of `init`."""
+
     agent_cli: Annotated[
         str | None,
         typer.Option("--agent-cli", metavar="NAME", help="Agent program of the workers."),
-    ] = None,
+    ] = None
     image: Annotated[
         str | None,
         typer.Option("--image", metavar="IMAGE", help="Container image of the workers."),
-    ] = None,
+    ] = None
     services: Annotated[
         bool | None,
         typer.Option(
@@ -45,42 +54,56 @@ def init(
             help="Include the compose file's services; runs need the new file as `--config FILE`.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
+    tries: Annotated[
+        bool,
+        typer.Option(
+            "--try/--no-try",
+            help="Run the found commands once in the image; without this, all are comments.",
+        ),
+    ] = True
+    try_timeout: TryTimeout = TRY_TIMEOUT
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Answer every question with its default.")
-    ] = False,
+    ] = False
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite an existing configuration file.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+@with_options
+def init(options: InitOptions) -> None:
     """Write a configuration file that fits the project.
 
-    On a terminal the command asks one or two questions, elsewhere none.
+    On a terminal the command asks one or two questions, elsewhere none. Each command that it finds
+    runs once in a container, on the last commit: the file contains those that work, and the others
+    as comments with the reason.
     """
+    agent_cli, services = options.agent_cli, options.services
     repository = Repository(Path.cwd())
-    _check_room(repository.top, force=force)
+    _check_room(repository.top, force=options.force)
     findings = look_at(Tree.of(repository))
-    asking = sys.stdin.isatty() and sys.stderr.isatty() and not yes
+    asking = sys.stdin.isatty() and sys.stderr.isatty() and not options.yes
     if asking and agent_cli is None:
         agent_cli = _ask_for_agent()
     if asking and services is None and findings.services:
         services = _ask_for_services(findings)
-    chosen_image = image or load_agent(agent_cli or _DEFAULT_AGENT).image
-    programs = _programs(repository, findings, chosen_image)
+    chosen_image = options.image or load_agent(agent_cli or _DEFAULT_AGENT).image
     choice = Choice(
         agent_cli=agent_cli,
         image=chosen_image,
-        own_image=image is not None,
-        programs=BASE_PROGRAMS if programs is None else programs,
+        own_image=options.image is not None,
+        programs=BASE_PROGRAMS,
         services=bool(services),
     )
+    for line in _found_lines(findings):
+        tell(line)
+    limit = options.try_timeout if options.tries else None
+    choice = _tried(repository, findings, choice, limit=limit)
     text = written(findings, choice)
     named = _needs_naming(text) or needs_naming(findings, choice)
-    target = _write(repository.top / FILE_NAME, text, force=force)
-    for line in (
-        *_found_lines(findings),
-        *_missing_lines(findings, choice, known=programs is not None),
-    ):
+    target = _write(repository.top / FILE_NAME, text, force=options.force)
+    for line in _missing_lines(findings, choice):
         tell(line)
     show(str(target))
     tell(_next_steps(choice, target, named=named))
@@ -120,16 +143,57 @@ def _abortable() -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
-def _programs(repository: Repository, findings: Findings, image: str) -> frozenset[str] | None:
-    """Return which programs of the found commands an image has; None if it is not inspectable."""
-    wanted = {command.needs for command in (*findings.setup, *findings.checks)}
-    if not wanted:
-        return frozenset()
+def _tried(
+    repository: Repository, findings: Findings, choice: Choice, *, limit: float | None
+) -> Choice:
+    """Return the choice with the programs of the image, and the problems of commands.
+
+    Args:
+        repository: The repository.
+        findings: What was found in it.
+        choice: The choice.
+        limit: Maximum number of seconds of a command; None if no command is to be tried.
+    """
+    commands = (*findings.setup, *findings.checks)
+    if not commands:
+        return choice
     try:
         with closing(load_engine("docker")) as engine:
-            return programs_in(engine, image, wanted, repository.common_dir)
-    except OrchestratorError:
-        return None
+            wanted = {command.needs for command in commands}
+            programs = programs_in(engine, choice.image, wanted, repository.common_dir)
+            why = f"{choice.image} is missing" if programs is None else "`--no-try`"
+            if programs is not None:
+                choice = replace(choice, programs=programs)
+                if limit is not None:
+                    return replace(
+                        choice, problems=_problems(repository, findings, choice, engine, limit)
+                    )
+    except OrchestratorError as error:
+        why = error.message
+    else:
+        commands = tuple(filter(choice.runs, commands)) if programs is not None else commands
+    return replace(choice, problems=dict(untried(commands, why)))
+
+
+def _problems(
+    repository: Repository,
+    findings: Findings,
+    choice: Choice,
+    engine: ContainerEngine,
+    limit: float,
+) -> dict[str, str]:
+    if not any(map(choice.runs, (*findings.setup, *findings.checks))):
+        return {}
+    repository.resolve("HEAD")
+    most = f"each for at most {limit:g} s (`--no-try` skips this)"
+    tell(f"trying the commands in {choice.image}, {most}")
+    # Checks of the file that is written have no network, its setup commands have one.
+    config = ParallelConfig(
+        tasks=("-",), image=choice.image, isolation=Isolation(network="open", check_network="none")
+    )
+    trial = Trial(config, repository.top, engine, ParallelRunner)
+    with interruptible(lambda again: trial.cancel(kill=again)):
+        return problems_of(findings, choice, trial, limit=limit, tell=tell)
 
 
 def _needs_naming(text: str) -> bool:
@@ -172,26 +236,30 @@ def _found_lines(findings: Findings) -> Iterator[str]:
         )
     for name in (*findings.env_examples, *findings.containers):
         yield f"found {one_line(name)}"
+    for name, reason in findings.unusable.items():
+        yield f"found {one_line(name)}, which cannot be used as image: {one_line(reason)}"
     for problem in findings.unreadable:
         yield f"a file could not be read: {one_line(problem)}"
     if findings == Findings():
         yield "found no files that show how the project is built or tested"
 
 
-def _missing_lines(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str]:
-    wanted = dict.fromkeys(command.needs for command in (*findings.setup, *findings.checks))
-    missing = [name for name in wanted if name not in choice.programs]
-    if not missing:
-        return
-    names = ", ".join(f"`{name}`" for name in missing)
-    if findings.containers:
+def _missing_lines(findings: Findings, choice: Choice) -> Iterator[str]:
+    commands = (*findings.setup, *findings.checks)
+    unknown = [one for one in commands if one.line not in choice.problems]
+    missing = dict.fromkeys(one.needs for one in unknown if one.needs not in choice.programs)
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        yield f"{choice.image} does not have {names}: commands that need them are comments"
+    if findings.containers and not all(map(choice.runs, commands)):
         build = one_line(build_command(choice.agent_cli, findings.containers[0]))
-        yield f"the project's own image may have them: `{build}`, then `init --force --image IMAGE`"
-    if known:
-        yield f"{choice.image} does not have {names}: {_WITHOUT_TOOLS}"
-    else:
-        yield f"{choice.image} is missing, so {names} could not be found: {_WITHOUT_TOOLS}"
-        yield "once the image exists, run `orchestrator init --force` again"
+        yield (
+            f"the project's own image may have what is missing: `{build}`, then "
+            "`init --force --image IMAGE`"
+        )
+    reasons = {choice.problems[one.line] for one in commands if one.line in choice.problems}
+    for reason in sorted(one for one in reasons if one.startswith("not tried: ")):
+        yield f"commands are written as comments, {reason}"
 
 
 def _next_steps(choice: Choice, target: Path, *, named: bool) -> str:

@@ -59,7 +59,9 @@ class Findings:
     """Directories that setup creates and git does not ignore: they would be committed."""
     env_examples: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
-    """Dockerfiles and dev container files of the project."""
+    """Dockerfiles and dev container files from which `image build --from` can build an image."""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """Names of such files that cannot be used, with the reasons."""
     unreadable: tuple[str, ...] = ()
     """Problems with files that could not be read."""
 
@@ -70,7 +72,6 @@ class Findings:
 
     @property
     def checks(self) -> tuple[Command, ...]:
-        """Return the commands that test the project."""
-        if self.make_test is not None:
-            return (self.make_test,)
-        return tuple(check for tools in self.tools for check in tools.checks)
+        """Return the commands that test the project; if `make_test` works, it replaces others."""
+        whole = () if self.make_test is None else (self.make_test,)
+        return (*whole, *(check for tools in self.tools for check in tools.checks))

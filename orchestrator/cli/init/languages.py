@@ -4,19 +4,29 @@ A worker's home directory is emptied between setup and agent, so setup must writ
 worktree. Tools that download to the home directory, such as Go and Cargo, have no setup command.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from orchestrator.cli.init.findings import Command, Tools
-from orchestrator.cli.init.project_tree import Tree, join
+from orchestrator.cli.init.project_tree import Tree, join, parent
 
 ENSUREPIP = "ensurepip"
 """Python's module for virtual environments, which is not part of Debian's Python by default."""
 Detector = Callable[[Tree, str], Tools | None]
 
 _PYTEST = re.compile(r"^\[(tool:)?pytest\]|^\[tool\.pytest", re.MULTILINE)
+_IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+(pytest|unittest|django\.test)\b", re.MULTILINE)
+_MOST_READ = 200
+"""Maximum number of files that are read to decide which test runner they are for."""
+_OF_UNITTEST = ({"unittest"}, {"unittest", "django.test"})
+_RUNNERS = (("tox.ini", "tox", "tox run"), ("noxfile.py", "nox", "nox"))
+"""Files of programs that run tests, each with the program and its command."""
+_TEST_DIRECTORIES = ("tests", "test")
+_TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 _NO_TEST = "no test specified"
 """Text of the placeholder test script that npm writes to a new package.json."""
 
@@ -131,17 +141,40 @@ def _python_checks(tree: Tree, directory: str, *, runner: str, needs: str) -> tu
         line = f"{runner}pytest" if runner else "python3 -m pytest"
         needed = needs if runner else "pytest"
         return (Command(line=_in(directory, line), needs=needed, source=source),)
-    tests = [
-        name
-        for name in tree.under(join(directory, "tests"))
-        if re.fullmatch(r"test_.*\.py", name.rpartition("/")[2])
-    ]
-    if not tests:
-        return ()
-    top = " -t ." if join(directory, "tests/__init__.py") in tree else ""
-    python = f"{runner}python" if runner else "python3"
-    line = f"{python} -m unittest discover -s tests{top}"
-    return (Command(line=_in(directory, line), needs=needs, source=tests[0]),)
+    for place in _TEST_DIRECTORIES:
+        tests = [name for name in tree.under(join(directory, place)) if _is_test(name)]
+        if tests:
+            return (_test_command(tree, directory, tests, runner=runner, needs=needs),)
+    for name, program, line in _RUNNERS:
+        if join(directory, name) in tree:
+            return (Command(line=_in(directory, line), needs=program, source=name),)
+    return ()
+
+
+def _is_test(name: str) -> bool:
+    return _TEST_FILE.fullmatch(PurePosixPath(name).name) is not None
+
+
+def _test_command(
+    tree: Tree, directory: str, tests: list[str], *, runner: str, needs: str
+) -> Command:
+    """Return the command for test files, which are for `unittest` if they import nothing else."""
+    read = tests[:_MOST_READ]
+    other = [name for name in read if set(_IMPORTS.findall(tree.text(name))) not in _OF_UNITTEST]
+    if other:
+        common = PurePosixPath(os.path.commonpath([parent(name) for name in tests]))
+        where = shlex.quote(str(common.relative_to(directory)))
+        line = f"{runner or 'python3 -m '}pytest {where}"
+        return Command(
+            line=_in(directory, line), needs=needs if runner else "pytest", source=other[0]
+        )
+    place = PurePosixPath(tests[0]).relative_to(directory).parts[0]
+    top = " -t ." if join(directory, f"{place}/__init__.py") in tree else ""
+    line = f"{runner}python" if runner else "python3"
+    line += f" -m unittest discover -s {place}{top}"
+    if not any(PurePosixPath(name).name.startswith("test_") for name in tests):
+        line += " -p '*_test.py'"
+    return Command(line=_in(directory, line), needs=needs, source=tests[0])
 
 
 def _pytest_source(tree: Tree, directory: str) -> str | None:
@@ -181,19 +214,26 @@ def _javascript(tree: Tree, directory: str) -> Tools | None:
     if name == "yarn" and lock is not None and "__metadata:" in tree.text(lock):
         # By default, yarn would link to packages in the home directory, which is emptied later.
         install = "YARN_ENABLE_GLOBAL_CACHE=false yarn install --immutable"
+    described = tree.json(package)
+    # Without dependencies, there is nothing to install.
+    wanted = lock or "workspaces" in described or any(map(described.get, _DEPENDENCIES))
+    setup = Command(
+        line=_in(directory, install),
+        needs=name,
+        source=lock or package,
+        leaves=join(directory, "node_modules"),
+    )
     return Tools(
         name=name,
         language="JavaScript",
         source=lock or package,
         of_members=True,
-        setup=Command(
-            line=_in(directory, install),
-            needs=name,
-            source=lock or package,
-            leaves=join(directory, "node_modules"),
-        ),
+        setup=setup if wanted else None,
         checks=tuple(_javascript_checks(tree, package, directory, name)),
     )
+
+
+_DEPENDENCIES = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
 
 
 def _package_manager(package: Mapping[str, Any]) -> str:
@@ -247,7 +287,11 @@ def _rust(tree: Tree, directory: str) -> Tools | None:
 def _ruby(tree: Tree, directory: str) -> Tools | None:
     source = _first(tree, directory, "Gemfile.lock", "Gemfile")
     if source is None:
-        return None
+        rake = _first(tree, directory, "Rakefile")
+        if rake is None or not re.search(r"TestTask|:test\b", tree.text(rake)):
+            return None
+        check = Command(line=_in(directory, "rake test"), needs="rake", source=rake)
+        return _tested("Rake", "Ruby", rake, check)
     install = "bundle config set --local path vendor/bundle && bundle install"
     spec = _first(tree, directory, ".rspec", "spec/spec_helper.rb")
     rake = _first(tree, directory, "Rakefile")
@@ -284,6 +328,61 @@ def _java(tree: Tree, directory: str) -> Tools | None:
     return Tools(name=name, language="Java", source=build, checks=(check,), of_members=True)
 
 
+def _native(tree: Tree, directory: str) -> Tools | None:
+    """Return the tools of a project that is built with CMake, Meson or autotools."""
+    if directory != ".":
+        return None
+    cmake = next((name for name in tree.named("CMakeLists.txt") if name.count("/") <= 2), None)
+    if cmake is not None and _CTEST.search(tree.text(cmake)):
+        source = shlex.quote(parent(cmake))
+        line = f"cmake -S {source} -B .build && cmake --build .build && "
+        line += "ctest --test-dir .build --output-on-failure"
+        return _tested("CMake", "C", cmake, Command(line=line, needs="cmake", source=cmake))
+    if "meson.build" in tree:
+        line = "meson setup .build && meson test -C .build"
+        return _tested(
+            "Meson", "C", "meson.build", Command(line=line, needs="meson", source="meson.build")
+        )
+    if "configure" in tree:
+        line, needs, source = "./configure && make check", "make", "configure"
+    elif "configure.ac" in tree:
+        line = "autoreconf --install && ./configure && make check"
+        needs, source = "autoreconf", "configure.ac"
+    else:
+        return None if cmake is None else Tools(name="CMake", language="C", source=cmake)
+    return _tested("autotools", "C", source, Command(line=line, needs=needs, source=source))
+
+
+_CTEST = re.compile(
+    r"^\s*(enable_testing\s*\(|include\s*\(\s*CTest\b)", re.IGNORECASE | re.MULTILINE
+)
+
+
+def _shell(tree: Tree, directory: str) -> Tools | None:
+    tests = [name for name in tree.under(directory) if name.endswith(".bats")]
+    if directory != "." or not tests:
+        return None
+    places = shlex.join(sorted({parent(name) for name in tests}))
+    return _tested(
+        "Bats", "shell", tests[0], Command(line=f"bats {places}", needs="bats", source=tests[0])
+    )
+
+
+def _perl(tree: Tree, directory: str) -> Tools | None:
+    tests = [name for name in tree.under(join(directory, "t")) if name.endswith(".t")]
+    if directory != "." or not tests:
+        return None
+    return _tested(
+        "Perl", "Perl", tests[0], Command(line="prove -lr t", needs="prove", source=tests[0])
+    )
+
+
+def _tested(name: str, language: str, source: str, check: Command) -> Tools:
+    return Tools(name=name, language=language, source=source, checks=(check,), of_members=True)
+
+
 LOCKS = frozenset({*_PYTHON, *_JAVASCRIPT, "go.mod", "go.work", "Cargo.lock", "Gemfile.lock"})
 """Files that mark a directory as a project with its own dependencies."""
-DETECTORS: tuple[Detector, ...] = (_python, _javascript, _go, _rust, _ruby, _java)
+DETECTORS: tuple[Detector, ...] = (
+    *(_python, _javascript, _go, _rust, _ruby, _java, _native, _shell, _perl),
+)

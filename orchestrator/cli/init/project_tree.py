@@ -62,6 +62,10 @@ class Tree:
             file for file in self._files if directory == "." or file.startswith(f"{directory}/")
         )
 
+    def path(self, name: str) -> Path:
+        """Return the place of a file on this machine."""
+        return self._top / name
+
     def text(self, name: str) -> str:
         """Return a file's text; empty if the file does not exist or cannot be read."""
         path = self._top / name

@@ -1,14 +1,14 @@
 """Generate the text of a configuration file from the findings about a project.
 
 A run finds the file in the repository without `--config`, so settings that are accepted only from a
-file named with `--config` are written as comments. So are commands whose program is missing in the
-image.
+file named with `--config` are written as comments. So are commands that did not work when they were
+tried, with the reason.
 """
 
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import yaml
 
@@ -65,6 +65,20 @@ class Choice:
     """Programs that the image has."""
     services: bool
     """Whether to start services, which are accepted only from a file named with `--config`."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Why commands do not work, by command line."""
+
+    def problem(self, command: Command) -> str | None:
+        """Return why a command is written as a comment; None for an active command."""
+        if command.line in self.problems:
+            return self.problems[command.line]
+        if command.needs in self.programs:
+            return None
+        return f"needs `{command.needs}`, which is missing in {self.image}"
+
+    def runs(self, command: Command) -> bool:
+        """Return whether a command is written as an active command."""
+        return self.problem(command) is None
 
 
 def needs_naming(findings: Findings, choice: Choice) -> bool:
@@ -73,7 +87,7 @@ def needs_naming(findings: Findings, choice: Choice) -> bool:
     A file that a run finds without `--config` must not define services, and its `setup` has no
     network.
     """
-    return choice.services or any(command.needs in choice.programs for command in findings.setup)
+    return choice.services or any(map(choice.runs, findings.setup))
 
 
 def written(findings: Findings, choice: Choice) -> str:
@@ -105,17 +119,24 @@ def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
     yield from _packages(findings, choice)
     yield "setup:"
     yield from _commands(findings.setup, choice)
-    filled = [command.leaves for command in findings.setup if command.needs in choice.programs]
-    removed = [name for name in filled if name in findings.to_remove]
-    if removed:
+    lines = cleaning(findings, filter(choice.runs, findings.setup))
+    if lines:
         yield "# Not in .gitignore: without this, the directory would be committed."
         yield "teardown:"
-        yield from (f"  - {scalar(shlex.join(['rm', '-rf', name]))}" for name in removed if name)
+        yield from (f"  - {scalar(line)}" for line in lines)
+
+
+def cleaning(findings: Findings, setups: Iterable[Command]) -> list[str]:
+    """Return the commands that remove what setup commands create and git does not ignore."""
+    names = [one.leaves for one in setups if one.leaves in findings.to_remove]
+    return [shlex.join(["rm", "-rf", name]) for name in names if name]
 
 
 def _packages(findings: Findings, choice: Choice) -> Iterator[str]:
     if findings.members:
         yield comment(f"Packages: {', '.join(findings.members)}")
+    for name, reason in findings.unusable.items():
+        yield comment(f"Not used as base image: {name} {reason}")
     for name in findings.containers:
         build = build_command(choice.agent_cli, name)
         yield comment(f"To use the project's own image as base image: `{build}`")
@@ -124,7 +145,9 @@ def _packages(findings: Findings, choice: Choice) -> Iterator[str]:
 def _checks(findings: Findings, choice: Choice) -> Iterator[str]:
     yield "# Must succeed after the agent has ended; otherwise the worker is `partial`."
     yield "checks:"
-    yield from _commands(findings.checks, choice)
+    whole = findings.make_test
+    one_suffices = whole is not None and choice.runs(whole)
+    yield from _commands((whole,) if whole and one_suffices else findings.checks, choice)
 
 
 def _commands(commands: Iterable[Command], choice: Choice) -> Iterator[str]:
@@ -132,10 +155,11 @@ def _commands(commands: Iterable[Command], choice: Choice) -> Iterator[str]:
     for command in commands:
         nothing = False
         yield "  " + comment(f"{command.source}:")
-        if command.needs in choice.programs:
+        problem = choice.problem(command)
+        if problem is None:
             yield f"  - {scalar(command.line)}"
         else:
-            yield "  " + comment(f"needs `{command.needs}`, which is missing in {choice.image}")
+            yield "  " + comment(problem)
             yield f"  # - {scalar(command.line)}"
     if nothing:
         yield "  # - make ready"

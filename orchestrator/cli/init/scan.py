@@ -8,6 +8,8 @@ from orchestrator.cli.init.compose import COMPOSE_FILES, services_of
 from orchestrator.cli.init.findings import Command, Findings, Tools
 from orchestrator.cli.init.languages import LOCKS, detect
 from orchestrator.cli.init.project_tree import Tree, parent
+from orchestrator.engine.images.project import read_project
+from orchestrator.errors import OrchestratorError
 
 _MANIFESTS = (
     *("pyproject.toml", "requirements.txt", "Pipfile", "setup.py", "package.json", "go.mod"),
@@ -16,9 +18,17 @@ _MANIFESTS = (
 _MOST = 12
 """Maximum number of a monorepo's packages that are examined."""
 _IMAGES = ("Dockerfile", "devcontainer.json", ".devcontainer.json")
+_DEEPEST_IMAGE = 2
+"""Maximum number of directories above a file that describes the project's image."""
+_OF_TESTS = frozenset(
+    {"test", "tests", "testing", "spec", "resources", "docs", "benchmarks", "fuzz"}
+)
+"""Directories whose Dockerfiles are not for working on the project."""
+_FROM = re.compile(r"^\s*FROM\s+\S", re.IGNORECASE | re.MULTILINE)
 _ENV_EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", "env.example")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_TEST_TARGET = re.compile(r"^(?:test|check)\s*:(?!=)", re.MULTILINE)
+_RULE = re.compile(r"^([^\s#:=][^#:=]*)::?(?![:=])", re.MULTILINE)
+_TEST_TARGETS = ("test", "check")
 
 
 def look_at(tree: Tree) -> Findings:
@@ -28,6 +38,7 @@ def look_at(tree: Tree) -> Findings:
     compose_file = next((name for name in COMPOSE_FILES if name in tree), None)
     services, others = services_of(tree, compose_file) if compose_file else ((), {})
     tools = tuple(_tools(tree, members))
+    images, unusable = _images(tree)
     filled = [tool.setup.leaves for tool in tools if tool.setup and tool.setup.leaves]
     return Findings(
         tools=tools,
@@ -38,7 +49,8 @@ def look_at(tree: Tree) -> Findings:
         services=services,
         other_services=others,
         env_examples=tuple(tree.named(*_ENV_EXAMPLES)),
-        containers=tuple(tree.named(*_IMAGES)),
+        containers=images,
+        unusable=unusable,
         unreadable=tuple(tree.problems),
     )
 
@@ -56,10 +68,31 @@ def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
                 covered.add((place, tools.language))
 
 
+def _images(tree: Tree) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the files from which an image can be built, and why others cannot be used."""
+    images, unusable = [], {}
+    for name in tree.named(*_IMAGES):
+        above = PurePosixPath(name).parts[:-1]
+        if len(above) > _DEEPEST_IMAGE or _OF_TESTS.intersection(above):
+            continue
+        if name.endswith("Dockerfile"):
+            if _FROM.search(tree.text(name)):
+                images.append(name)
+            continue
+        try:
+            read_project(tree.path(name))
+        except OrchestratorError as error:
+            unusable[name] = error.message.removeprefix(f"{tree.path(name)}: ")
+        else:
+            images.append(name)
+    return tuple(images), unusable
+
+
 def _make_test(tree: Tree) -> Command | None:
     for name in _MAKEFILES:
-        match = _TEST_TARGET.search(tree.text(name))
-        if match is not None:
-            target = match[0].partition(":")[0].strip()
-            return Command(line=f"make {target}", needs="make", source=name)
+        text = tree.text(name).replace("\\\n", " ")
+        targets = {target for rule in _RULE.finditer(text) for target in rule[1].split()}
+        found = next((target for target in _TEST_TARGETS if target in targets), None)
+        if found is not None:
+            return Command(line=f"make {found}", needs="make", source=name)
     return None

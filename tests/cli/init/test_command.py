@@ -28,9 +28,8 @@ def test_findings_and_next_steps_are_printed(project, capsys):
         "found npm: package.json\n"
         "found tests: make test (Makefile)\n"
         "found compose.yaml: db\n"
-        "orchestrator/worker:architect is missing, so `npm` could not be found: commands that "
-        "need them are written as comments\n"
-        "once the image exists, run `orchestrator init --force` again\n"
+        "commands are written as comments, not tried: cannot connect to the Docker engine: the "
+        "Docker engine does not answer (No such file or directory)\n"
         "next: check orchestrator.yaml, run `orchestrator config validate`, then "
         "`orchestrator parallel 'a task'`\n"
     )

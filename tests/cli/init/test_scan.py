@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
 from orchestrator.cli.init.render import comment, scalar
@@ -12,6 +13,7 @@ from orchestrator.config.document import read_document
 from orchestrator.config.loading import check_file
 
 TESTED = '{"scripts": {"test": "vitest"}}'
+INSTALLED = '{"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "3"}}'
 NO_TEST = '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'
 PYTEST = '[project]\nname = "x"\n[tool.pytest.ini_options]\n'
 
@@ -22,6 +24,10 @@ def look(top: Path, files: dict[str, str], ignores=lambda _: True) -> Findings:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return look_at(Tree(top, files, ignores))
+
+
+def read(text: str) -> dict[str, object]:
+    return yaml.safe_load(text)
 
 
 def lines(commands) -> list[str]:
@@ -44,12 +50,15 @@ def lines(commands) -> list[str]:
         ({"pyproject.toml": "[project]\nname = 'x'\noptional-dependencies.dev = ['pytest']\n"},
          "pip", ["python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'"],
          [".venv/bin/pytest"]),
-        ({"pyproject.toml": "[tool.ruff]\n", "tests/__init__.py": "", "tests/test_a.py": ""},
+        ({"pyproject.toml": "[tool.ruff]\n", "tests/__init__.py": "",
+          "tests/test_a.py": "import unittest\n"},
          "Python", [], ["python3 -m unittest discover -s tests -t ."]),
         ({"package-lock.json": "{}", "package.json": TESTED}, "npm", ["npm ci"], ["npm test"]),
         ({"package-lock.json": "{}", "package.json": NO_TEST}, "npm", ["npm ci"], []),
-        ({"package.json": TESTED}, "npm", ["npm install"], ["npm test"]),
-        ({"package.json": '{"packageManager": "pnpm@9.1.0"}'}, "pnpm", ["pnpm install"], []),
+        ({"package.json": TESTED}, "npm", [], ["npm test"]),
+        ({"package.json": '{"devDependencies": {"a": "1"}}'}, "npm", ["npm install"], []),
+        ({"package.json": '{"packageManager": "pnpm@9.1.0", "dependencies": {"a": "1"}}'}, "pnpm",
+         ["pnpm install"], []),
         ({"pnpm-lock.yaml": "", "package.json": TESTED}, "pnpm",
          ["pnpm install --frozen-lockfile"], ["pnpm test"]),
         ({"yarn.lock": "# yarn lockfile v1\n", "package.json": TESTED}, "yarn",
@@ -64,6 +73,27 @@ def lines(commands) -> list[str]:
          ["bundle config set --local path vendor/bundle && bundle install"],
          ["bundle exec rspec"]),
         ({"pom.xml": "<project/>"}, "Maven", [], ["mvn --batch-mode test"]),
+        ({"tox.ini": "[tox]\n", "setup.py": ""}, "pip",
+         ["python3 -m venv .venv && .venv/bin/pip install -e ."], ["tox run"]),
+        ({"tests/http/test_a.py": "import pytest\n", "tests/unit1.c": ""}, "Python", [],
+         ["python3 -m pytest tests/http"]),
+        ({"test/a_test.py": "from unittest import TestCase\n"}, "Python", [],
+         ["python3 -m unittest discover -s test -p '*_test.py'"]),
+        ({"tests/test_a.py": "def test_a(): pass\n"}, "Python", [],
+         ["python3 -m pytest tests"]),
+        ({"CMakeLists.txt": "project(x)\nenable_testing()\n"}, "CMake", [],
+         ["cmake -S . -B .build && cmake --build .build && "
+          "ctest --test-dir .build --output-on-failure"]),
+        ({"build/cmake/CMakeLists.txt": "INCLUDE(CTest)\n"}, "CMake", [],
+         ["cmake -S build/cmake -B .build && cmake --build .build && "
+          "ctest --test-dir .build --output-on-failure"]),
+        ({"CMakeLists.txt": "project(x)\n"}, "CMake", [], []),
+        ({"meson.build": ""}, "Meson", [], ["meson setup .build && meson test -C .build"]),
+        ({"configure.ac": ""}, "autotools", [],
+         ["autoreconf --install && ./configure && make check"]),
+        ({"Rakefile": "Rake::TestTask.new"}, "Rake", [], ["rake test"]),
+        ({"tests/a.bats": ""}, "Bats", [], ["bats tests"]),
+        ({"t/a.t": ""}, "Perl", [], ["prove -lr t"]),
         ({"build.gradle.kts": "", "gradlew": ""}, "Gradle", [], ["./gradlew --console=plain test"]),
     ],
 )  # fmt: skip
@@ -80,8 +110,47 @@ def test_project_without_tools_has_no_findings(tmp_path):
 
 def test_make_target_replaces_other_test_commands(tmp_path):
     found = look(tmp_path, {"go.mod": "module x\n", "Makefile": "all: test\n\ntest: all\n\tgo\n"})
-    assert lines(found.checks) == ["make test"]
-    assert lines(look(tmp_path, {"Makefile": "test := x\n"}).checks) == []
+    assert lines(found.checks) == ["make test", "go test ./..."]
+    assert read(written(found, TestWritten.ALL))["checks"] == ["make test"]
+
+
+@pytest.mark.parametrize(
+    ("makefile", "found"),
+    [
+        ("test := x\n", []),
+        ("# test: x\n", []),
+        (".PHONY: test\n", []),
+        ("all:\n\ttest: x\n", []),
+        ("check:\n\ntest:\n", ["make test"]),
+        ("check::\n", ["make check"]),
+        ("scripttests test check: all\n", ["make test"]),
+        ("all \\\n  test: x\n", ["make test"]),
+    ],
+)
+def test_make_targets(tmp_path, makefile, found):
+    assert lines(look(tmp_path, {"Makefile": makefile}).checks) == found
+
+
+def test_only_files_of_usable_images_are_offered(tmp_path):
+    files = {
+        "Dockerfile": "FROM debian\n",
+        "api/Dockerfile": "# syntax\nfrom --platform=x debian\n",
+        "empty/Dockerfile": "# nothing\n",
+        "testing/resources/Dockerfile": "FROM x\n",
+        "tests/Dockerfile": "FROM x\n",
+        "a/b/c/Dockerfile": "FROM x\n",
+        ".devcontainer/devcontainer.json": '{"name": "x"}',
+        ".devcontainer/py/devcontainer.json": '{"image": "debian"}',
+        ".devcontainer/web/devcontainer.json": '{"dockerComposeFile": "c.yaml"}',
+    }
+    found = look(tmp_path, files)
+    assert found.containers == (
+        "Dockerfile", "api/Dockerfile", ".devcontainer/py/devcontainer.json",
+    )  # fmt: skip
+    assert found.unusable == {
+        ".devcontainer/devcontainer.json": "either `image` or `build.dockerfile` is required",
+        ".devcontainer/web/devcontainer.json": "`dockerComposeFile` is not supported",
+    }
 
 
 class TestMonorepo:
@@ -227,8 +296,8 @@ class TestWritten:
         assert (plain["parallel_runs"], plain["setup"]) == (None, None)
 
     def test_written_file_is_valid(self, tmp_path):
-        files = {"compose.yaml": COMPOSE, "package.json": TESTED, ".env.example": "",
-                 "Dockerfile": "", "api/requirements.txt": ""}  # fmt: skip
+        files = {"compose.yaml": COMPOSE, "package.json": INSTALLED, ".env.example": "",
+                 "Dockerfile": "FROM x", "api/requirements.txt": ""}  # fmt: skip
         text = written(look(tmp_path, files), self.ALL)
         path = self.file(tmp_path, text)
         check = check_file(path)
@@ -262,7 +331,7 @@ class TestWritten:
         assert set(read_document(path).plain()["services"]) == {"db", "cache"}
 
     def test_unignored_directories_of_setup_are_removed_by_teardown(self, tmp_path):
-        files = {"package.json": TESTED, "requirements.txt": ""}
+        files = {"package.json": INSTALLED, "requirements.txt": ""}
         found = look(tmp_path, files, ignores=lambda _: False)
         assert found.to_remove == (".venv", "node_modules")
         path = self.file(tmp_path, written(found, self.ALL))
@@ -273,7 +342,7 @@ class TestWritten:
 
     def test_hostile_file_names_add_no_keys(self, tmp_path):
         nasty = "a\ncontainer: {memory: 1t}\n#\"'$(x) é\u2028b"
-        files = {f"{nasty}/package.json": TESTED, f"{nasty}/.env.example": ""}
+        files = {f"{nasty}/package.json": INSTALLED, f"{nasty}/.env.example": ""}
         text = written(look(tmp_path, files), self.ALL)
         path = self.file(tmp_path, text)
         check = check_file(path)
@@ -302,7 +371,7 @@ def test_malformed_package_json_causes_no_error(tmp_path):
 
 
 def test_symbolic_links_are_not_followed(tmp_path):
-    (tmp_path / "secret").write_text(TESTED)
+    (tmp_path / "secret").write_text(INSTALLED)
     (tmp_path / "package.json").symlink_to("secret")
     found = look_at(Tree(tmp_path, ["package.json", "package-lock.json"]))
     assert found.checks == ()

@@ -1,0 +1,94 @@
+"""Try the commands that were found, because only a command that works may be active in a file."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from orchestrator.cli.init.findings import Command, Findings
+from orchestrator.cli.init.render import Choice, cleaning
+from orchestrator.runs.trial import Trial
+from orchestrator.text.sanitize import one_line
+
+_LONGEST = 160
+
+
+def problems_of(
+    findings: Findings, choice: Choice, trial: Trial, *, limit: float, tell: Callable[[str], None]
+) -> dict[str, str]:
+    """Run the found commands, and return why commands do not work, by command line.
+
+    Args:
+        findings: What was found in the project.
+        choice: The programs that the image has; commands without their program are not run.
+        trial: Runs the commands.
+        limit: Maximum number of seconds of the setup commands, and of each check.
+        tell: Shows progress.
+    """
+    tries = _Tries(findings=findings, choice=choice, trial=trial, limit=limit, tell=tell)
+    whole = findings.make_test
+    if whole is not None and choice.runs(whole):
+        setups = [one for one in findings.setup if tries.try_setup(one)]
+        if tries.try_checks(setups, [whole]):
+            return tries.problems
+    for tools in findings.tools:
+        setup = tools.setup if tools.setup and choice.runs(tools.setup) else None
+        checks = [check for check in tools.checks if choice.runs(check)]
+        if setup is not None and not checks:
+            tries.try_setup(setup)
+        elif checks and (setup is None or tries.works(setup)):
+            tries.try_checks([setup] if setup else [], checks)
+        else:
+            because = tries.problems.get(setup.line, "") if setup else ""
+            tries.problems |= {check.line: f"needs setup: {because}" for check in checks}
+    return tries.problems
+
+
+@dataclass(kw_only=True)
+class _Tries:
+    """The commands that were tried, and why they do not work."""
+
+    findings: Findings
+    choice: Choice
+    trial: Trial
+    limit: float
+    tell: Callable[[str], None]
+    problems: dict[str, str] = field(default_factory=dict)
+    worked: set[str] = field(default_factory=set)
+
+    def works(self, setup: Command) -> bool:
+        return setup.line not in self.problems
+
+    def try_setup(self, setup: Command) -> bool:
+        """Run a setup command unless that was done, and return whether it works."""
+        if self.choice.runs(setup) and setup.line not in {*self.problems, *self.worked}:
+            self._run([setup], [])
+        return setup.line in self.worked
+
+    def try_checks(self, setups: list[Command], checks: list[Command]) -> bool:
+        """Run checks after setup commands, and return whether all of them work."""
+        self._run(setups, checks)
+        return all(check.line in self.worked for check in checks)
+
+    def _run(self, setups: list[Command], checks: list[Command]) -> None:
+        for command in checks or setups:
+            self.tell(f"trying `{one_line(command.line)}`")
+        tried = self.trial.run(
+            [one.line for one in setups], [one.line for one in checks],
+            cleaning(self.findings, setups), limit=self.limit,
+        )  # fmt: skip
+        said: list[tuple[Command, str | None]] = [(one, tried.setup) for one in setups]
+        if tried.setup is None or not setups:
+            said += zip(checks, tried.checks, strict=True)
+        else:
+            said += [(one, f"needs setup: {tried.setup}") for one in checks]
+        for command, problem in said:
+            if problem is None:
+                self.worked.add(command.line)
+            elif command.line not in self.worked:
+                self.problems[command.line] = one_line(problem, limit=_LONGEST)
+                self.tell(f"  `{one_line(command.line)}` is written as a comment: "
+                           f"{self.problems[command.line]}")  # fmt: skip
+
+
+def untried(commands: Iterable[Command], why: str) -> Iterator[tuple[str, str]]:
+    """Yield each command line with the reason why it was not tried."""
+    return ((command.line, f"not tried: {why}") for command in commands)

@@ -1,0 +1,107 @@
+"""Run the commands of a project once, on a commit and without an agent, as a worker would."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.project import Check, Project
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.events import Event, RunStarted
+from orchestrator.git.repository import Repository
+from orchestrator.results import Reason, WorkerResult
+from orchestrator.runs.run_factory import MakeRunner, Runner
+from orchestrator.state.run_directory import RunDirectory
+
+# Checks are only run on a commit of the worker's own.
+_TASK = "git commit --quiet --allow-empty --message 'The base, to be checked'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What the commands did."""
+
+    setup: str | None
+    """Why the setup commands failed; None if they did not."""
+    checks: tuple[str | None, ...]
+    """Why each check did not pass; None for a check that passed."""
+
+
+class Trial:
+    """Runs setup commands and checks in fresh containers; nothing is left of a run but its result.
+
+    The commands get what the settings give to the setup and checks of a worker.
+    """
+
+    def __init__(
+        self, config: ParallelConfig, root: Path, engine: ContainerEngine, runner: MakeRunner
+    ) -> None:
+        """Store the arguments.
+
+        Args:
+            config: The settings, of which tasks, setup and checks do not matter.
+            root: The repository's top directory.
+            engine: The container engine.
+            runner: The class `ParallelRunner`.
+        """
+        self._config = config
+        self._root = root
+        self._engine = engine
+        self._state_dir = Repository(root).state_dir
+        self._make_runner = runner
+        self._runner: Runner | None = None
+
+    def run(
+        self, setup: Sequence[str], checks: Sequence[str], teardown: Sequence[str], *, limit: float
+    ) -> Tried:
+        """Run setup commands, and then checks on a commit that has the files of the base.
+
+        Args:
+            setup: Setup commands.
+            checks: Checks.
+            teardown: Commands that remove what the setup created.
+            limit: Maximum number of seconds of all setup commands together, and of each check.
+
+        Raises:
+            OrchestratorError: The run could not start.
+        """
+        project = Project(
+            setup=tuple(setup),
+            setup_timeout=limit,
+            teardown=tuple(teardown),
+            checks=tuple(Check(run=command, timeout=limit) for command in checks),
+            caches=self._config.project.caches,
+            services=self._config.project.services,
+        )
+        update = {
+            "tasks": (_TASK,), "models": (), "workers": 1, "agent_cli": "shell", "retries": 0,
+            "worktrees": "none", "project": project,
+        }  # fmt: skip
+        config = self._config.model_copy(update=update)
+        self._runner = self._make_runner(config, self._root, emit=self._note, engine=self._engine)
+        result = self._runner.execute()
+        cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)
+        return _tried(result.results[0], len(checks))
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the commands.
+
+        Args:
+            kill: Whether to kill the container without a grace period.
+        """
+        if self._runner is not None:
+            self._runner.cancel(kill=kill)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            RunDirectory(self._state_dir / "runs" / event.run_id).mark_as_test()
+
+
+def _tried(result: WorkerResult, checks: int) -> Tried:
+    said = result.message or str(result.reason)
+    if result.reason is Reason.SETUP_FAILED:
+        return Tried(setup=said, checks=(said,) * checks)
+    found = [None if one.passed else one.message or said for one in result.checks or ()]
+    # Checks without a result: the machine failed, or the run was cancelled.
+    return Tried(setup=None, checks=(*found, *[said] * (checks - len(found))))
