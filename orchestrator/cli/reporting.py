@@ -80,7 +80,8 @@ class Reports:
                 self._write_one(report, target)
             except OSError as error:
                 why = lines(error.strerror or str(error))
-                tell(f"warning: the report `{target.format}` could not be written: {why}")
+                place = f" to {one_line(str(target.path))}" if target.path else ""
+                tell(f"warning: the report `{target.format}` could not be written{place}: {why}")
 
     def _write_one(self, report: RunReport, target: Target) -> None:
         if target.format in SYSTEMS:

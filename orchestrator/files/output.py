@@ -264,10 +264,10 @@ def _end_of(walk: _Walk, path: Path, *, make: bool) -> _Place:
         name = todo.pop()
         info = _lstat(name, walk.folder)
         walk.check_name(name)
+        if not todo and (number := _descriptor(walk.folder, name)) is not None:
+            return _Place(folder=walk.folder, name=name, info=info, descriptor=number)
         if info is not None and stat.S_ISLNK(info.st_mode):
             walk.check_link(name, info)
-            if not todo and (number := _descriptor(walk.folder, name)) is not None:
-                return _Place(folder=walk.folder, name=name, info=info, descriptor=number)
             links += 1
             if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -306,18 +306,19 @@ def _lstat(name: str, folder: int) -> os.stat_result | None:
 
 
 def _descriptor(folder: int, name: str) -> int | None:
-    """Return the descriptor that a link in /proc/self/fd stands for; None for other links.
+    """Return the descriptor that a name in /proc/self/fd stands for; None in other directories.
 
     Raises:
-        OSError: The descriptor is one that this process opened itself.
+        OSError: This process was not started with the descriptor, or opened it itself.
     """
     own = Path("/proc/self/fd")
-    if not (name.isdecimal() and own.exists() and os.path.samestat(os.fstat(folder), own.stat())):
+    if not (own.exists() and os.path.samestat(os.fstat(folder), own.stat())):
         return None
     # Python opens descriptors that child processes do not inherit.
-    if not os.get_inheritable(int(name)):
-        raise OSError(errno.EBADF, f"this process was started without a descriptor {name}")
-    return int(name)
+    with suppress(OSError, ValueError):
+        if os.get_inheritable(int(name)):
+            return int(name)
+    raise OSError(errno.EBADF, f"this process was started without a descriptor {name}")
 
 
 def _check_kind(info: os.stat_result) -> None:

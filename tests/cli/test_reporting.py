@@ -75,7 +75,7 @@ def test_report_that_cannot_be_written_changes_no_exit_code(tmp_path: Path, caps
     place = shlex.quote(str(tmp_path / "reports"))
     task = f"touch {place}"
     assert run(["parallel", *SHELL, task, "--report", f"{tmp_path}/reports/a.xml"]) == 0
-    assert "warning: the report `junit` could not be written" in capsys.readouterr().err
+    assert "warning: the report `junit` could not be written to" in capsys.readouterr().err
 
 
 def test_report_that_becomes_a_link_by_a_merge_is_not_written(

@@ -288,5 +288,6 @@ def test_descriptor_that_was_given_is_written_to_and_no_other(repository: Path) 
     finally:
         os.close(given)
     assert (repository / "log").read_bytes() == b"before\nnew"
-    with pytest.raises(FileNotFoundError):
-        write_output(Path("/dev/fd/987"), NEW)
+    for way in ("check", "write"):
+        with pytest.raises(OSError, match="started without a descriptor 987"):
+            WAYS[way](Path("/dev/fd/987"))

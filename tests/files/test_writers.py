@@ -29,11 +29,12 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "files/copy_bytes.py": "copy_bytes",
         "reports/github.py": "write_summary write_outputs _append",
         "cli/commands/diff.py": "_show_patch",
-        "cli/app.py": "run _null_stream",
+        "cli/output/streams.py": "_fill",
     },
     "The file is in a container, which runs the code.": {
         "broker/ledger.py": "Ledger.__init__",
-        "broker/server.py": "serve",
+        "broker/processes.py": "_confine",
+        "broker/server.py": "main",
         "worker/in_container/host_git.py": "HostGit.write_output",
         "worker/in_container/lfs.py": "Lfs._hand_over",
         "worker/in_container/object_store.py": "tidy_objects",
@@ -60,8 +61,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "git/lfs.py": "_replace write_record _copy_checked note_made",
         "git/repository.py": "Repository._lock_file Repository.exclude_worktrees",
         "git/submodules.py": "ready_submodules",
-        "git/worktree.py": "add_worktree put_aside put_worktree_aside clear_place",
+        "git/worktree.py": "add_worktree _make_absolute put_aside put_worktree_aside clear_place",
         "judging/evidence.py": "Evidence._keep",
+        "judging/mutant_runs.py": "_chance",
         "landing/checkout.py": "_copied_index",
         "runs/broker_container.py": "_place",
         "runs/detach.py": "continue_in_background",
@@ -76,7 +78,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "worker/plain_harvest.py": "pack_plainly",
         "worker/prepare.py": "ready_more _prepare",
         "workspace/artifacts.py": "make_place _take_artifacts",
-        "workspace/caches.py": "find_caches _make _copy publish remove_generations",
+        "workspace/caches.py": "find_caches _make _copied publish remove_generations",
         "workspace/copy_untracked.py": "write_record",
         "workspace/overlay_probe.py": "choose_mode probe",
         "workspace/shared_files.py": "Shared.__init__ Shared.give_inputs",
@@ -93,8 +95,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "workspace/shared_checkout.py": "Checkouts._find _locked _make prune_checkouts",
         "workspace/submodules.py": "make_git_dirs _make_git_dir",
     },
-    "The index of a checkout is replaced under git's own lock, which must not exist before.": {
+    "An index or configuration is replaced under git's own lock, which must not exist before.": {
         "git/checkout.py": "Worktree.accept_owner Worktree._lock_index",
+        "git/disarm.py": "_changing _create",
     },
     "The tree is a new worktree, no task runs, and no link is followed.": {
         "git/worktree.py": "make_parent",
@@ -115,6 +118,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The kernel's file of this process.": {
         "execution/dead_man_process.py": "_detach_from_parent",
+    },
+    "A pipe of a container is held open: nothing is written.": {
+        "engine/docker/counters.py": "_hold",
     },
     "Another method has the same name: no file is written.": {
         "execution/launch.py": "create",

@@ -41,7 +41,7 @@ def _write(found: RunReport, target: Target) -> None:
         try:
             publish(found, target.format, os.environ, sys.stdout)
         except OSError as error:
-            raise ConfigError(f"the report could not be sent: {error}") from error
+            raise ConfigError(f"the report could not be sent: {error.strerror or error}") from error
     elif target.path is None and target.format == "markdown":
         show(FORMATS["markdown"].render(found).rstrip("\n"))
     elif target.path is None:

@@ -215,7 +215,8 @@ def _write(target: Path, text: str, *, force: bool) -> Path:
             create_output(target, text.encode())
     except OSError as error:
         raise ConfigError(
-            f"cannot write {target}: {error.strerror}", hint="check the directory's permissions"
+            f"cannot write {target}: {error.strerror}",
+            hint="check what is there, and the directory's permissions",
         ) from error
     return target
 

@@ -76,7 +76,7 @@ def reports() -> Iterator[Protection]:
         ("a repository's top may be without `.git`", "return is_given or", "return"),
         ("no entry of another user in /tmp is used", "if shared and", "if False and"),
         ("git's own files are not written", "if name.lower() in _OF_GIT and", "if False and"),
-        ("no own descriptor is written to", "if not os.get_inheritable(int(name)):", "if False:"),
+        ("no own descriptor is written to", "if os.get_inheritable(int(name)):", "if True:"),
         ("what took the file's place is not written to",
          "if self.info is not None and not os.path.samestat", "if False and not os.path.samestat"),
     )  # fmt: skip
