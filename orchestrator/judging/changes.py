@@ -65,7 +65,7 @@ def read_change(
 
 
 def _is_product(instruments: Instruments, path: str) -> bool:
-    return instruments.kind(path) != "test" and not is_generated(path)
+    return not instruments.is_protected(path) and not is_generated(path)
 
 
 def _rows(text: str) -> Iterator[tuple[str, int, str]]:

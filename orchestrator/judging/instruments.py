@@ -18,15 +18,23 @@ _SIMPLE = re.compile(r"(?!\.{1,2}/?$)[\w.*?\[\]-]+/?")
 """Patterns of one name, which `fnmatch` matches as `.gitignore` does."""
 _CONTROL = (
     "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "noxfile.py",
-    ".coveragerc", ".testr.conf", "sitecustomize.py", "usercustomize.py", "*.pth",
-    "*.dist-info/", "*.egg-info/",
-    "/unittest.py", "/pytest.py", "/pytest/", "/_pytest/", "/nose2.py", "/nose2/",
-    "jest.config.*", "vitest.config.*", "vitest.workspace.*", "karma.conf.*", ".mocharc*",
+    ".coveragerc", ".testr.conf", "sitecustomize*", "usercustomize*",
+    "/unittest.py", "/unittest", "/pytest.py", "/pytest", "/_pytest", "/nose2.py", "/nose2",
+    "pyvenv.cfg", "**/test_*/__init__.py", "**/conftest/__init__.py", "test_*.so", "conftest*.so",
+    "*_test.so", "test_*.pyd", "conftest*.pyd",
+    "jest.config.*", "jest.setup*", "jest-preset.*", "setupTests.*", "vitest.config.*",
+    "vitest.setup*", "vitest.workspace.*", "karma.conf.*", ".mocharc*", "mocha.opts",
     "ava.config.*", "playwright.config.*", "cypress.config.*", "wdio.conf.*", "nextest.toml",
     "phpunit.xml*", ".rspec", "spec_helper.rb", "run_tests*", "run-tests*", "runtests*",
     "test.sh", "tests.sh", ".gitattributes",
-    "__pycache__/", "*.pyc", "*.pyo", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/",
+    "__pycache__", "*.pyc", "*.pyo", ".pytest_cache", ".mypy_cache", ".ruff_cache",
 )  # fmt: skip
+_CONTROL_IN_ANY_CASE = (
+    "*.dist-info", "*.egg-info", "*.egg", "*.egg-link", "*.pth",
+)  # fmt: skip
+"""Names that Python's `importlib.metadata` and `site` compare without regard to case, or may."""
+_CONTROL_OF_TESTS = ("__init__.py", "testmain_test.go", "main_test.go", "package.json")
+"""Names of files that control all tests in their directory, if it is a directory of tests."""
 _TEST = (
     "tests/", "test/", "testing/", "unittest/", "unittests/", "__tests__/", "__snapshots__/",
     "spec/", "specs/", "e2e/",
@@ -37,7 +45,8 @@ _TEST = (
 _MIXED = (
     "Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", ".justfile",
     "Taskfile.*", "Rakefile", "CMakeLists.txt", "meson.build", "SConstruct", "dodo.py", "tasks.py",
-    "BUILD", "BUILD.bazel", "WORKSPACE*", "MODULE.bazel", ".bazelrc", "ci/", ".ci/",
+    "BUILD", "BUILD.bazel", "*.cmake", "CMakePresets.json", "CTest*", "build.rs", "vendor/",
+    ".pnp.*", ".yarn/", "WORKSPACE*", "MODULE.bazel", ".bazelrc", "ci/", ".ci/",
     "pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "tox.toml", ".tox/", ".nox/", ".venv/",
     "venv/", "uv.toml", "package.json", ".npmrc", ".yarnrc*", ".pnpmfile.*", "pnpm-workspace.yaml",
     "node_modules/", "vite.config.*", "babel.config.*", ".babelrc*", ".swcrc", "tsconfig*.json",
@@ -83,7 +92,11 @@ class Instruments:
 
     def kind(self, path: str) -> Kind | None:
         """Return how a file affects tests: `test`, `control` or `mixed`; None if it does not."""
-        return next((kind for kind, names in self._rules if names.cover(path)), None)
+        if _names(_CONTROL_IN_ANY_CASE).cover(path.lower()):
+            return "control"
+        found = next((kind for kind, names in self._rules if names.cover(path)), None)
+        controls = found == "test" and path.rpartition("/")[2] in _CONTROL_OF_TESTS
+        return "control" if controls else found
 
     def is_protected(self, path: str) -> bool:
         """Return whether the base commit's version of a file replaces the candidate's version."""

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
@@ -63,8 +64,9 @@ def judge_run(
     place = repository.state_dir / "judging"
     with _only_one(repository), quarantine(repository, place) as git:
         began = runs[-1].began
-        instruments = Instruments(rules.instruments, programs_of(rules.all_checks))
-        trees = Trees(repository, git, place, base, began, instruments)
+        trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
+        programs = programs_of(rules.all_checks, trees.text_of_base)
+        trees = replace(trees, instruments=Instruments(rules.instruments, programs))
         evidence = Evidence(tester, git, repository.state_dir / JUDGED)
         judging = _Judging(runs, rules, trees, evidence)
         judgement = judging.judgement()

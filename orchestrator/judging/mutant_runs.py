@@ -171,6 +171,8 @@ class MutantRuns:
             return Trial(commit=mixed, run=run)
         here = self._here(commit)
         failed = {one for one in run.failed if one < len(self._mixes.tests)}
+        if run.answer == "pass":
+            failed -= mix.mutants  # a check that succeeds reports no failure
         hidden, unclear = {*(known.sure & here) - failed}, set[int]()
         for mutants in known.by_file.values():
             silent = (mutants & here) - failed

@@ -1,8 +1,13 @@
-"""Find the files that a check executes, such as `ci/all.sh` in `sh ci/all.sh --fast`."""
+"""Find the files that a check executes, such as `ci/all.sh` in `sh ci/all.sh --fast`.
+
+Scripts, `make` and `npm` start further programs: their files are read, and followed.
+"""
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from orchestrator.judging.build_files import started_by
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
 _INTERPRETERS = re.compile(
@@ -23,10 +28,42 @@ _DEEPEST = 3
 """Maximum number of shells inside each other, as in `sh -c "sh -c ..."`."""
 
 
-def programs_of(commands: Sequence[str]) -> tuple[str, ...]:
-    """Return patterns of the files that commands execute."""
-    found = (path for command in commands for path in _programs(command, _DEEPEST))
-    return tuple(dict.fromkeys(found))
+MOST_FOLLOWED = 100
+"""Maximum number of commands in scripts and build files that are followed."""
+
+
+def programs_of(
+    commands: Sequence[str], read: Callable[[str], str | None] = lambda _: None
+) -> tuple[str, ...]:
+    """Return patterns of the files that commands execute, also through other programs.
+
+    Args:
+        commands: The commands.
+        read: Function that returns the text of a file of the project; None if there is none.
+            Default: only the commands themselves are looked at.
+    """
+    found: dict[str, None] = {}
+    left, seen = [*commands], set[str]()
+    while left and len(seen) < MOST_FOLLOWED:
+        command = left.pop(0)
+        if command in seen:
+            continue
+        seen.add(command)
+        patterns = dict.fromkeys(_programs(command, _DEEPEST))
+        found |= patterns
+        left += started_by(command, read)
+        for pattern in patterns:
+            text = read(pattern.removeprefix("**/")) or ""
+            if _is_shell(pattern, text):
+                left += [row for row in text.splitlines() if not row.lstrip().startswith("#")]
+    return tuple(found)
+
+
+def _is_shell(pattern: str, text: str) -> bool:
+    first, is_script = text.partition("\n")[0], "." not in pattern.rpartition("/")[2]
+    if first.startswith("#!"):
+        return re.search(r"\b(ba|da|z|k)?sh\b", first) is not None
+    return is_script or pattern.endswith((".sh", ".bash"))
 
 
 def _programs(command: str, depth: int) -> Iterator[str]:

@@ -62,6 +62,13 @@ class Trees:
             found[os.fsdecode(path)] = Entry(mode, blob)
         return found
 
+    def text_of_base(self, path: str) -> str | None:
+        """Return the text of a file of the base commit; None if it has no such file."""
+        entry = self.entries(self.base).get(path)
+        if entry is None or not entry.is_file:
+            return None
+        return b"".join(self.contents([entry.blob])).decode("utf-8", "replace")
+
     def contents(self, blobs: Iterable[str]) -> Iterator[bytes]:
         """Yield the contents of files, cut off after MOST_READ bytes in total."""
         asked = "".join(f"{blob}\n" for blob in blobs).encode()

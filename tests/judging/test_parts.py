@@ -147,6 +147,12 @@ def test_instruments() -> None:
         "ci/run": "mixed", "src/target.py": None, "sub/target/x": "mixed", "target": None,
         "x-1.dist-info/entry_points.txt": "control", "x.egg-info/PKG-INFO": "control",
         ".envrc": "mixed", "a.test.mts": "test",
+        "a-1.DIST-INFO/entry_points.txt": "control", "src/a-1.Dist-Info": "control",
+        "a.EGG-INFO/x": "control", "a.egg-link": "control", "a.egg/EGG-INFO/x": "control",
+        "tests/__init__.py": "control", "pkg/__init__.py": None, "pkg/main_test.go": "control",
+        "test_a/__init__.py": "control", "__pycache__": "control", "unittest": "control",
+        "setupTests.ts": "control", "sitecustomize.so": "control", "ruff.toml": "mixed",
+        "sub/.eslintrc.json": "mixed", "build.rs": "mixed", "test_a.so": "control",
         "a.spec.cjs": "test", "a_test.ts": "test", "latest.ts": None,
     }  # fmt: skip
     assert {path: rules.kind(path) for path in kinds} == kinds

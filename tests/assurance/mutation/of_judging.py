@@ -83,6 +83,17 @@ def judging() -> Iterator[Protection]:
          "                if twice:\n", "                if False:\n"),
     )  # fmt: skip
     yield from patches(
+        "judging/mutant_runs.py judging/instruments.py",
+        ("tests/judging/test_cheats.py tests/judging/test_parts.py",),
+        ("check that succeeds reports no mutant as failed",
+         "            failed -= mix.mutants", "            pass"),
+        ("names are compared as Python compares them",
+         "_names(_CONTROL_IN_ANY_CASE).cover(path.lower())",
+         "_names(_CONTROL_IN_ANY_CASE).cover(path)"),
+        ("new `__init__.py` among tests controls them", "controls = found == \"test\" and",
+         "controls = False and"),
+    )  # fmt: skip
+    yield from patches(
         "judging/python_mutants.py judging/failing_tests.py judging/ranking.py judging/judge.py",
         ("tests/judging/test_mutants.py", "tests/judging/test_tournament.py"),
         ("mutants are made only where an expectation is always checked",
@@ -100,10 +111,12 @@ def judging() -> Iterator[Protection]:
         "judging/judge.py judging/instruments.py",
         ("tests/judging/test_programs.py",),
         ("files that a check executes are compared with the base's",
-         "Instruments(rules.instruments, programs_of(rules.all_checks))",
-         "Instruments(rules.instruments)"),
+         "instruments=Instruments(rules.instruments, programs)",
+         "instruments=Instruments(rules.instruments)"),
+        ("scripts that a build file starts are compared with the base's",
+         "programs_of(rules.all_checks, trees.text_of_base)", "programs_of(rules.all_checks)"),
         ("candidate's `GNUmakefile` does not decide what a check does", ' "GNUmakefile",', ""),
-        ("compiled modules of a candidate do not count", '"__pycache__/", "*.pyc", ', ""),
+        ("compiled modules of a candidate do not count", '"__pycache__", "*.pyc", ', ""),
     )  # fmt: skip
     yield from patches(
         "judging/junit.py judging/coverage_file.py judging/hidden_files.py judging/tournament.py "

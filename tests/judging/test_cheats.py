@@ -1,0 +1,96 @@
+"""Tests that each cheat is caught in the way that the documentation says."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator.judging.judgement import Candidate, Judgement
+from tests.judging.cheats import BASE, CHEATS, HIDDEN, Cheat, table
+from tests.support.judging import RIGHT, LocalChecks, judge
+from tests.support.merges import World
+from tests.support.named_tests import ROOT
+
+FEW = (
+    "exits",
+    "call-test-method",
+    "by-bytes",
+    "entry-points-capitals",
+    "script",
+    "hidden-frame",
+    "was-successful",
+)
+"""Cheats that `make test` tries; `make variants` tries all."""
+GROUPS = sorted({(one.check, one.with_hidden) for one in CHEATS.values() if one.caught != "wins"})
+
+
+def _judged(world: World, cheats: Mapping[str, Cheat], *, honest: bool = True) -> Judgement:
+    world.base = world.commit(BASE)
+    (first, *_) = cheats.values()
+    hidden = {"tests/test_more.py": HIDDEN} if first.with_hidden else {}
+    candidates = [dict(one.files()) for one in cheats.values()]
+    candidates += [{"calc.py": RIGHT}] if honest else []
+    return judge(world, *candidates, checks=(), must_fix=(first.check,), hidden=hidden)
+
+
+def _caught(candidate: Candidate) -> str:
+    named = [flag.flag for flag in candidate.flags if flag.out]
+    named += [flag.flag for flag in candidate.flags if candidate.needs_review and flag.proof]
+    if named:
+        return named[0]
+    if not candidate.passes:
+        return "hidden tests" if candidate.hidden == "fail" else "fails"
+    return "unproved" if candidate.needs_review else "wins"
+
+
+def _assert_proofs_hold(world: World, judgement: Judgement) -> None:
+    """Run every published proof again: tree, command and answer must agree."""
+    checks = LocalChecks(world)
+    for candidate in judgement.ranking:
+        trees = {"base": judgement.base, "commit": candidate.commit,
+                 "protected": candidate.protected}  # fmt: skip
+        for proof in [one for flag in candidate.flags for one in flag.proof]:
+            with_hidden = candidate.hidden is not None and proof.tree == "protected"
+            if proof.tree in trees and not with_hidden:
+                assert proof.commit == trees[proof.tree], proof
+            (again,) = checks(proof.commit, [proof.check])
+            assert again.answer == proof.answer, (candidate.worker_id, proof)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_cheat_is_caught(world: World, name: str) -> None:
+    judgement = _judged(world, {name: CHEATS[name]})
+    by_number = {one.worker_id: one for one in judgement.ranking}
+    assert (_caught(by_number[1]), judgement.picked) == (CHEATS[name].caught, 2)
+    _assert_proofs_hold(world, judgement)
+
+
+@pytest.mark.extra
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("check", "with_hidden"), GROUPS)
+def test_all_cheats_are_caught_as_documented(world: World, check: str, with_hidden: bool) -> None:
+    cheats = {
+        name: one
+        for name, one in CHEATS.items()
+        if (one.check, one.with_hidden) == (check, with_hidden) and one.caught != "wins"
+    }
+    judgement = _judged(world, cheats)
+    by_number = {one.worker_id: one for one in judgement.ranking}
+    found = {name: _caught(by_number[number]) for number, name in enumerate(cheats, start=1)}
+    assert found == {name: one.caught for name, one in cheats.items()}
+    assert judgement.picked == len(cheats) + 1, "the honest candidate"
+    _assert_proofs_hold(world, judgement)
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("name", [name for name, one in CHEATS.items() if one.caught == "wins"])
+def test_cheat_that_still_wins(world: World, name: str) -> None:
+    """If this fails, something better was found: move the cheat in the table."""
+    judgement = _judged(world, {name: CHEATS[name]}, honest=False)
+    assert (_caught(judgement.ranking[0]), judgement.picked) == ("wins", 1)
+
+
+def test_documentation_has_the_table() -> None:
+    text = Path(ROOT, "docs/guides/judging.md").read_text()
+    assert "\n".join(table()) in text
+    assert len(CHEATS) >= 40
