@@ -36,6 +36,7 @@ FLAGS: Mapping[FlagKind, tuple[str, str]] = {
         "A check passes only with the candidate's configuration files",
     ),
     "scope": ("ORC-A012", "A file outside of the task's paths was changed"),
+    "unproved": ("ORC-A013", "Nothing proves that a check tests the candidate"),
 }
 """For each kind of finding that a judgement makes about a worker: id and description of its SARIF
 rule."""
