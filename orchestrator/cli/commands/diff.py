@@ -3,9 +3,9 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -23,6 +23,11 @@ from orchestrator.text.sanitize import lines, one_line
 
 _PIECE = 64 * 1024
 """Maximum number of bytes of a patch that are held in memory; longer lines are printed in parts."""
+_COLOURS: Mapping[str, Mapping[str, Any]] = {
+    "+++ ": {"bold": True}, "--- ": {"bold": True}, "diff --git ": {"bold": True},
+    "@@ ": {"fg": "cyan"}, "+": {"fg": "green"}, "-": {"fg": "red"},
+}  # fmt: skip
+"""Styles of the lines of a patch on a terminal, by how a line starts."""
 _ROWS = 1000
 """Maximum number of files of a worker that `--stat` lists."""
 
@@ -56,7 +61,10 @@ def diff(
         if stat:
             show(_stat(repository, branch))
         else:
-            _show_patch(repository, branch, is_exact=not (is_log or sys.stdout.isatty()))
+            is_terminal = sys.stdout.isatty()
+            colours = is_terminal and not is_log and "NO_COLOR" not in os.environ
+            is_exact = not (is_log or is_terminal)
+            _show_patch(repository, branch, is_exact=is_exact, is_coloured=colours)
     if is_log and not stat:
         tell("the patch was changed for the job's log; `diff N > FILE` writes it unchanged")
 
@@ -72,7 +80,9 @@ def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
         )
 
 
-def _show_patch(repository: Repository, branch: Branch, *, is_exact: bool) -> None:
+def _show_patch(
+    repository: Repository, branch: Branch, *, is_exact: bool, is_coloured: bool
+) -> None:
     base, tip = branch.base, branch.commit
     with patch_stream(repository, base=base, tip=tip, is_whole=is_exact) as output:
         if is_exact:
@@ -80,7 +90,13 @@ def _show_patch(repository: Repository, branch: Branch, *, is_exact: bool) -> No
             sys.stdout.flush()
             return
         for piece in _pieces(output):
-            put(lines(piece.decode("utf-8", "replace")).removesuffix("\n"), sys.stdout)
+            text = lines(piece.decode("utf-8", "replace")).removesuffix("\n")
+            put("\n".join(map(_coloured, text.split("\n"))) if is_coloured else text, sys.stdout)
+
+
+def _coloured(line: str) -> str:
+    colour = next((colour for start, colour in _COLOURS.items() if line.startswith(start)), None)
+    return line if colour is None else typer.style(line, **colour)
 
 
 def _pieces(output: IO[bytes]) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import typer
 from orchestrator.cli.output.messages import show
 from orchestrator.cli.run_arguments import RunOption, follow, open_run
 from orchestrator.errors import ConfigError
+from orchestrator.results import Reason, WorkerResult
 from orchestrator.state.history import RunHistory
 from orchestrator.state.stop_request import request_stop
 
@@ -41,7 +42,15 @@ def stop(
         follow(lambda: False, is_live=lambda: _are_running(history, running))
         for number in running:
             result = history.directory.result(number)
-            show(f"stopped worker {number}: {result.status if result else 'no result'}")
+            show(_ended(number, result))
+
+
+def _ended(number: int, result: WorkerResult | None) -> str:
+    if result is None:
+        return f"worker {number} has no result: the run's process ended"
+    if result.reason is not Reason.CANCELLED:
+        return f"worker {number} ended before it was stopped: {result.outcome}"
+    return f"worker {number} was stopped; its work is on the branch {result.branch}"
 
 
 def _are_running(history: RunHistory, running: list[int]) -> bool:

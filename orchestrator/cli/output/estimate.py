@@ -50,7 +50,9 @@ def seconds_left(
 ) -> float | None:
     """Return the estimated seconds until all workers have ended; None if there is no estimate.
 
-    Every worker is expected to take as long as those that have ended took on average.
+    A worker that has not started is expected to take as long as those that have ended took on
+    average, and a running worker as long as those that took longer than it has been running. If it
+    has been running for much longer than all, it is expected to take as long again.
 
     Args:
         ended: Seconds that the workers which have ended took.
@@ -61,12 +63,19 @@ def seconds_left(
     if not ended or not (running or waiting):
         return None
     mean = sum(ended) / len(ended)
-    ends = [max(mean - seconds, 0.0) for seconds in running]
+    ends = [_rest(ended, seconds) for seconds in running]
     ends += [0.0] * max(slots - len(ends), 1 - len(ends), 0)
     heapify(ends)
     for _ in range(waiting):
         heapreplace(ends, ends[0] + mean)
     return max(ends)
+
+
+def _rest(ended: Sequence[float], seconds: float) -> float:
+    if seconds > 1.5 * max(ended):
+        return seconds
+    longer = [one for one in ended if one >= seconds]
+    return sum(longer) / len(longer) - seconds if longer else 0.0
 
 
 def time_left(seconds: float) -> str:

@@ -57,6 +57,12 @@ def amount(number: int) -> str:
     return f"{value:.1f}{unit}" if value < 100 and unit != "B" else f"{value:.0f}{unit}"
 
 
+_SHORTEST = 10
+"""Minimum width of a column that is shortened."""
+_WIDTH_OF_LOGS = 160
+"""Number of columns of a table that is printed to a file or pipe."""
+
+
 def called(number: int, name: str | None) -> str:
     """Return how messages name a worker: `worker 3`, or `W3 (backend)` for a workflow's task."""
     return f"worker {number}" if name is None else f"W{number} ({one_line(name)})"
@@ -75,27 +81,46 @@ def kept_line(refs: Sequence[str]) -> str:
     return f"commits on no branch are kept in {shown}{rest}"
 
 
-def table(rows: Sequence[Sequence[str]], *, width: int | None = None, shrink: int = 1) -> str:
+def table(
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int | None = None,
+    shrink: int = 1,
+    optional: Sequence[int] = (),
+) -> str:
     """Return rows as aligned columns; the first row is the heading.
 
     Args:
         rows: Rows of equal length.
         width: Columns of the terminal; None: no limit.
         shrink: Index of the column that is shortened to fit into `width`.
+        optional: Indexes of columns that are left out, in this order, if that is not enough.
     """
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    kept = [*range(len(widths))]
     if width is not None:
-        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-        widths[shrink] = max(widths[shrink] - max(excess, 0), min(widths[shrink], 10))
-    return "\n".join(_line(row, widths) for row in rows)
+        least = min(widths[shrink], _SHORTEST)
+        for column in (*optional, None):
+            excess = sum(widths[one] + len(_GAP) for one in kept) - len(_GAP) - width
+            if excess <= widths[shrink] - least or column is None:
+                widths[shrink] = max(widths[shrink] - max(excess, 0), least)
+                break
+            kept.remove(column)
+    return "\n".join(_line([row[one] for one in kept], [widths[one] for one in kept])
+                     for row in rows)  # fmt: skip
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal on stdout; None if stdout is not a terminal."""
+    """Return the width of the terminal on stdout.
+
+    Without a terminal, as in the log of a CI job, the variable `COLUMNS` counts, else 160 columns:
+    programs read `--json`, and wider tables are hard for people to read.
+    """
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
-        return None
+        given = os.environ.get("COLUMNS", "")
+        return int(given) if given.isdecimal() and int(given[:9]) > 0 else _WIDTH_OF_LOGS
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -13,6 +13,8 @@ from orchestrator.state.listing import ListedRun, ListedWorker, list_runs
 from orchestrator.text.sanitize import one_line
 
 _HEADING = ("WORKER", "TASK", "STATUS", "BRANCH", "WORKTREE", "CONTAINER", "DISK")
+_OPTIONAL = (5, 4, 3)
+"""Columns that a narrow terminal does not show: CONTAINER, WORKTREE, BRANCH."""
 _TASK = 40
 _NONE = "-"
 _ID = 12
@@ -42,7 +44,7 @@ def _run(run: ListedRun, top: Path) -> str:
     rows = [_HEADING, *(_row(worker, top) for worker in run.workers)]
     heading = f"{run.run_id}  {run.state.value}, started {age} ago"
     kept = [kept_line(worker.kept_refs) for worker in run.workers if worker.kept_refs]
-    return "\n".join([heading, table(rows, width=terminal_width()), *kept])
+    return "\n".join([heading, table(rows, width=terminal_width(), optional=_OPTIONAL), *kept])
 
 
 def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:

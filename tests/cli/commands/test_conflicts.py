@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -197,7 +198,12 @@ def test_hostile_patch_is_harmless_on_a_terminal(repo, local_engine, capsys, mon
     evil = r"printf 'a\033[2Jb\n' > a.txt; head -c 300000 /dev/zero | tr '\0' x > long.txt"
     shell_run(repo, local_engine, evil)
     assert run(["diff", "1"]) == 0
+    coloured = capsys.readouterr().out
+    assert "\x1b[32m+a\ufffd[2Jb\x1b[0m\n" in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run(["diff", "1"]) == 0
     out = capsys.readouterr().out
+    assert re.sub(r"\x1b\[\d*m", "", coloured) == out
     assert "\x1b" not in out
     assert "+a\ufffd[2Jb" in out
     assert out.replace("\n", "").count("x") >= 300_000

@@ -18,7 +18,8 @@ START = datetime(2026, 11, 22, tzinfo=UTC)
         ([], [5], 3, 2, None),
         ([60], [], 0, 2, None),
         ([60, 120], [30], 0, 2, 60),
-        ([90], [200], 0, 2, 0),
+        ([90], [200], 0, 2, 200),
+        ([3, 3, 600], [400], 0, 2, 200),
         ([60], [0, 30], 1, 2, 90),
         ([60], [], 4, 2, 120),
         ([60], [10], 5, 0, 350),
@@ -55,8 +56,10 @@ def test_the_estimate_follows_the_events() -> None:
     assert estimate.text() == "about 4 min left", "two more, in two slots"
     estimate.note(WorkerPreparing(worker_id=3, at=now[0]))
     estimate.note(done(4, None))
-    pass_time(200)
-    assert estimate.text() == "less than a minute left"
+    pass_time(100)
+    assert estimate.text() == "about 2 min left", "one more"
+    pass_time(100)
+    assert estimate.text() == "about 7 min left", "a worker runs for much longer than the first"
     for number in (2, 3):
         estimate.note(done(number, START))
     assert estimate.text() == ""
