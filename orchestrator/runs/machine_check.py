@@ -6,6 +6,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import Demand, demand, largest, memory_was_chosen, room_for
 from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import ConfigError
+from orchestrator.text.quantities import size as amount
 
 _GIB = 1024**3
 
@@ -84,4 +85,4 @@ def _each_uses(demands: Sequence[Demand]) -> str:
 
 
 def _gib(size: int) -> str:
-    return f"{size / _GIB:.1f} GiB"
+    return amount(size)

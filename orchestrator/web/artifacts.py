@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from orchestrator.files.safe_open import open_regular
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.web.formats import octets
+from orchestrator.text.quantities import size
 from orchestrator.web.reader import WorkerRecord
 from orchestrator.workspace.artifacts import ARTIFACTS, findings
 
@@ -31,7 +31,7 @@ class Artifact:
     @property
     def amount(self) -> str:
         """The size of the file with a unit, such as `14.2 MB`."""
-        return octets(self.size)
+        return size(self.size)
 
     @property
     def name(self) -> str:

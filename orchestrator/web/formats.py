@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from orchestrator.text.quantities import money
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-_UNITS = "KMGT"
 MINUS = "\N{MINUS SIGN}"
 UNKNOWN = "\N{EN DASH}"
 
@@ -46,16 +45,6 @@ def moment(at: datetime) -> str:
 def dollars(cost: float, *, known: bool = True) -> str:
     """Return US dollars such as `$1.20` or `$0.0124`; a dash if the amount is not known."""
     return money(cost) if known else UNKNOWN
-
-
-def octets(number: int) -> str:
-    """Return a number of bytes such as `14.2 MB`, in powers of 1024."""
-    value, unit = float(number), ""
-    for larger in _UNITS:
-        if value < 1000:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.1f} {unit}B" if unit and value < 100 else f"{value:.0f} {unit}B"
 
 
 def plural(number: int, noun: str) -> str:

@@ -11,9 +11,9 @@ from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
 from orchestrator.state.history import attempts
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import SEQUENCE, output_line
 from orchestrator.web.ansi import Run, runs_of
-from orchestrator.web.formats import octets
 
 CHUNK = 256 * 1024
 """Maximum number of bytes of a log that one request returns."""
@@ -48,7 +48,7 @@ class Log:
     @property
     def amount(self) -> str:
         """The size of the log with a unit, such as `14.2 MB`."""
-        return octets(self.size)
+        return size(self.size)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from orchestrator.events import WorkerMeasured
 from orchestrator.state.history import RunState
 from orchestrator.state.run_record import RunRecord
-from orchestrator.web.formats import octets
+from orchestrator.text.quantities import size
 from orchestrator.web.reader import Snapshot, WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.summaries import RunSummary, WorkerSummary
@@ -89,7 +89,7 @@ def _in_use(summary: RunSummary, measured: Mapping[int, WorkerMeasured]) -> tupl
     if not running:
         return None
     cpus = sum(one.cpus or 0 for one in running)
-    return f"{cpus:.0%} CPU", octets(sum(one.memory or 0 for one in running))
+    return f"{cpus:.0%} CPU", size(sum(one.memory or 0 for one in running))
 
 
 def _critical_path(snapshot: Snapshot, plan: RunRecord | None) -> frozenset[str | None]:

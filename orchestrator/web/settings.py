@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.state.run_record import RunRecord
+from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import dollars, octets, plural, short_duration
+from orchestrator.web.formats import dollars, plural, short_duration
 from orchestrator.workflow.planning import config_of
 
 Settings = list[tuple[str, str]]
@@ -47,8 +48,8 @@ def _settings(config: ParallelConfig) -> Settings:
         ("Time limit without output", _seconds(limits.idle_timeout)),
         ("Budget", _budget(config.budget_per_worker)),
         ("CPUs", f"{limits.cpus:g}" if limits.cpus else "2, or fewer on a smaller machine"),
-        ("Memory", octets(limits.memory) if limits.memory else "not limited"),
-        ("Disk", octets(limits.disk)),
+        ("Memory", size(limits.memory) if limits.memory else "not limited"),
+        ("Disk", size(limits.disk)),
         ("Processes", f"{limits.pids:,}"),
         ("Network", isolation.network),
         ("Allowed hosts", _names(isolation.allow)),

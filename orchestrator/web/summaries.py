@@ -10,10 +10,10 @@ from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import last_line
 from orchestrator.results import Reason, WorkerResult
 from orchestrator.state.history import WorkerState
-from orchestrator.text.quantities import slots_in_use
+from orchestrator.text.quantities import size, slots_in_use
 from orchestrator.text.sanitize import one_line, output_line
 from orchestrator.web.badges import INTERRUPTED, STATUSES, Badge, Tone, run_badge
-from orchestrator.web.formats import dollars, octets, plural, short_duration
+from orchestrator.web.formats import dollars, plural, short_duration
 from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.reader import Snapshot, WorkerRecord
 
@@ -244,7 +244,7 @@ def _usage(measured: WorkerMeasured | None) -> _Usage:
         return {"cpus": "", "memory": "", "files_now": None}
     return {
         "cpus": "" if measured.cpus is None else f"{measured.cpus:.0%}",
-        "memory": octets(measured.memory) if measured.memory else "",
+        "memory": size(measured.memory) if measured.memory else "",
         "files_now": measured.files,
     }
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.landing.branches import Branch, read_branches
-from orchestrator.text.quantities import duration
+from orchestrator.text.quantities import duration, size
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.artifacts import artifacts_of, findings_of
 from orchestrator.web.diffs import Diff, diff_of, diff_values
 from orchestrator.web.event_rows import event_rows
-from orchestrator.web.formats import MINUS, dollars, moment, octets, short_duration
+from orchestrator.web.formats import MINUS, dollars, moment, short_duration
 from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.logs import (
     Log,
@@ -225,7 +225,7 @@ def _facts(worker: WorkerRecord) -> list[tuple[str, str]]:
         "Tokens": f"{result.tokens:,}" if result.tokens is not None else None,
         "Cost": dollars(result.cost) if result.cost_known else None,
         "CPU time": duration(result.cpu_time) if result.cpu_time is not None else None,
-        "Peak memory": octets(result.peak_memory) if result.peak_memory else None,
+        "Peak memory": size(result.peak_memory) if result.peak_memory else None,
         "Not counted": result.uncounted,
         "Limits reached": ", ".join(result.limits_hit) or None,
         "Also kept": ", ".join(result.kept_refs[:5]) or None,

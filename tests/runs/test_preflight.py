@@ -157,7 +157,7 @@ class TestMachine:
         ("limits", "what", "hint"),
         [
             (Limits(cpus=9), "`cpus` is 9, which is more than the engine has", "use at most 8"),
-            (Limits(memory=33 * GIB), "`memory` is 33.0 GiB, which is more than the engine has",
+            (Limits(memory=33 * GIB), "`memory` is 33 GiB, which is more than the engine has",
              "use at most 32768m"),
         ],
     )  # fmt: skip
@@ -185,7 +185,7 @@ class TestMachine:
     def test_more_workers_than_fit_cause_a_notice(self):
         assert crowding(config(workers=8), machine()) is None
         assert crowding(config(workers=9), machine()) == (
-            "9 workers need about 9 CPUs and 18.0 GiB, the machine has 8 CPUs and 32.0 GiB RAM: "
+            "9 workers need about 9 CPUs and 18 GiB, the machine has 8 CPUs and 32 GiB RAM: "
             "room for `--workers 8`"
         )
         assert crowding(config(workers=3, limits=Limits(memory=16 * GIB)), machine()) is not None
@@ -194,8 +194,8 @@ class TestMachine:
         project = Project(services={"db": Service(image="a", cpus=2, memory=4 * GIB)})
         assert room(config(project=project), cpus=machine().cpus, memory=machine().memory) == 2
         assert crowding(config(workers=3, project=project), machine()) == (
-            "3 workers with their services need about 9 CPUs and 18.0 GiB, the machine has 8 CPUs "
-            "and 32.0 GiB RAM: room for `--workers 2`"
+            "3 workers with their services need about 9 CPUs and 18 GiB, the machine has 8 CPUs "
+            "and 32 GiB RAM: room for `--workers 2`"
         )
 
     @pytest.mark.parametrize("wish", [{"cpus": 9}, {"memory": 33 * GIB}])
@@ -207,7 +207,7 @@ class TestMachine:
     def test_single_large_worker_causes_a_notice(self):
         # A default or a preset's value causes only a notice, not an error.
         assert crowding(config(), machine(memory=2 * GIB)) == (
-            "a worker may use 4.0 GiB, but the machine has 2.0 GiB RAM: reduce it with `--memory`"
+            "a worker may use 4 GiB, but the machine has 2 GiB RAM: reduce it with `--memory`"
         )
         assert crowding(config(limits=Limits(memory=2 * GIB)), machine(memory=2 * GIB)) is None
 

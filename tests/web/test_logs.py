@@ -139,7 +139,7 @@ def test_page_of_a_huge_log_is_small_and_older_output_has_a_link(repo):
     page = visitor.get(f"{RUN}/1")
     assert len(page.body) < 4 * CHUNK
     assert "the end" in page.text
-    assert "1.0 GB" in page.text
+    assert "1 GiB" in page.text
     before = page.text.partition('href="?before=')[2].partition('"')[0]
     older = visitor.get(f"{RUN}/1?before={before}")
     assert older.status == 200

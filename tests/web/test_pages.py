@@ -429,9 +429,9 @@ def test_running_workers_are_measured_while_a_page_shows_them(
             run, number = f"/repo/{history.run_id}", min(history.workers)
         assert connected == [], "nobody looked"
         page = eventually(lambda: "of memory" in (text := visitor.get(run).text) and text)
-        assert re.search(r'<td class="num w-memory">[\d.]+ [KM]B</td>', page)
+        assert re.search(r'<td class="num w-memory">[\d.]+ [KM]iB</td>', page)
         assert re.search(
-            r"CPU, [\d.]+ [KM]B|[\d.]+ [KM]B</span>", visitor.get(f"{run}/{number}").text
+            r"CPU, [\d.]+ [KM]iB|[\d.]+ [KM]iB</span>", visitor.get(f"{run}/{number}").text
         )
         assert connected == [1], "one connection for all pages"
         threads = [one for one in threading.enumerate() if one.name == "usage"]

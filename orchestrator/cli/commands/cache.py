@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
-import humanize
 import typer
 
 from orchestrator.cli import options
@@ -18,6 +17,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.runs.cache_warming import Warming, warming_config
+from orchestrator.text.quantities import size as amount
 from orchestrator.workspace.caches import generations, remove_generations
 
 app = typer.Typer(
@@ -72,7 +72,7 @@ def list_caches(json: options.Json = False) -> None:
         show_json(dumps({"caches": caches}, indent=2))
     elif rows:
         heading = ("GENERATION", "CACHE", "SIZE")
-        shown = [(name, kind, humanize.naturalsize(size)) for name, kind, size in rows]
+        shown = [(name, kind, amount(size)) for name, kind, size in rows]
         show(table([heading, *shown], width=terminal_width()))
     else:
         tell("there are no caches: run `orchestrator cache warm`")

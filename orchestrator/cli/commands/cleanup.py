@@ -23,6 +23,7 @@ from orchestrator.errors import (
 )
 from orchestrator.git.repository import find_top
 from orchestrator.text.quantities import count
+from orchestrator.text.quantities import size as amount
 from orchestrator.text.sanitize import one_line
 
 SOME_LEFT = 1
@@ -204,9 +205,7 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
         tell(f"run {run_id} is still running: not removed")
     if report.freed and not report.workers:
         # Imported here because most cleanups print no size.
-        from humanize import naturalsize
-
-        show(f"removed {naturalsize(report.freed)} of workers' files from .git/orchestrator")
+        show(f"removed {amount(report.freed)} of workers' files from .git/orchestrator")
     done = (report.workers, report.leftovers, report.problems, report.purged, report.freed)
     if not any(done):
         tell("nothing to clean up")

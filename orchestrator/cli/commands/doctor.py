@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Literal
 
-import humanize
 import typer
 
 from orchestrator.agents.settings_check import (
@@ -37,6 +36,7 @@ from orchestrator.git.repository import Repository, find_top
 from orchestrator.runs.machine_check import crowding, machine_problems
 from orchestrator.runs.problems import Problems
 from orchestrator.state.secret_files import read_secrets
+from orchestrator.text.quantities import size as amount
 from orchestrator.workspace.overlay_probe import may_overlay, probe
 
 LOW_DISK = 2 * 1024**3
@@ -159,7 +159,7 @@ def _repository() -> Iterator[Check]:
 
 def _disk(top: Path) -> Check:
     free = shutil.disk_usage(top).free
-    detail = f"{humanize.naturalsize(free, binary=True)} free"
+    detail = f"{amount(free)} free"
     if free >= LOW_DISK:
         return Check(name="disk", detail=detail)
     hint = "free some space: a few workers may fill the disk"
@@ -284,7 +284,7 @@ def _image(engine: Engine, image: str, *, required: bool) -> Check:
     except OrchestratorError as error:
         return _failed("image", error)
     if info is not None:
-        size = humanize.naturalsize(info.size, binary=True)
+        size = amount(info.size)
         return Check(name="image", detail=f"{image}, {size}")
     agent = "" if required else " (required by `--agent-cli architect`)"
     return Check(
@@ -302,7 +302,7 @@ def _machine(features: EngineFeatures, config: ParallelConfig) -> Iterator[Check
 
 
 def _room(features: EngineFeatures, config: ParallelConfig) -> Check:
-    memory = humanize.naturalsize(features.memory, binary=True)
+    memory = amount(features.memory)
     machine = f"{features.cpus} CPUs, {memory} RAM"
     crowded = crowding(config, features)
     if crowded is None:

@@ -29,6 +29,7 @@ from orchestrator.engine.images.project import ProjectImage, read_project
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
+from orchestrator.text.quantities import size as amount
 from orchestrator.text.sanitize import one_line
 from orchestrator.workspace.untracked import held_back
 
@@ -186,7 +187,7 @@ def _row(status: ImageStatus) -> tuple[str, str, str, str]:
         return tag, "-", "-", state
     created = datetime.fromisoformat(status.info.created)
     age = humanize.naturaldelta(datetime.now(UTC) - created)
-    size = humanize.naturalsize(status.info.size)
+    size = amount(status.info.size)
     return tag, size, age, state
 
 

@@ -10,6 +10,7 @@ from orchestrator.cli.output.formats import kept_line, table, terminal_width, ti
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.git.repository import Repository
 from orchestrator.state.listing import ListedRun, ListedWorker, list_runs
+from orchestrator.text.quantities import size as amount
 from orchestrator.text.sanitize import one_line
 
 _HEADING = ("WORKER", "TASK", "STATUS", "BRANCH", "WORKTREE", "CONTAINER", "DISK")
@@ -48,7 +49,7 @@ def _run(run: ListedRun, top: Path) -> str:
 
 
 def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:
-    size = humanize.naturalsize(worker.disk)
+    size = amount(worker.disk)
     return (
         titled(worker.worker_id, worker.name),
         one_line(worker.task, limit=_TASK),

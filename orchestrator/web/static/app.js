@@ -356,11 +356,11 @@ function moment(place) {
 
 function bytes(number) {
   let value = number;
-  for (const unit of ["B", "KB", "MB", "GB"]) {
-    if (value < 1000) return `${value.toFixed(value < 100 && unit !== "B" ? 1 : 0)} ${unit}`;
+  for (const unit of ["bytes", "KiB", "MiB", "GiB"]) {
+    if (value < 1024) return `${value.toFixed(1).replace(/\.0$/, "")} ${unit}`;
     value /= 1024;
   }
-  return `${value.toFixed(0)} TB`;
+  return `${value.toFixed(1)} TiB`;
 }
 
 // --- Themes and keys.

@@ -76,16 +76,16 @@ def test_ready_machine_exits_0(repository, machine, capsys):
     assert capsys.readouterr().out == (
         "✓ git: 2.40.1\n"
         f"✓ repository: {repository}, HEAD {head()}\n"
-        "✓ disk: 3.0 GiB free\n"
+        "✓ disk: 3 GiB free\n"
         "✓ configuration: there is no file; the defaults apply\n"
         "✓ engine: docker 9\n"
         "✓ runtimes: configured: runc, runsc\n"
         "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
         "✓ worktrees: overlay (tested)\n"
         "✓ allow-lists: each worker can have a gateway (tested)\n"
-        f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
-        f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
-        "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 8`\n"
+        f"✓ image: {BASE_IMAGE}, 1 GiB\n"
+        f"✓ image: {DEFAULT_IMAGE}, 1 GiB\n"
+        "✓ machine: 8 CPUs, 32 GiB RAM: room for `--workers 8`\n"
     )
 
 
@@ -192,10 +192,10 @@ class TestConfiguration:
         code, lines = self.doctor(capsys)
         assert code == 0
         assert f"✓ configuration: {file}" in lines
-        assert [line for line in lines if "image:" in line] == [f"✓ image: {BASE_IMAGE}, 1.0 GiB"]
+        assert [line for line in lines if "image:" in line] == [f"✓ image: {BASE_IMAGE}, 1 GiB"]
         assert lines[-1] == (
-            "! machine: 9 workers need about 9 CPUs and 18.0 GiB, the machine has 8 CPUs and "
-            "32.0 GiB RAM: room for `--workers 8`"
+            "! machine: 9 workers need about 9 CPUs and 18 GiB, the machine has 8 CPUs and "
+            "32 GiB RAM: room for `--workers 8`"
         )
 
     def test_settings_of_the_named_file_are_checked(self, repository, machine, capsys):
@@ -210,7 +210,7 @@ class TestConfiguration:
         at = lines.index("✗ image: my/image is missing")
         assert lines[at + 1] == "    hint: pull or build the image"
         assert lines[-2:] == [
-            "✗ machine: `memory` is 64.0 GiB, which is more than the engine has",
+            "✗ machine: `memory` is 64 GiB, which is more than the engine has",
             "    hint: use at most 32768m",
         ]
 
