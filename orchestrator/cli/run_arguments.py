@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.output.report import show_run
+from orchestrator.cli.output.streams import check_readers
 from orchestrator.git.repository import Repository
 from orchestrator.state.history import RunHistory, choose_run
 from orchestrator.state.run_directory import all_runs
@@ -53,6 +54,9 @@ def follow(step: Callable[[], bool], *, is_live: Callable[[], bool]) -> None:
     """Call `step` repeatedly until it finds no new data and the run has ended.
 
     `step` returns whether there was new data, and `is_live` whether the run is in progress.
+
+    Raises:
+        LostOutputError: The command only prints, and its reader has closed the pipe.
     """
     while True:
         # Checked before the step, so that the step sees everything written before the end.
@@ -60,6 +64,7 @@ def follow(step: Callable[[], bool], *, is_live: Callable[[], bool]) -> None:
         if not step():
             if not was_live:
                 return
+            check_readers()
             time.sleep(TICK)
 
 

@@ -4,6 +4,7 @@ A command does its work and exits with its code whatever happens to its output: 
 cannot be printed" in docs/reference/exit-codes.md.
 """
 
+import fcntl
 import os
 import pty
 import select
@@ -293,3 +294,21 @@ def test_run_is_merged_and_reported_while_nobody_reads(place: Place, stream: str
         pass
     os.close(reader)
     assert process.wait(60) == 0
+
+
+def test_follower_of_a_silent_run_ends_with_its_reader(place: Place) -> None:
+    place.renew()
+    (run,) = (place.repo / ".git" / "orchestrator" / "runs").iterdir()
+    for words in (("logs", "-f"), ("events", "-f")):
+        with (run / "lease").open("r+") as lease:
+            fcntl.flock(lease, fcntl.LOCK_EX)  # as the process of a live run does
+            reader, writer = os.pipe()
+            env = {**os.environ, local_program.FOLDER: str(place.repo.parent / "engine")}
+            process = Fork(
+                "tests.support.local_program", words, cwd=place.repo, env=env,
+                stdout=writer, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            os.close(writer)
+            assert os.read(reader, 1)
+            os.close(reader)
+            assert process.wait(30) == BROKEN_PIPE

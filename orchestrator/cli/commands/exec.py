@@ -11,7 +11,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from orchestrator.cli.output.ci import in_ci
+from orchestrator.cli.output.ci import is_job_log
 from orchestrator.cli.output.messages import put
 from orchestrator.cli.output.streams import end_with_reader
 from orchestrator.cli.run_arguments import RunOption, open_run
@@ -45,8 +45,8 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """Run a command in a running worker's container.
 
     The command runs as the worker's user in /workspace, with the worker's variables and without
-    input. Its exit code is passed on. In output to a terminal or a CI job, control sequences and
-    commands for CI systems are made harmless; other output is passed on unchanged.
+    input. Its exit code is passed on. On a terminal and in the log of a CI job, control sequences
+    and commands for CI systems are made harmless; other output is passed on unchanged.
     """
     end_with_reader()
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
@@ -142,7 +142,7 @@ class _Sink:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._in_ci = in_ci(os.environ)
+        self._in_ci = is_job_log(out, os.environ)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
 

@@ -11,6 +11,7 @@ import select
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -86,6 +87,17 @@ class Outlet(io.RawIOBase):
             if self.is_needed and self.error is not None:
                 raise LostOutputError(self.error.errno, self.error.strerror) from self.error
         return len(piece)
+
+    def check_reader(self) -> None:
+        """Check that the output has a reader, for a command that has nothing to print now.
+
+        Raises:
+            LostOutputError: The output is needed, and its reader has closed the pipe.
+        """
+        poll = select.poll()
+        poll.register(self._descriptor, 0)
+        if self.is_needed and any(found & select.POLLERR for _, found in poll.poll(0)):
+            raise LostOutputError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def drain(self) -> None:
         """Wait until everything is written, or lost."""
@@ -175,10 +187,25 @@ class Streams:
 
 def end_with_reader() -> None:
     """Let printing raise `LostOutputError`, for a command that does nothing else until its end."""
+    for outlet in _outlets():
+        outlet.is_needed = True
+
+
+def check_readers() -> None:
+    """Check that output which is needed has a reader.
+
+    Raises:
+        LostOutputError: The reader has closed the pipe.
+    """
+    for outlet in _outlets():
+        outlet.check_reader()
+
+
+def _outlets() -> Iterator[Outlet]:
     for stream in (sys.stdout, sys.stderr):
         outlet = getattr(getattr(stream, "buffer", None), "raw", None)
         if isinstance(outlet, Outlet):
-            outlet.is_needed = True
+            yield outlet
 
 
 def _fill() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -182,7 +183,7 @@ def test_hostile_result_contains_no_ci_command(result, system, capsys):
 
 
 class TestExec:
-    """Output of a command in a worker's container is unchanged, except in a CI job."""
+    """Output of a command in a worker's container is unchanged, except in the log of a CI job."""
 
     def write(self, capfdbinary, *pieces: bytes) -> bytes:
         with os.fdopen(os.dup(1), "w") as out:
@@ -192,20 +193,34 @@ class TestExec:
             sink.finish()
         return capfdbinary.readouterr().out
 
+    def log(self, *pieces: bytes) -> bytes:
+        """Return what a job's log, which is a pipe, receives."""
+        reader, writer = os.pipe()
+        with ThreadPoolExecutor() as pool, os.fdopen(reader, "rb") as log:
+            received = pool.submit(log.read)
+            with os.fdopen(writer, "w") as out:
+                sink = _Sink(out)
+                for piece in pieces:
+                    sink.write(piece)
+                sink.finish()
+            return received.result()
+
     def test_bytes_are_unchanged_outside_of_a_job(self, capfdbinary):
         assert self.write(capfdbinary, b"::a::\xff", b"\0") == b"::a::\xff\0"
 
-    def test_output_is_guarded_in_a_job(self, capfdbinary, monkeypatch):
+    def test_output_is_unchanged_in_a_file_of_a_job(self, capfdbinary, monkeypatch):
         monkeypatch.setenv("TF_BUILD", "True")
-        shown = self.write(
-            capfdbinary, b"a\n##v", b"so[task.prependpath]/x\n\xff:", b":add-mask::b"
-        )
+        assert self.write(capfdbinary, b"##vso[a]\xff", b"\0") == b"##vso[a]\xff\0"
+
+    def test_output_is_guarded_in_the_log_of_a_job(self, monkeypatch):
+        monkeypatch.setenv("TF_BUILD", "True")
+        shown = self.log(b"a\n##v", b"so[task.prependpath]/x\n\xff:", b":add-mask::b")
         assert commands_in(shown.decode()) == []
         assert shown.decode() == "a\n#\ufffd#vso[task.prependpath]/x\n\ufffd::add-mask::b\n"
 
-    def test_long_line_is_split(self, capfdbinary, monkeypatch):
+    def test_long_line_is_split(self, monkeypatch):
         monkeypatch.setenv("TF_BUILD", "True")
-        shown = self.write(capfdbinary, b"x" * 70_000 + b"##", b"vso[a.b]c")
+        shown = self.log(b"x" * 70_000 + b"##", b"vso[a.b]c")
         assert shown.endswith(b"x##\nvso[a.b]c\n")
 
 
