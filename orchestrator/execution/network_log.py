@@ -20,8 +20,10 @@ from orchestrator.gateway.log import (
     NetworkRecord,
     count_records,
     learned_entries,
+    private_entries,
     read_records,
     refused_entries,
+    told_refusals,
 )
 from orchestrator.results import NetworkCounts
 from orchestrator.text.redact import Redactor
@@ -51,6 +53,8 @@ class NetworkLog:
     worker_id: int
     emit: Emit
     redactor: Redactor
+    lists_all: bool = True
+    """Whether a gateway lists every connection. Otherwise, only refused ones are known."""
 
     def follow(self, container: Container, *, again: bool = False) -> "NetworkFollower":
         """Record the connections of a container in a thread, while it runs.
@@ -63,13 +67,21 @@ class NetworkLog:
         return NetworkFollower(self, container, again=again)
 
     def counts(self) -> NetworkCounts | None:
-        """Return the totals of the log; None if no container of the worker had a gateway."""
+        """Return the totals of the log; None if it can have no record, or has none of refusals."""
         path = self.directory / NETWORK_LOG
         try:
-            return count_records(read_records(path)) if path.exists() else None
+            counts = count_records(read_records(path)) if path.exists() else None
+            return counts if self.lists_all or (counts and counts.refused) else None
         except OSError as error:
             self.report(f"the network log cannot be read ({error.strerror})")
             return None
+
+    def refused(self) -> str | None:
+        """Return a sentence about the hosts that were refused; None if there are none."""
+        with suppress(OSError):
+            told = told_refusals(read_records(self.directory / NETWORK_LOG))
+            return self.redactor.text(told) if told else None
+        return None
 
     def report(self, message: str) -> None:
         """Emit a notice to the user about the worker's network log."""
@@ -91,6 +103,7 @@ class NetworkFollower:
         self._tally = ConnectionTally(log.worker_id)
         self._refused: dict[str, None] = {}
         self._learned: dict[str, None] = {}
+        self._private: dict[str, None] = {}
         self._recorded = self._latest = ""
         """Time up to which lines are already recorded and are skipped; time of the latest line."""
         self._problem: str | None = None
@@ -125,6 +138,7 @@ class NetworkFollower:
             self._log.report(f"the network log is incomplete ({self._problem})")
         self._emit(self._tally.rest())
         self._list("was refused hosts that are not on its allow-list", self._refused)
+        self._list("was refused hosts at private addresses", self._private)
         self._list("reached hosts that are not on its allow-list", self._learned, MOST_HOSTS)
 
     def _open(self, *, again: bool) -> None:
@@ -175,6 +189,7 @@ class NetworkFollower:
         for found, entries in (
             (self._refused, refused_entries((record,))),
             (self._learned, learned_entries((record,))),
+            (self._private, private_entries((record,))),
         ):
             if len(found) < _MOST_NOTED:
                 found.update(dict.fromkeys(entries))

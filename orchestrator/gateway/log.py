@@ -18,6 +18,8 @@ MOST_RECORDS = 20_000
 """Number of connections of one container that have a record each; further connections are summed
 up.
 """
+_MOST_TOLD = 5
+"""Maximum number of refused hosts in a result's message."""
 MOST_SUMS = 1000
 """Maximum number of hosts whose connections are summed up separately after `MOST_RECORDS`."""
 _LONGEST_HOST = 253
@@ -189,6 +191,43 @@ def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
 def learned_entries(records: Iterable[NetworkRecord]) -> list[str]:
     """Return allow-list entries for hosts that only the network setting `learn` allowed."""
     return _entries(record for record in records if record.reason == LEARNED)
+
+
+def private_entries(records: Iterable[NetworkRecord]) -> list[str]:
+    """Return allow-list entries for hosts that were refused because of their address."""
+    return [
+        entry
+        for record in records
+        if record.reason == "address"
+        for entry in (_with_network(record) if record.scheme else _with_port(record))
+    ]
+
+
+def told_refusals(records: Iterable[NetworkRecord]) -> str | None:
+    """Return a sentence with the first hosts that were refused, and what would allow them."""
+    found: dict[str, None] = {}
+    for record in records:
+        if record.decision == "refused" and len(found) < _MOST_TOLD:
+            if record.reason == "address":
+                place = f"{record.host}:{record.port}"
+                found |= {
+                    f"{place} at a private address, `--allow {entry}`": None
+                    for entry in private_entries((record,))
+                }
+            found |= {
+                f"{record.host}, `--allow {entry}`": None for entry in refused_entries((record,))
+            }
+    return f"refused: {'; '.join(found)}" if found else None
+
+
+def _with_port(record: NetworkRecord) -> list[str]:
+    """Return the entry for an address that a worker with an open network was refused."""
+    return [f"{record.host}:{record.port}"]
+
+
+def _with_network(record: NetworkRecord) -> list[str]:
+    """Return the entry for a listed host whose address is private; `NETWORK` is for the user."""
+    return [f"{entry}=NETWORK" for entry in _entries((record,))]
 
 
 def _entries(records: Iterable[NetworkRecord]) -> list[str]:

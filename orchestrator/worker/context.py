@@ -221,7 +221,14 @@ class WorkerContext:
             worker_id=self.number,
             emit=self.run.emit,
             redactor=self.run.redactor,
+            lists_all=self._has_gateway,
         )
+
+    @property
+    def _has_gateway(self) -> bool:
+        isolation, networks = self.config.isolation, self.config.networks
+        closed = "none" in networks and (isolation.keys == "broker" or isolation.ports)
+        return bool(closed or {"allowlist", "learn"} & networks)
 
     @property
     def name(self) -> str:

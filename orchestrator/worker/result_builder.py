@@ -54,7 +54,8 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
     cost, tokens = outcome.cost, outcome.tokens
     if finish.spent is not None:
         cost, tokens = finish.spent.known_cost, finish.spent.tokens
-    messages = filter(None, (verdict.message, *finish.notes))
+    refused = None if verdict.status is Status.SUCCESS else worker.network_log.refused()
+    messages = filter(None, (verdict.message, *finish.notes, refused))
     return WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,

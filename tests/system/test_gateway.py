@@ -260,6 +260,37 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
     assert listed["refused"] == ["other.example", "xxxxxxxxx.example"]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--network", "open"),
+         "10.99.112.10:443 at a private address, `--allow 10.99.112.10:443`"),
+        (("--network", "allowlist", "--allow", "files.example"),
+         "files.example:443 at a private address, `--allow files.example=NETWORK`"),
+        (("--network", "allowlist", "--allow", "public.example"),
+         "files.example, `--allow files.example`"),
+    ],
+    ids=["open", "address", "name"],
+)  # fmt: skip
+def test_refused_host_is_named_in_the_result(
+    world: Outside, repo: Path, options: tuple[str, ...], told: str
+) -> None:
+    # With an open network, the engine's name server does not know the names of the outside.
+    host = "10.99.112.10" if "open" in options else "files.example"
+    done = world.orchestrator(*SHELL, *options, f"curl -kfsS -m 9 https://{host}/", cwd=repo)
+    result = done.results[1]
+    assert result["status"] == "failed"
+    assert f"refused: {told}" in result["message"]
+    assert told.rpartition("`")[0].rpartition("`")[2] in done.stderr
+    assert result["network"]["refused"] == 1
+    if "open" not in options:
+        return
+    # Without a refusal, nothing is told of a network that is open.
+    done = world.orchestrator(*SHELL, "--network", "open", "true", cwd=repo)
+    (result,) = done.results.values()
+    assert (result["message"], result["network"]) == (None, None)
+
+
 FLOOD = """
 import socket, struct, sys
 server = open("/etc/resolv.conf").read().split()[1]

@@ -1,5 +1,6 @@
 """Handle of one Docker container, and calls for any container by its id."""
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +22,8 @@ from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
 from orchestrator.engine.docker.counters import Meter
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.process import run_in
+from orchestrator.engine.docker.rules import LIST_REFUSED, refused_lines
 from orchestrator.engine.labels import GATEWAY, PORTS, SHARES
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineUnavailableError
@@ -81,6 +84,7 @@ class DockerContainer:
         """Whether another container owns the guard. If not, `remove` removes the guard too."""
         self.gateway: Gateway | None = None
         """The gateway of this container's network; removed together with the container."""
+        self._network_over = threading.Event()
         self._stream = None if adopted else self._attach()
         self._meter = Meter(container_id, self._process)
 
@@ -121,7 +125,10 @@ class DockerContainer:
     @patient
     def again(self) -> "DockerContainer | None":
         """Return a new handle for the container after lost contact, None if it no longer exists."""
-        return adopt(self._client, self._id)
+        again = adopt(self._client, self._id)
+        if again is not None:
+            again._network_over = self._network_over
+        return again
 
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output until the container ends."""
@@ -222,14 +229,26 @@ class DockerContainer:
         return f"exit code {state['ExitCode']}"
 
     def network_lines(self) -> Iterator[bytes] | None:
-        """Return the lines that the gateway prints, with timestamps; None without a gateway."""
-        gateway = None if self.guard is None else self.guard.gateway
-        return None if gateway is None else gateway.lines()
+        """Return the lines that the gateway prints, with timestamps.
+
+        Without a gateway, but with a guard: one line for each place to which the guard refused
+        connections, once `end_network` was called. None without either.
+        """
+        if self.guard is None:
+            return None
+        gateway = self.guard.gateway
+        return self._refused_lines() if gateway is None else gateway.lines()
 
     def end_network(self) -> None:
         """End this container's gateway, which then reports its open connections."""
+        self._network_over.set()
         if self.guard is not None and self.guard.gateway is not None:
             self.guard.gateway.end()
+
+    def _refused_lines(self) -> Iterator[bytes]:
+        self._network_over.wait()
+        if self.guard is not None:
+            yield from refused_lines(run_in(self._client, self.guard.id, LIST_REFUSED))
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that this container prints, with timestamps, until it ends."""

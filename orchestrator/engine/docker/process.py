@@ -24,6 +24,9 @@ of its output.
 """
 _TICK = 0.05
 
+_GONE = (404, 409)
+"""Status with which the daemon answers a command for a container that is removed or has ended."""
+
 
 class DockerProcess:
     """Implements `orchestrator.engine.protocol.InnerProcess`."""
@@ -113,3 +116,19 @@ class DockerProcess:
     def close(self) -> None:
         """Close the command's input and output."""
         self._response.close()
+
+
+def run_in(client: docker.APIClient, container_id: str, command: tuple[str, ...]) -> bytes:
+    """Run a command in a container and return what it prints; nothing if the container has ended.
+
+    Raises:
+        EngineError: The engine does not answer, or refuses the command.
+    """
+    with translated("run a command in the container"):
+        try:
+            started = client.exec_create(container_id, list(command), stderr=False)
+            return bytes(client.exec_start(started["Id"]))
+        except docker.errors.APIError as error:
+            if error.response is not None and error.response.status_code in _GONE:
+                return b""
+            raise

@@ -1,7 +1,10 @@
 """Write packet filter rules in the language of `nft`, for a worker's network and for the host."""
 
 import ipaddress
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.engine.spec import Egress
@@ -28,6 +31,11 @@ connection stays in the host's connection table for up to two minutes.
 """
 BURST = 1000
 """Number of connections and UDP flows that a worker may open before the rate limit applies."""
+_REFUSED = "refused"
+"""Name of the guard's set of addresses and ports to which it refused TCP connections."""
+_MOST_REFUSED = 64
+LIST_REFUSED = ("nft", "--json", "list", "set", "inet", "guard", _REFUSED)
+"""Command that prints this set."""
 RESOLVER = "127.0.0.11"
 """Address of Docker's DNS resolver inside a container; the daemon outside answers the queries."""
 LOCAL_FLOWS = 4000
@@ -47,6 +55,7 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
         egress: Destinations that stay reachable.
         gateway: The host's address on the default bridge.
     """
+    refused = (*CLOSED, *own_addresses())
     # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
     # waits.
     lines = [
@@ -58,13 +67,38 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
         f"ct state new ct count over {MOST_FLOWS} drop",
         f"ct state new limit rate over {NEW_FLOWS}/second burst {BURST} packets drop",
         *_accepted(egress, gateway),
-        *(f"ip daddr {network} reject" for network in (*CLOSED, *own_addresses())),
+        f"ip daddr {{ {', '.join(map(str, _collapsed(refused)))} }} meta l4proto tcp "
+        f"add @{_REFUSED} {{ ip daddr . tcp dport }}",
+        *(f"ip daddr {network} reject" for network in refused),
     ]
     return _table(
         "guard",
+        f"set {_REFUSED} {{ type ipv4_addr . inet_service; "
+        f"size {_MOST_REFUSED}; flags dynamic; }};",
         _chain("untracked", "output priority raw", _untracked()),
         _chain("output", "output priority filter", lines),
     )
+
+
+def _collapsed(networks: Iterable[str]) -> Iterator[ipaddress.IPv4Network]:
+    """Return networks that cover the same addresses without overlaps, as `nft` requires."""
+    return ipaddress.collapse_addresses(map(ipaddress.IPv4Network, networks))
+
+
+def refused_lines(listed: bytes) -> list[bytes]:
+    """Return a line, like those of a gateway, for each place to which a guard refused connections.
+
+    Args:
+        listed: Output of `LIST_REFUSED` in the guard.
+    """
+    found = []
+    with suppress(ValueError, LookupError, TypeError, AttributeError):
+        for part in json.loads(listed)["nftables"]:
+            for element in part.get("set", {}).get("elem", ()):
+                address, port = element["concat"]
+                found.append({"host": str(ipaddress.IPv4Address(address)), "port": int(port)})
+    now, known = datetime.now(UTC).isoformat(), {"refused": "address", "sent": 0, "received": 0}
+    return [f"{now} {json.dumps(place | known)}".encode() for place in found]
 
 
 def _untracked() -> list[str]:
