@@ -7,7 +7,18 @@ from pydantic import Field, field_validator
 
 from orchestrator.config.git_hosts import PrivateRepository
 from orchestrator.config.option import Group, Option
-from orchestrator.config.values import NAME_RULE, VARIABLE_NAME, Model, Ports, Size
+from orchestrator.config.values import (
+    NAME_RULE,
+    VARIABLE_NAME,
+    Cpus,
+    Memory,
+    Model,
+    OpenFiles,
+    Pids,
+    Ports,
+    Seconds,
+    Size,
+)
 
 _SET = re.compile(r"[a-z][a-z0-9-]{0,49}")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
@@ -17,16 +28,14 @@ class Limits(Model):
     """Resource limits of one worker."""
 
     cpus: Annotated[
-        float | None, Option(Group.LIMITS, "N", default="2, or fewer on a smaller machine")
-    ] = Field(default=None, gt=0)
+        Cpus | None, Option(Group.LIMITS, "N", default="2, or fewer on a smaller machine")
+    ] = None
     """Number of CPUs of each worker. Default: 2, or all CPUs of a smaller machine."""
-    memory: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(
-        default=4 * 1024**3, ge=16 * 1024**2
-    )
+    memory: Annotated[Memory, Option(Group.LIMITS, "SIZE")] = 4 * 1024**3
     """Memory of each worker, in bytes or with a unit such as `512m`. Swap is disabled."""
-    pids: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=512, ge=8)
+    pids: Annotated[Pids, Option(Group.LIMITS, "N")] = 512
     """Maximum number of processes and threads of each worker."""
-    open_files: int = Field(default=4096, ge=64)
+    open_files: OpenFiles = 4096
     """Maximum number of open files of each process in a worker."""
     tmp: Size = Field(default=1024**3, ge=1024**2)
     """Size in bytes of `/tmp`, and of the home directory. Each counts as memory of the worker."""
@@ -34,15 +43,15 @@ class Limits(Model):
     """Maximum size of each worker's files on disk, in bytes or with a unit such as `2g`. The
     worker's worktree and private git directory count.
     """
-    inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100)
+    inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100, le=10**12)
     """Maximum number of files and directories that each worker may create. The worker's worktree
     and private git directory count.
     """
     log_limit: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=1024**3, ge=64 * 1024)
     """Maximum size of each worker's output, in bytes or with a unit such as `100m`."""
-    idle_timeout: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=0.0, ge=0)
+    idle_timeout: Annotated[Seconds, Option(Group.LIMITS, "SECONDS")] = 0.0
     """Seconds without output after which a worker is stopped; 0 disables the check."""
-    grace: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=10.0, ge=0)
+    grace: Annotated[Seconds, Option(Group.LIMITS, "SECONDS")] = 10.0
     """Seconds that a worker may take to end (SIGTERM to SIGKILL) when it is stopped."""
 
 
@@ -147,7 +156,7 @@ class Isolation(Model):
             "N",
             help="Maximum model calls of each worker per minute with `--keys broker`; 0: no limit.",
         ),
-    ] = Field(default=0, ge=0)
+    ] = Field(default=0, ge=0, le=1_000_000)
     """Calls that each worker may make through the broker in one minute; 0: no limit."""
     git_read: Annotated[
         tuple[str, ...],

@@ -240,7 +240,7 @@ def in_words(schema: Mapping[str, Any]) -> str:
 
 def _kind_in_words(schema: Mapping[str, Any]) -> str:
     if IS_SIZE in schema:
-        return _size_in_words(schema.get("minimum", 0))
+        return _size_in_words(schema)
     if "enum" in schema:
         return "one of " + ", ".join(f"`{item}`" for item in schema["enum"])
     if "const" in schema:
@@ -256,9 +256,10 @@ def _kind_in_words(schema: Mapping[str, Any]) -> str:
             return _WORDS[str(kind)] + _range(schema)
 
 
-def _size_in_words(least: int) -> str:
+def _size_in_words(schema: Mapping[str, Any]) -> str:
+    least, most = schema["minimum"], schema["maximum"]
     size = f"{least // 1024**2}m" if least >= 1024**2 else f"{least // 1024}k"
-    return f"a size of at least {size}, such as 512m or 4g"
+    return f"a size from {size} to {most // 1024**4}t, such as 512m or 4g"
 
 
 def _members_in_words(schema: Mapping[str, Any]) -> str:
@@ -282,11 +283,12 @@ _WORDS: Mapping[str, str] = {
 
 def _range(schema: Mapping[str, Any]) -> str:
     if "minimum" in schema and "maximum" in schema:
-        return f" from {schema['minimum']} to {schema['maximum']}"
-    if "minimum" in schema:
-        return f", at least {_number(schema['minimum'])}"
-    return f" above {_number(schema['exclusiveMinimum'])}" if "exclusiveMinimum" in schema else ""
+        return f" from {_number(schema['minimum'])} to {_number(schema['maximum'])}"
+    if "exclusiveMinimum" in schema:
+        least, most = schema["exclusiveMinimum"], schema["maximum"]
+        return f" above {_number(least)}, at most {_number(most)}"
+    return ""
 
 
 def _number(value: float) -> str:
-    return f"{value:g}"
+    return f"{value:.15g}"

@@ -8,11 +8,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from orchestrator.config.option import Group, Option
 from orchestrator.config.values import (
     DEFAULT_TIMEOUT,
+    LONGEST,
     CacheKind,
     Commands,
+    Cpus,
+    Memory,
     Model,
+    Pids,
     Port,
-    Size,
+    Seconds,
     command_line,
 )
 
@@ -31,7 +35,7 @@ class Service(Model):
     health: str | None = Field(default=None, min_length=1)
     """Shell command that succeeds in the service's container once the service is ready. Default:
     the service is ready when its port accepts connections."""
-    health_timeout: float = Field(default=60.0, gt=0)
+    health_timeout: float = Field(default=60.0, gt=0, le=LONGEST)
     """Seconds within which the service must become ready."""
     variables: dict[str, str] = Field(default={})
     """Environment variables that the worker gets; `{host}` and `{port}` are replaced by those of
@@ -40,11 +44,11 @@ class Service(Model):
     tmpfs: tuple[Annotated[str, Field(pattern=r"^/[^:]+$")], ...] = ()
     """Directories that the service may write to, besides `/tmp`, `/run` and the image's volumes.
     They are kept in memory, count as memory, and start empty."""
-    cpus: float = Field(default=1.0, gt=0)
+    cpus: Cpus = 1.0
     """Number of CPUs of the service."""
-    memory: Size = Field(default=1024**3, ge=16 * 1024**2)
+    memory: Memory = 1024**3
     """Memory of the service in bytes, including the files it writes."""
-    pids: int = Field(default=256, ge=8)
+    pids: Pids = 256
     """Maximum number of processes and threads of the service."""
 
 
@@ -66,7 +70,7 @@ class Check(Model):
     """Shell command."""
     name: str | None = Field(default=None, min_length=1, max_length=100)
     """Name of the check in reports. Default: the command."""
-    timeout: float = Field(default=DEFAULT_TIMEOUT, ge=0)
+    timeout: Seconds = DEFAULT_TIMEOUT
     """Seconds that the check may run; 0 disables the limit."""
 
     @property
@@ -133,7 +137,7 @@ class Project(Model):
             "SECONDS",
             help="Seconds for all setup commands, and for all teardown commands; 0: no limit.",
         ),
-    ] = Field(default=DEFAULT_TIMEOUT, ge=0)
+    ] = Field(default=DEFAULT_TIMEOUT, ge=0, le=LONGEST)
     """Seconds for all `setup` commands together, and for all `teardown` commands together; 0
     disables the limit."""
     teardown: Annotated[

@@ -22,7 +22,15 @@ from orchestrator.config.judging import Judging
 from orchestrator.config.option import Group, Option
 from orchestrator.config.presets import PRESETS, Preset
 from orchestrator.config.project import Project, variable_prefix
-from orchestrator.config.values import DEFAULT_TIMEOUT, Model, with_unix_lines
+from orchestrator.config.values import (
+    DEFAULT_TIMEOUT,
+    LONGEST,
+    Count,
+    Model,
+    Seconds,
+    Usd,
+    with_unix_lines,
+)
 from orchestrator.results import Reason
 from orchestrator.text.ages import AGE, parse_age
 from orchestrator.text.name_templates import (
@@ -54,16 +62,16 @@ class Triggers(Model):
 
     silence: Annotated[
         float, Option(Group.ALERTS, "SECONDS", "--alert-silence", former="--silence")
-    ] = Field(default=0.0, ge=0)
+    ] = Field(default=0.0, ge=0, le=LONGEST)
     """Alert when a worker prints nothing for this many seconds; 0 disables the alert."""
     repeated_errors: Annotated[
         int, Option(Group.ALERTS, "N", "--alert-errors", former="--repeated-errors")
-    ] = Field(default=0, ge=0)
+    ] = Field(default=0, ge=0, le=10**9)
     """Alert when a worker prints the same error line N times; 0 disables the alert. Numbers in
     the line are ignored."""
     prompts: Annotated[
         float, Option(Group.ALERTS, "SECONDS", "--alert-prompt", former="--prompts")
-    ] = Field(default=10.0, ge=0)
+    ] = Field(default=10.0, ge=0, le=LONGEST)
     """Alert if a `(y/n)` question of the agent gets no answer for this many seconds; 0: never."""
     paths: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
@@ -105,9 +113,9 @@ class RateLimit(Model):
 
     enabled: bool = True
     """Whether the limit applies; `false` disables it."""
-    capacity: int = Field(default=100, ge=1)
+    capacity: int = Field(default=100, ge=1, le=10**9)
     """Workers that may start at once when the bucket is full."""
-    refill_rate: float = Field(default=10.0, gt=0)
+    refill_rate: float = Field(default=10.0, ge=1e-6, le=10**9)
     """Tokens added per second: workers that may start per second once the bucket is empty."""
 
 
@@ -128,8 +136,6 @@ MOST_WORKERS = 10
 MOST_EVER = 1000
 """Highest value of `max_workers`."""
 AUTO = "auto"
-_LONGEST_TIMEOUT = 1e9
-"""Highest accepted timeout in seconds: about 31 years."""
 _WORKERS_SCHEMA = {
     "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_EVER}, {"const": AUTO}]
 }
@@ -172,13 +178,9 @@ class ParallelConfig(Model):
     """Models of workers 1, 2, 3 and so on, such as `gpt-4o,claude-sonnet-4-6`. Workers beyond the
     end of the list use `model`.
     """
-    timeout_per_worker: Annotated[float, Option(Group.COMMON, "SECONDS")] = Field(
-        default=DEFAULT_TIMEOUT, ge=0
-    )
+    timeout_per_worker: Annotated[Seconds, Option(Group.COMMON, "SECONDS")] = DEFAULT_TIMEOUT
     """Maximum number of seconds that each worker may run; 0 disables the limit."""
-    budget_per_worker: Annotated[float | None, Option(Group.COMMON, "USD")] = Field(
-        default=None, gt=0
-    )
+    budget_per_worker: Annotated[Usd | None, Option(Group.COMMON, "USD")] = None
     """Maximum cost of each worker in USD. Default: no limit."""
     base: Annotated[str, Option(Group.TASK, "REF")] = "HEAD"
     """Commit that workers start from: a branch, a tag, a hash or another git revision."""
@@ -203,7 +205,7 @@ class ParallelConfig(Model):
     """Create worktrees at each worker's `start`, or at its `end` with its result, or never.
     With `end` and `none`, workers share one checkout, which none of them can change and later runs
     use again. The work is on the branches in any case."""
-    stagger: Annotated[float, Option(Group.TASK, "SECONDS")] = Field(default=0.0, ge=0)
+    stagger: Annotated[Seconds, Option(Group.TASK, "SECONDS")] = 0.0
     """Minimum number of seconds between the starts of two workers."""
     model: Annotated[
         str | None,
@@ -217,23 +219,23 @@ class ParallelConfig(Model):
     program's default."""
     agent: Annotated[str, Option(Group.AGENT, "NAME")] = Field(default="build", min_length=1)
     """Profile, such as `build`, to select in the agent program."""
-    max_steps: Annotated[int, Option(Group.AGENT, "N")] = Field(default=50, ge=1)
+    max_steps: Annotated[Count, Option(Group.AGENT, "N")] = 50
     """Maximum number of an agent's steps: model answers or tool calls, depending on the agent."""
     api_base: Annotated[str | None, Option(Group.AGENT, "URL")] = None
     """Base URL of the model's API. Default: the agent program's default."""
     image: Annotated[str | None, Option(Group.AGENT, "IMAGE")] = None
     """Container image of the workers, instead of the agent program's own."""
-    tokens_per_worker: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
+    tokens_per_worker: Annotated[Count | None, Option(Group.LIMITS, "N")] = None
     """Maximum number of input and output tokens of each worker. Default: no limit."""
-    budget_total: Annotated[float | None, Option(Group.LIMITS, "USD")] = Field(default=None, gt=0)
+    budget_total: Annotated[Usd | None, Option(Group.LIMITS, "USD")] = None
     """Maximum cost of all workers together in USD. Each worker that starts gets a share of what is
     left. Default: no limit.
     """
-    tokens_total: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
+    tokens_total: Annotated[Count | None, Option(Group.LIMITS, "N")] = None
     """Maximum number of input and output tokens of all workers together. Each worker that starts
     gets a share of what is left. Default: no limit.
     """
-    max_worktrees: int = Field(default=20, ge=1)
+    max_worktrees: Count = 20
     """Maximum number of workers' worktrees, including those of earlier runs; a run that would
     exceed the limit is refused. Tasks that wait for a free worker do not count."""
     retention: Age | None = None
@@ -241,7 +243,7 @@ class ParallelConfig(Model):
     and by `orchestrator gc`: `90s`, `15m`, `6h`, `2d`. Default: workers are kept."""
     retries: Annotated[int, Option(Group.RETRIES, "N")] = Field(default=0, ge=0, le=10)
     """Number of times that a worker is restarted if its agent, setup or container fails."""
-    retry_delay: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(default=5.0, ge=0)
+    retry_delay: Annotated[Seconds, Option(Group.RETRIES, "SECONDS")] = 5.0
     """Seconds between a failure and the retry."""
     retry_on: Annotated[tuple[Reason, ...], Option(Group.RETRIES, "CSV")] = ()
     """Reasons to retry a worker, such as `timeout,oom`, besides failed agents and setups."""
@@ -353,7 +355,7 @@ class ParallelConfig(Model):
     def timeout(self) -> float | None:
         """Seconds that a worker may run; None: no limit."""
         # Clocks and dates overflow with larger values.
-        return min(self.timeout_per_worker, _LONGEST_TIMEOUT) or None
+        return self.timeout_per_worker or None
 
     @property
     def setup_network(self) -> Network:

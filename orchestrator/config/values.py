@@ -2,6 +2,7 @@
 
 import ast
 import re
+from decimal import Decimal
 from functools import cache
 from inspect import cleandoc, getsource
 from itertools import pairwise
@@ -21,7 +22,9 @@ from pydantic import (
 DEFAULT_TIMEOUT = 600.0
 
 
-_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE)
+_SIZE = re.compile(
+    r"(?P<number>[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE
+)
 
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -34,14 +37,38 @@ def parse_size(value: object) -> object:
     match = _SIZE.fullmatch(value.strip())
     if match is None:
         raise ValueError("a size must be a number with a unit, such as 512m or 4g")
-    return int(float(match["number"]) * _UNITS[match["unit"].lower()])
+    return int(Decimal(match["number"]) * _UNITS[match["unit"].lower()])
 
 
 IS_SIZE = "x-size"
 """Key in a JSON Schema that marks a number of bytes which may also be written as `512m`."""
 
 
-Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={IS_SIZE: True})]
+Size = Annotated[
+    int,
+    Field(le=1024**5),
+    BeforeValidator(parse_size),
+    Field(json_schema_extra={IS_SIZE: True}),
+]
+"""A number of bytes. The kernel and the engine accept more, but no machine has more."""
+Memory = Annotated[
+    int,
+    Field(ge=16 * 1024**2, le=1024**5),
+    BeforeValidator(parse_size),
+    Field(json_schema_extra={IS_SIZE: True}),
+]
+"""Memory of a container: with less, the engine cannot start a program in it."""
+Cpus = Annotated[float, Field(ge=0.01, le=1024)]
+"""Number of CPUs. The kernel does not enforce a limit below a hundredth of a CPU."""
+Pids = Annotated[int, Field(ge=8, le=4_194_304)]
+"""Number of processes and threads: at most the kernel's largest process id."""
+OpenFiles = Annotated[int, Field(ge=64, le=1_048_576)]
+"""Number of open files of a process: at most the kernel's `fs.nr_open`."""
+LONGEST = 10**9
+"""About 31 years in seconds."""
+Seconds = Annotated[float, Field(ge=0, le=LONGEST)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Usd = Annotated[float, Field(gt=0, le=10**9)]
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -6,9 +6,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import Demand, demand, largest, memory_was_chosen, room_for
 from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import ConfigError
-from orchestrator.text.quantities import size as amount
-
-_GIB = 1024**3
+from orchestrator.text.quantities import size
 
 
 def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterator[ConfigError]:
@@ -21,7 +19,7 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
         )
     if memory > features.memory and memory_was_chosen(config):
         yield ConfigError(
-            f"`memory` is {_gib(memory)}, which is more than the engine has",
+            f"`memory` is {size(memory)}, which is more than the engine has",
             hint=f"use at most {features.memory // 1024**2}m",
         )
     for name, service in config.project.services.items():
@@ -42,11 +40,11 @@ def crowding(
     each = demands or [demand(config, cpus=features.cpus)] * config.workers
     fit = room_for(each, cpus=features.cpus, memory=features.memory)
     most = max(config.limits.memory, *(one.memory for one in each))
-    has = f"the machine has {features.cpus} CPUs and {_gib(features.memory)} RAM"
+    has = f"the machine has {features.cpus} CPUs and {size(features.memory)} RAM"
     if most > features.memory and not config.project.services:
         return (
-            f"a worker may use {_gib(most)}, but the machine has "
-            f"{_gib(features.memory)} RAM: reduce it with `--memory`"
+            f"a worker may use {size(most)}, but the machine has "
+            f"{size(features.memory)} RAM: reduce it with `--memory`"
         )
     if config.auto_workers or config.workers <= fit:
         return None
@@ -54,7 +52,7 @@ def crowding(
     cpus, memory = sum(one.cpus for one in together), sum(one.memory for one in together)
     services = " with their services" if config.project.services else ""
     return (
-        f"{config.workers} workers{services} need about {cpus:g} CPUs and {_gib(memory)}, {has}: "
+        f"{config.workers} workers{services} need about {cpus:g} CPUs and {size(memory)}, {has}: "
         f"room for `--workers {fit}`"
     )
 
@@ -73,16 +71,12 @@ def roominess(
     least = "" if len({*each}) == 1 else " at least"
     return (
         f"`--workers auto`: {_each_uses(each)}, the machine has {features.cpus} CPUs and "
-        f"{_gib(features.memory)} RAM: room for{least} {fit} at the same time"
+        f"{size(features.memory)} RAM: room for{least} {fit} at the same time"
     )
 
 
 def _each_uses(demands: Sequence[Demand]) -> str:
     cpus, memory = ({one[place] for one in demands} for place in (0, 1))
     many = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(cpus), max(cpus))))
-    sizes = " to ".join(dict.fromkeys(_gib(int(one)) for one in (min(memory), max(memory))))
+    sizes = " to ".join(dict.fromkeys(size(int(one)) for one in (min(memory), max(memory))))
     return f"a worker needs about {many} CPUs and {sizes}"
-
-
-def _gib(size: int) -> str:
-    return amount(size)

@@ -13,6 +13,7 @@ from orchestrator.execution.dead_man_switch import LATE
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.packed_work import HarvestRefusedError
+from orchestrator.text.quantities import size
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import output_line
 from orchestrator.worker.bundle import bundle
@@ -122,11 +123,11 @@ def _watch(
             refusals.append(f"packing the worker's work took longer than {HARVEST_TIMEOUT:.0f} s")
         else:
             places = (workspace.store.out, workspace.store.harvest)
-            size = disk_use(places, most_files=_MOST_FILES, seconds=MEASURE).size
-            if size <= room:
+            written = disk_use(places, most_files=_MOST_FILES, seconds=MEASURE).size
+            if written <= room:
                 continue
             refusals.append(
-                f"packing the work took {size >> 20} MiB; the disk limit allows {room >> 20} MiB"
+                f"packing the work took {size(written)}; the disk limit allows {size(room)}"
             )
         _kill(container)
         return

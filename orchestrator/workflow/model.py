@@ -8,7 +8,16 @@ from pydantic import AfterValidator, Field, field_serializer, model_validator
 
 from orchestrator.config.container import Keys, Limits, Network
 from orchestrator.config.project import Checks, Services
-from orchestrator.config.values import Commands, Model, Ports, with_unix_lines
+from orchestrator.config.values import (
+    LONGEST,
+    Commands,
+    Count,
+    Model,
+    Ports,
+    Seconds,
+    Usd,
+    with_unix_lines,
+)
 
 MOST_TASKS = 1000
 """Maximum number of tasks of a workflow, with all tasks that a `foreach` creates."""
@@ -42,15 +51,15 @@ class WorkerSettings(Model):
     """Model that performs the task."""
     image: str | None = Field(default=None, min_length=1)
     """Container image in which the task runs."""
-    max_steps: int | None = Field(default=None, ge=1)
+    max_steps: Count | None = None
     """Maximum number of an agent's steps: model answers or tool calls, depending on the agent."""
-    budget: float | None = Field(default=None, gt=0)
+    budget: Usd | None = None
     """Maximum cost of the task in USD."""
-    timeout: float | None = Field(default=None, ge=0)
+    timeout: Seconds | None = None
     """Maximum number of seconds that the task may run; 0 disables the limit."""
     retries: int | None = Field(default=None, ge=0, le=10)
     """Number of times that the task is started again after a temporary failure."""
-    retry_delay: float | None = Field(default=None, ge=0)
+    retry_delay: Seconds | None = None
     """Seconds between a failure and the retry."""
     limits: Limits = Limits()
     """Limits that override those of the run; other limits are the run's."""
@@ -166,7 +175,7 @@ class Workflow(Model):
 
     name: str = Field(min_length=1, max_length=200)
     tasks: tuple[Task, ...] = Field(min_length=1, max_length=MOST_TASKS)
-    max_latency: float | None = Field(default=None, gt=0)
+    max_latency: float | None = Field(default=None, gt=0, le=LONGEST)
     """Seconds that a task may take; if a task took longer, a notice is printed when it ends."""
     network: Network | None = None
     """Network of all tasks, setup and check commands: `none` if the workflow is private."""

@@ -69,8 +69,9 @@ providers:
         where = "providers.gemini-cli.rateLimit"
         assert mistakes(file=file) == [
             f"{file}:7: `providers.claude.rateLimit.refillRate` is set twice, in two spellings",
-            f"{file}:4: `{where}.capacity` is `0`: must be a whole number, at least 1",
-            f'{file}:5: `{where}.refillRate` is `"fast"`: must be a number above 0',
+            f"{file}:4: `{where}.capacity` is `0`: must be a whole number from 1 to 1000000000",
+            f'{file}:5: `{where}.refillRate` is `"fast"`: must be '
+            "a number from 1e-06 to 1000000000",
         ]
 
     def test_invalid_provider_name_is_refused(self, tmp_path):
@@ -132,7 +133,8 @@ agents:
             f"{file}:2: `agents.shel` is unknown, did you mean `agents.shell`?",
             f"{file}:3: `agents.shell.network` is unknown, `network` belongs under `container`",
             f"{file}:3: `agents.shell.modle` is unknown, did you mean `agents.shell.model`?",
-            f"{file}:3: `agents.shell.max_steps` is `0`: must be a whole number, at least 1",
+            f"{file}:3: `agents.shell.max_steps` is `0`: must be "
+            "a whole number from 1 to 1000000000000",
             f"{file}:5: `agents.architect.env`, variable `A`: must be text; quote values that "
             f"look like numbers",
         ]

@@ -236,7 +236,9 @@ class TestCheckFile:
     def test_check_lists_mistakes_and_settings_that_require_naming(self, tmp_path):
         file = write(tmp_path, "container: {memory: 9g, cpus: x}\nagents: {shell: {image: i}}")
         check = check_file(file)
-        assert check.problems == [f'{file}:1: `container.cpus` is `"x"`: must be a number above 0']
+        assert check.problems == [
+            f'{file}:1: `container.cpus` is `"x"`: must be a number from 0.01 to 1024'
+        ]
         assert check.named_only == [f"{file}:2: `agents.shell.image` {TestGuest.SEEN}"]
 
     def test_loosened_settings_of_all_programs_are_listed_once(self, tmp_path):
@@ -321,7 +323,7 @@ class TestHostileFile:
         assert caught.value.message.startswith("2000 mistakes in the configuration:\n")
         assert caught.value.message.endswith("\n  and 1950 more")
 
-    def test_huge_timeout_is_reduced_to_the_maximum(self, tmp_path: Path) -> None:
+    def test_huge_timeout_is_refused(self, tmp_path: Path) -> None:
         file = write(tmp_path, "parallel_runs: {timeout_per_worker: 1e308}\n")
-        config = load_config(options={"tasks": ["x"]}, environ={}, top=None, file=file)
-        assert config.timeout == 1e9
+        with pytest.raises(ConfigError, match="must be a number from 0 to 1000000000"):
+            load_config(options={"tasks": ["x"]}, environ={}, top=None, file=file)

@@ -41,13 +41,15 @@ foo: 1
         f"{file}:2: `parallel_runs.worker` is unknown, did you mean `parallel_runs.workers`?",
         f"{file}:3: `parallel_runs.workers` is `11`: {OF_MAX_WORKERS}",
         f"{file}:4: `parallel_runs.agent` is ``: must be text that is not empty",
-        f'{file}:5: `parallel_runs.max_steps` is `"50"`: must be a whole number, at least 1',
+        f'{file}:5: `parallel_runs.max_steps` is `"50"`: must be '
+        'a whole number from 1 to 1000000000000',
         f"{file}:6: `parallel_runs.image` is `true`: must be text",
         f"{file}:7: `parallel_runs.cpus` is unknown, `cpus` belongs under `container`",
-        f"{file}:8: `parallel_runs.budget_per_worker` is `-1`: must be a number above 0",
+        f"{file}:8: `parallel_runs.budget_per_worker` is `-1`: must be "
+        "a number above 0, at most 1000000000",
         f"{file}:10: `container.memory` is `3x`: a size must be a number with a unit, such as "
         f"512m or 4g",
-        f"{file}:11: `container.pids` is `1.5`: must be a whole number, at least 8",
+        f"{file}:11: `container.pids` is `1.5`: must be a whole number from 8 to 4194304",
         f"{file}:12: `container.env`, variable `A`: must be text; quote values that look like "
         f"numbers",
         f"{file}:13: `container.network` is `yes`: must be one of `none`, `allowlist`, `learn`, "
@@ -57,10 +59,10 @@ foo: 1
         f"{file}:15: `foo` is unknown",
         "environment variable `ORCHESTRATOR_WORKER` is unknown, did you mean "
         "`ORCHESTRATOR_WORKERS`?",
-        "environment variable `ORCHESTRATOR_GRACE` is `-1`: must be a number, at least 0",
+        "environment variable `ORCHESTRATOR_GRACE` is `-1`: must be a number from 0 to 1000000000",
         "option `--workers` is `x`: must be a whole number from 1 to 10 or `auto`",
         "option `--models`: a model name must not be empty",
-        "option `--memory` is `8m`: must be a size of at least 16m, such as 512m or 4g",
+        "option `--memory` is `8m`: must be a size from 16m to 1024t, such as 512m or 4g",
         "option `--env`: `NOPE` is not set in the environment",
         "option `--env`: a variable must be `NAME=value` or `NAME`",
         "no task was given",

@@ -61,7 +61,7 @@ def _host_config(
         cap_drop=["ALL"],
         cap_add=list(spec.capabilities),
         security_opt=["no-new-privileges", *filtered],
-        nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None,
+        nano_cpus=None if spec.cpus is None else round(spec.cpus * 1e9),
         mem_limit=spec.memory,
         memswap_limit=spec.memory,
         pids_limit=spec.pids,

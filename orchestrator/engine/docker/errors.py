@@ -21,6 +21,7 @@ _START = (
     "`make setup` in a clone of orchestrator"
 )
 _JOIN = "`sudo usermod -aG docker $USER`, then log in again"
+_OPEN_FILES = "error setting rlimit type 7"
 # Phrases in the daemon's error when a host port cannot be bound (moby, libnetwork: portallocator
 # and docker-proxy).
 _PORT_TAKEN = ("port is already allocated", "address already in use")
@@ -68,6 +69,11 @@ def _refusal(action: str, error: docker.errors.APIError) -> OrchestratorError:
     text = _explain(error)
     if any(phrase in text for phrase in _PORT_TAKEN):
         return PortTakenError(f"cannot {action}: {text}")
+    if _OPEN_FILES in text:
+        return EngineError(
+            f"cannot {action}: the engine's own limit of open files is lower than `open_files`",
+            hint="reduce `open_files`, or raise the limit of the engine's service",
+        )
     return EngineError(f"cannot {action}: {text}")
 
 

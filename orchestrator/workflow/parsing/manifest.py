@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from orchestrator.config.sources import agent_names
-from orchestrator.config.values import Model
+from orchestrator.config.values import LONGEST, Model
 from orchestrator.workflow.model import (
     COMPLEXITY,
     WHEN,
@@ -142,7 +142,7 @@ class ManifestTask(TaskDefaults):
     """Items for each of which a task `ID-1`, `ID-2` and so on is created; a task that depends on
     `ID` depends on all of them.
     """
-    batch: int | None = Field(default=None, ge=1)
+    batch: int | None = Field(default=None, ge=1, le=10**12)
     """Number of items for each created task. Default: 1."""
     reduce: Ids = ()
     """Tasks whose results, summaries and diffs this task gets as files, because it combines them;
@@ -184,7 +184,7 @@ class Stage(Model):
 class Constraints(Model):
     """The block `constraints` in workflow files of AutomatosX."""
 
-    max_latency: float | None = Field(default=None, gt=0, alias="maxLatency")
+    max_latency: float | None = Field(default=None, gt=0, le=1000 * LONGEST, alias="maxLatency")
     """Milliseconds that a task may take before a warning is printed."""
     privacy: Literal["private", "public"] | None = None
     """`private`: tasks, `setup` and `checks` have no network; a setting that opens a network is

@@ -49,7 +49,7 @@ def container() -> Iterator[Protection]:
         ("memory limit", "mem_limit=spec.memory,\n        memswap_limit=spec.memory,", ""),
         ("no swap beyond memory", "memswap_limit=spec.memory", "memswap_limit=None"),
         ("process limit", "pids_limit=spec.pids", "pids_limit=None"),
-        ("CPU limit", "nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None", "nano_cpus=None"),
+        ("CPU limit", "None if spec.cpus is None else round(spec.cpus * 1e9)", "None"),
         ("open files limit",
          'Ulimit(name="nofile", soft=spec.open_files, hard=spec.open_files),', ""),
         ("no core dumps", 'Ulimit(name="core", soft=0, hard=0),', ""),

@@ -4,11 +4,13 @@ import secrets
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
 from typing import Any
 
 import docker
 import pytest
 
+from orchestrator.config.container import Limits
 from orchestrator.engine.docker import DockerEngine, firewall
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
@@ -130,3 +132,29 @@ def test_container_does_not_start_without_active_rules(
     with pytest.raises(EngineError, match="cannot set up the firewall of the worker's network"):
         docker_start("true", network=network, egress=nonsense)
     assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]
+
+
+@pytest.mark.parametrize("end", ["minimum", "maximum"])
+def test_engine_enforces_the_smallest_and_the_largest_limits(
+    client: docker.APIClient, docker_start: Starter, end: str
+) -> None:
+    kinds = {
+        name: next((one for one in kind.get("anyOf", ()) if end in one), kind)
+        for name, kind in Limits.model_json_schema()["properties"].items()
+    }
+    limits = Limits.model_validate({name: kind[end] for name, kind in kinds.items()})
+    # The daemon refuses more CPUs than the machine has, as does the check before a run.
+    cpus = min(limits.cpus or 0, 1)
+    # Nor more open files than it may have itself.
+    open_files = min(limits.open_files, getrlimit(RLIMIT_NOFILE)[1])
+    container = docker_start(
+        "sleep", "300", cpus=cpus, memory=limits.memory, pids=limits.pids,
+        open_files=open_files, kept_output=limits.log_limit,
+        mounts=(TmpfsMount(target="/tmp", size=limits.tmp),),
+    )  # fmt: skip
+    assert container.state().started_at is not None
+    host = host_config(client, container.id)
+    assert host["NanoCpus"] == round(cpus * 10**9) > 0
+    assert (host["Memory"], host["PidsLimit"]) == (limits.memory, limits.pids)
+    assert host["Ulimits"][0]["Hard"] == open_files
+    assert host["LogConfig"]["Config"]["max-size"] == str(limits.log_limit)

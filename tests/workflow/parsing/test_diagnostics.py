@@ -70,12 +70,13 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     programs = "`aider`, `architect`, `claude`, `codex`, `gemini`, `mini`, `opencode`, `shell`"
     assert mistakes(tmp_path, BAD) == [
         "flow.yaml:2: `taskz` is unknown, did you mean `tasks`?",
-        "flow.yaml:5: `policy.constraints.maxLatency` is `-1`: must be a number above 0",
+        "flow.yaml:5: `policy.constraints.maxLatency` is `-1`: must be "
+        "a number above 0, at most 1000000000000",
         "flow.yaml:6: `policy.constraints.privcy` is unknown, "
         "did you mean `policy.constraints.privacy`?",
         "flow.yaml:8: `defaults.modle` is unknown, did you mean `defaults.mode`?",
         "flow.yaml:10: `vars.ticket` has no value: set it with `--var ticket=VALUE`",
-        'flow.yaml:13: `tasks[1].timeout` is `"soon"`: must be a number, at least 0',
+        'flow.yaml:13: `tasks[1].timeout` is `"soon"`: must be a number from 0 to 1000000000',
         "flow.yaml:14: `tasks[1].depends_on` names `bb`, which is not a task, did you mean `b`?",
         f"flow.yaml:15: `tasks[1].agent_cli` is `clode`: must be one of {programs}",
         "flow.yaml:17: `tasks[2].dependson` is unknown, did you mean `tasks[2].depends_on`?",
@@ -96,7 +97,7 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         "did you mean `tasks[5].checks[1].timeout`?",
         "flow.yaml:26: `tasks[6]` is `3`: must be a mapping of keys to values",
         "flow.yaml:27: `tasks[7].taks` is unknown, did you mean `tasks[7].task`?",
-        "flow.yaml:29: `tasks[8].batch` is `0`: must be a whole number, at least 1",
+        "flow.yaml:29: `tasks[8].batch` is `0`: must be a whole number from 1 to 1000000000000",
         "flow.yaml:30: `tasks[8].stage`: must be text or a whole number",
         "flow.yaml:31: `tasks[8].when` is `never`: must be one of `on_success`, `on_failure`, "
         "`always`",
@@ -238,7 +239,7 @@ def test_each_cycle_is_a_mistake(tmp_path: Path) -> None:
 def test_mistakes_in_json_have_lines(tmp_path: Path) -> None:
     text = '{"tasks": [\n {"id": "a",\n  "timeout":\n"x"},\n {"id": "b", "depends_on":\n ["c"]}\n]}'
     assert mistakes(tmp_path, text, "flow.json") == [
-        'flow.json:3: `tasks[1].timeout` is `"x"`: must be a number, at least 0',
+        'flow.json:3: `tasks[1].timeout` is `"x"`: must be a number from 0 to 1000000000',
         "flow.json:6: `tasks[2].depends_on` names `c`, which is not a task",
     ]
 
