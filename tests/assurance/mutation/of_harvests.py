@@ -272,7 +272,7 @@ def helper() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "worker/pack.py", (ROOM,),
-        ("written data of a harvest is measured", "if size <= room:", "if True:"),
+        ("written data of a harvest is measured", "if written <= room:", "if True:"),
     )  # fmt: skip
     yield from patches(
         "worker/pack.py", ("tests/worker/test_harvest.py -k someone_ended",),
