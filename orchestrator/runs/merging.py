@@ -192,7 +192,7 @@ class Merger:
     ) -> CommitTest:
         """Return a test of a commit, first with the target's tests, then with the commit's tests.
 
-        A commit passes only if its checks also report failures of added tests that must fail.
+        A commit passes only if its checks also report mutants of the target's tests as failed.
         """
 
         def tested(commit: str) -> Answer:

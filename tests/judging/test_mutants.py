@@ -92,6 +92,7 @@ def _reported(
     return {mixes.tests[one].watched.words[-1] for one in failed if one < len(mixes.tests)}
 
 
+@pytest.mark.variants("*-0")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("runner", ["unittest", "pytest"])
 def test_each_test_fails_in_one_mix_and_passes_in_the_other(
