@@ -31,6 +31,8 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MOVING = frozenset({"", "log"})
 """Tabs of a run or worker whose pages change as time passes."""
 _MOST_DIGITS = 15
+_SIGNED_IN = 30 * 86_400
+"""Seconds for which a browser stays signed in."""
 Answer = Callable[[Request], Awaitable[Response]]
 
 
@@ -94,7 +96,11 @@ class Web:
         if session is None:
             raise HTTPException(403, "the link was used already, or is not the latest")
         answer = Response(status_code=204)
-        answer.set_cookie(self._cookie, session, path="/", httponly=True, samesite="strict")
+        # Browsers keep the cookie when they are closed; it opens nothing after the server's end,
+        # unless `--port` stores the sessions.
+        answer.set_cookie(
+            self._cookie, session, path="/", httponly=True, samesite="strict", max_age=_SIGNED_IN
+        )
         return answer
 
     async def _runs(self, request: Request) -> Response:

@@ -21,7 +21,7 @@ _COLUMNS = {
 """Words for the criteria that decide between two candidates, if the criterion's name is unclear."""
 _DECISIONS = {
     "clear": ("success", "is the best"),
-    "undecided": ("warning", "No worker is clearly the best"),
+    "undecided": ("warning", "No worker is clearly the best: "),
     "none": ("danger", "No worker passes all checks"),
 }
 
@@ -39,7 +39,9 @@ def judgement_page(view: View) -> Page | None:
 
 def _heading(judgement: Judgement) -> dict[str, object]:
     tone, said = _DECISIONS[judgement.decision]
-    if judgement.picked is not None:
+    if judgement.decision == "undecided":
+        said += _doubt(judgement)
+    elif judgement.picked is not None:
         said = f"Worker {judgement.picked} {said}"
     return {
         "tone": tone,
@@ -50,8 +52,21 @@ def _heading(judgement: Judgement) -> dict[str, object]:
     }
 
 
+def _doubt(judgement: Judgement) -> str:
+    """Return why the first candidate is not picked automatically."""
+    first = next(one for one in judgement.ranking if one.passes)
+    if first.needs_review:
+        return f"a person has to review worker {first.worker_id} first"
+    column = _COLUMNS.get(first.decided_by or "", first.decided_by)
+    if column is None:
+        return f"nothing proves that worker {first.worker_id} is right"
+    return f"worker {first.worker_id} is ahead of the next only by: {column}"
+
+
 def _rules(judgement: Judgement) -> list[str]:
     rules = [f"tests: {judgement.tests}", *(f"check: {check}" for check in judgement.checks)]
+    rules += [f"must fail on the base: {check}" for check in judgement.must_fix]
+    rules += [f"not tried with tests that must fail: {one}" for one in judgement.without_canary]
     rules += [f"not counted, as results differ: {check}" for check in judgement.unstable]
     return [one_line(rule, limit=200) for rule in rules]
 
@@ -79,6 +94,8 @@ def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
         "number": candidate.worker_id,
         "run": candidate.run_id,
         "title": _title(worker, candidate),
+        "model": "" if candidate.model in (None, "default") else one_line(candidate.model or ""),
+        "is_out": candidate.out,
         "tone": "success" if candidate.passes else "danger",
         "word": word_of(candidate),
         "checks": f"{passed}/{len(candidate.verdicts)}",

@@ -133,7 +133,8 @@ def _page(view: View, given: Fields | None, question: _Question) -> Page:
     }  # fmt: skip
     try:
         values["target"] = find_target(view.repository, None).branch
-        if given is not None:
+        # The button `Change` returns to the form, which keeps what was chosen.
+        if given is not None and _one(fields, "how", "") != "change":
             values |= _outcome(view, fields, question)
     except OrchestratorError as error:
         values["problem"] = one_line(str(error), limit=500)

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from orchestrator.events import WorkerMeasured
+from orchestrator.git.repository import LANDED
+from orchestrator.landing.record import read_record
 from orchestrator.state.history import RunState
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.quantities import size
+from orchestrator.text.sanitize import one_line
 from orchestrator.web.reader import Snapshot, WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.summaries import RunSummary, WorkerSummary
@@ -15,6 +18,8 @@ from orchestrator.workflow.timing import summarise
 
 PAGE = 100
 """Maximum number of workers on one page."""
+_MOST_MERGES = 20
+"""Maximum number of merges of a run that the page reads."""
 _MOST_ALERTS = 20
 """Maximum number of workers that need attention and are listed above the table."""
 
@@ -42,6 +47,7 @@ def overview_page(view: View) -> Page:
         "zoom": zoom_of(axis),
         "legend": legend(snapshot.workers),
         "alerts": [one for one in summary.workers if one.alert][:_MOST_ALERTS],
+        "merged": () if snapshot.is_live else _merged(view),
         "died": snapshot.state is RunState.DIED,
         "slots": f"{snapshot.slots} at once" if snapshot.slots else "",
         "search": search,
@@ -65,6 +71,19 @@ def _rows(
         }
         for one, worker in workers
     ]
+
+
+def _merged(view: View) -> list[tuple[str, list[int]]]:
+    """Return each branch into which workers of the run were merged, with their numbers."""
+    found: dict[str, set[int]] = {}
+    name: str | None = f"{LANDED}{view.snapshot.run_id}"
+    for _ in range(_MOST_MERGES):
+        landed = read_record(view.repository, name) if name else None
+        if landed is None:
+            break
+        found.setdefault(one_line(landed.branch), set()).update(landed.workers)
+        name = landed.previous
+    return [(branch, sorted(numbers)) for branch, numbers in found.items()]
 
 
 def _texts(worker: WorkerSummary) -> Sequence[str]:

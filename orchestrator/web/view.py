@@ -117,6 +117,7 @@ def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> di
         "ago": ago(summary.began, now()),
         "current": tab,
         "attention": summary.attention,
+        "is_judged": "judgement" not in absent,
         "tabs": [(name, title) for name, title in _TABS if name not in absent],
         "same_page": view.same_page,
     }

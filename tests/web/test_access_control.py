@@ -81,7 +81,7 @@ def test_the_link_works_once_and_its_cookie_is_for_this_server_only(repo):
     assert answer.status == 204
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith(f"orchestrator-ui-{PORT}=")
-    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+    assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=2592000"} <= set(cookie.split("; "))
     assert SECRET_TASK in first.get("/").text
     second = Browser(first.guarded)
     assert_refused(second.sign_in(sessions.key), 403)

@@ -280,6 +280,38 @@ def test_judgement_names_the_best_worker_and_offers_to_pick_it(repo):
     assert "skips <b>tests</b>" in Shape(visitor.get(f"{RUN}/pick?worker=1").text).text
     assert visitor.get(f"{RUN}/pick?worker=3").status == 404
     assert "Pick" not in browser(repo, read_only=True).get(f"{RUN}/judgement").text
+    assert f'class="button primary" href="{RUN}/judgement">Pick…' in visitor.get(RUN).text
+    assert f'href="{RUN}/1/diff"' in page
+    assert re.search(r"<s>[^<]*</s></a>.*skips", page), "the excluded candidate is struck out"
+
+
+@pytest.mark.parametrize(
+    ("column", "flags", "why"),
+    [
+        ("cost", (), "is ahead of the next only by: cost"),
+        ("number", (), "is ahead of the next only by: only its number"),
+        (None, (), "nothing proves that worker 1 is right"),
+        ("checks", ("needs_new_tests",), "a person has to review worker 1 first"),
+    ],
+)
+def test_an_undecided_judgement_says_why_and_shows_models_and_rules(repo, column, flags, why):
+    run = ended_run(repo, result_of(1), result_of(2))
+    found = tuple(Flag(flag=name, out=False, message="a flag") for name in flags)
+    ranking = tuple(
+        Candidate(run_id=RUN_ID, worker_id=n, commit=BASE, protected=BASE, place=n, passes=True,
+                  out=False, lines=3, files=1, model=f"model-{n}", flags=found if n == 1 else (),
+                  decided_by=column if n == 1 else None)
+        for n in (1, 2)
+    )  # fmt: skip
+    write_judgement(run.path, Judgement(
+        run_id=RUN_ID, number=1, base=BASE, tests="frozen", checks=("make test",),
+        must_fix=("make bug",), without_canary=("make test",), decision="undecided",
+        ranking=ranking,
+    ))  # fmt: skip
+    text = Shape(browser(repo).get(f"{RUN}/judgement").text).text
+    for said in (why, "model-1", "model-2", "must fail on the base: make bug",
+                 "not tried with tests that must fail: make test"):  # fmt: skip
+        assert said in text
 
 
 def test_browsing_changes_nothing(repo):
@@ -503,6 +535,12 @@ def merge_in_browser(repo: Path, visitor: Browser, run: str) -> None:
     chosen = {"token": token, "worker": ["1"], "form": "merge", "conflict": "stop"}
     preview = visitor.post(f"{run}/merge", {**chosen, "how": "preview"}).text
     assert "would be merged into" in Shape(preview).text
+    fields = {**chosen, "form": "squash", "conflict": "skip", "how": "change"}
+    again = visitor.post(f"{run}/merge", fields).text
+    assert re.findall(r'value="(\d)" checked', again) == ["1"], "the form keeps what was chosen"
+    assert 'value="squash" selected' in again
+    assert 'value="skip" selected' in again
+    assert "were merged" not in Shape(visitor.get(run).text).text
     assert (repo / ".git/refs/heads/main").read_text() == before
     both = visitor.post(f"{run}/merge", {**chosen, "worker": ["1", "2"], "how": "preview"}).text
     assert "Nothing would be merged" in Shape(both).text
@@ -514,6 +552,7 @@ def merge_in_browser(repo: Path, visitor: Browser, run: str) -> None:
     assert "was merged into" in Shape(done).text
     assert (repo / ".git/refs/heads/main").read_text() != before
     assert "web view: merged worker 1 into main" in visitor.get(f"{run}/events").text
+    assert "Worker 1 was merged into main" in Shape(visitor.get(run).text).text
     for odd in ({"worker": []}, {"worker": ["99"]}, {"form": "x"}, {"conflict": "x"}):
         said = visitor.post(f"{run}/merge", {**chosen, **odd, "how": "preview"}).text
         assert "callout danger" in said
