@@ -8,6 +8,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Form = Literal["merge", "squash", "rebase", "apply"]
+"""How a branch is added: by a merge commit, as one commit, commit by commit, or as uncommitted
+changes.
+"""
+
 
 class Status(StrEnum):
     """Final status of a worker or run."""

@@ -16,6 +16,7 @@ from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.git.worktree import open_worktree
 from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.landing_record import landed_in
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record, require_record
@@ -262,7 +263,16 @@ def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
     head = head_of(repository, worktree) if worktree else None
     tips = {repository.commit_of(worker.spec.ref), head} - {None}
     made = (tip for tip in tips if tip and worker.has_made(tip))
-    return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in made)
+    of = (worker.directory.run_id, worker.number)
+    return all(is_merged_commit(repository, *of, tip) for tip in made)
+
+
+def is_merged_commit(repository: Repository, run_id: str, number: int, commit: str) -> bool:
+    """Return whether another branch has a worker's commit, or its changes as other commits."""
+    if is_reached(repository, commit, *BRANCHES_AND_REMOTES):
+        return True
+    landed = landed_in(repository, run_id, number, commit)
+    return any(is_reached(repository, one, *BRANCHES_AND_REMOTES) for one in landed)
 
 
 def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
@@ -347,11 +357,12 @@ class Wanted:
             return True
         return self.pushed and is_pushed(repository, worker)
 
-    def allows_purge(self, repository: Repository, ref: str) -> bool:
+    def allows_purge(self, repository: Repository, run_id: str, number: int, ref: str) -> bool:
         """Return whether the conditions `merged` and `pushed` allow the removal of a backup."""
         if not (self.merged or self.pushed):
             return True
-        if self.merged and is_reached(repository, ref, *BRANCHES_AND_REMOTES):
+        commit = repository.resolve(ref)
+        if self.merged and is_merged_commit(repository, run_id, number, commit):
             return True
         return self.pushed and is_on_a_remote(repository, ref)
 

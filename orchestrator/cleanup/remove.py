@@ -362,7 +362,7 @@ def _purge(job: _Cleanup, run: RunDirectory, numbers: set[int]) -> None:
     for run_id, number, ref in job.backups:
         if run_id != run.run_id or number not in numbers:
             continue
-        if not job.wanted.allows_purge(job.repository, ref):
+        if not job.wanted.allows_purge(job.repository, run_id, number, ref):
             continue
         job.purged.append(ref)
         if not job.dry_run:

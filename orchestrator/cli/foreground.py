@@ -14,6 +14,7 @@ from orchestrator.cli.output.report import (
     show_run,
     summary_line,
     timings_table,
+    typed_branch,
 )
 from orchestrator.cli.output.views import View
 from orchestrator.cli.signals import Interruption
@@ -134,7 +135,7 @@ def _show_result(
         show(summary_line(result))
     elif output.events:
         if not output.quiet:
-            tell(after_run(result))
+            tell(after_run(result, typed=typed_branch))
     else:
         show_run(result, config, workflow=workflow, quiet=output.quiet, as_json=output.json)
         if output.timings:

@@ -92,7 +92,7 @@ class Git:
         self._env |= {key: str(place) for key, place in places.items() if place is not None}
         self._env |= env or {}
 
-    def within(self, limits: Limits, config: Mapping[str, str] | None = None) -> "Git":
+    def within(self, limits: Limits | None, config: Mapping[str, str] | None = None) -> "Git":
         """Return a copy whose git processes have these resource limits and additional settings."""
         limited = copy.copy(self)
         limited._limits = limits
@@ -359,7 +359,9 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
         )  # fmt: skip
     except GitCommandError as error:
         raise _not_a_repository(directory, error) from error
-    top, git_dir, common_dir = (Path(line) for line in answer.split("\n"))
+    top, git_dir, common_dir, *more = map(Path, answer.split("\n"))
+    if more:
+        raise RepositoryError("the path of the repository has a line break: rename the directory")
     for path in (top, common_dir):
         if not is_text(str(path)):
             raise RepositoryError(

@@ -40,7 +40,8 @@ owner, inode and device of unchanged files may differ from those in the index.
 """
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Variables of the caller's environment that git gets; any GIT_* variable could redirect git.
-KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")
+# Git run by `sudo` trusts the repositories of the user whom SUDO_UID names.
+KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE", "SUDO_UID")
 
 
 def filters_off(configured: Iterable[str]) -> dict[str, str]:

@@ -15,6 +15,8 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
 from orchestrator.git.git_directory import pointed_git_dir, shallow_commits
+from orchestrator.git.identity import resolve_identities
+from orchestrator.git.ref_names import numbers_in_refs
 from orchestrator.text.name_templates import LONGEST_ID
 from orchestrator.text.split_lines import split_lines
 
@@ -197,9 +199,18 @@ class Repository:
         return tuple(name for name in folders if os.path.lexists(self.top / name / ".git"))
 
     def identity(self) -> tuple[str, str]:
-        """Return the name and the e-mail address to use in new commits."""
-        found = self.configured
-        return found.get("user.name") or _NAME, found.get("user.email") or _EMAIL
+        """Return the name and the e-mail address of the author of new commits."""
+        return self._identities[0]
+
+    def committer(self) -> tuple[str, str]:
+        """Return the name and the e-mail address of the committer of new commits."""
+        return self._identities[1]
+
+    @cached_property
+    def _identities(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        author, committer = resolve_identities(self.git, self.configured)
+        found = author or committer or (_NAME, _EMAIL)
+        return author or found, committer or found
 
     @cached_property
     def configured(self) -> dict[str, str]:
@@ -309,7 +320,8 @@ class Repository:
     def free_block(self, count: int, *, taken: frozenset[int] = frozenset()) -> int:
         """Return the first number of the lowest free block of worker numbers.
 
-        A number is free if it has neither a worktree directory nor a branch. The caller holds the
+        A number is free if it has no worktree directory, and no branch or other ref would have the
+        same short name, in any case of letters. The caller holds the
         repository lock and calls `claim` before it releases the lock.
 
         Args:
@@ -353,12 +365,9 @@ class Repository:
         self.git.run("update-ref", "-d", f"refs/heads/{branch}", at)
 
     def _used_numbers(self) -> frozenset[int]:
-        refs = self.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
-        # A branch `architect/parallel-1/x` also blocks the name `architect/parallel-1`.
-        suffixes = [ref.removeprefix(BRANCHES).partition("/")[0] for ref in split_lines(refs)]
         paths = self.top.glob(f"{DIRECTORIES}*")
-        suffixes += [path.name.removeprefix(DIRECTORIES) for path in paths]
-        return frozenset(int(suffix) for suffix in suffixes if suffix.isdecimal())
+        suffixes = [path.name.removeprefix(DIRECTORIES) for path in paths]
+        return numbers_in_refs(self.git) | {int(one) for one in suffixes if one.isdecimal()}
 
     def move_branch(self, branch: str, *, new: str, old: str) -> None:
         """Move a branch from the commit `old` to `new`, without changing HEAD or files.

@@ -11,9 +11,13 @@ from orchestrator.git.repository import Repository
 
 def signature(repository: Repository, when: datetime) -> dict[str, str]:
     """Return the environment variables that make the user the author of a commit with this date."""
-    name, email = repository.identity()
-    values = {"NAME": name, "EMAIL": email, "DATE": f"@{int(when.timestamp())} +0000"}
-    return {f"GIT_{who}_{key}": v for who in ("AUTHOR", "COMMITTER") for key, v in values.items()}
+    identities = {"AUTHOR": repository.identity(), "COMMITTER": repository.committer()}
+    date = f"@{int(when.timestamp())} +0000"
+    return {
+        f"GIT_{who}_{key}": value
+        for who, (name, email) in identities.items()
+        for key, value in {"NAME": name, "EMAIL": email, "DATE": date}.items()
+    }
 
 
 def write_commit(

@@ -20,7 +20,8 @@ from orchestrator.git.quarantine import check_trees
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import check_names, signature, write_commit
 from orchestrator.landing.branches import Branch
-from orchestrator.landing.merged import Form, Problem
+from orchestrator.landing.merged import Problem
+from orchestrator.results import Form
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.text.split_lines import split_lines
 

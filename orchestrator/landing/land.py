@@ -10,8 +10,9 @@ from orchestrator.files.lock_file import take_lock
 from orchestrator.git.merge_tree import require_git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.checkout import bring_forward, check_files, is_at
-from orchestrator.landing.merged import Form
-from orchestrator.landing.record import (
+from orchestrator.landing.target import NotFitError, Target, check_fit, find_target
+from orchestrator.state.landing_record import (
+    Form,
     Landed,
     UnderWay,
     drop_record,
@@ -21,7 +22,6 @@ from orchestrator.landing.record import (
     read_under_way,
     write_record,
 )
-from orchestrator.landing.target import NotFitError, Target, check_fit, find_target
 from orchestrator.text.sanitize import one_line
 
 _REFUSED = re.compile(r"Cannot merge|overwritten by|would lose|Unable to create '[^']*\.lock'")

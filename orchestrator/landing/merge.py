@@ -26,14 +26,14 @@ from orchestrator.landing.conflict import Conflict, names
 from orchestrator.landing.conflict_kinds import kind_of
 from orchestrator.landing.conflict_matrix import MOST_FILES, shown_path
 from orchestrator.landing.land import check, complete, land, only_one
-from orchestrator.landing.merged import Form, LeftWorker, Merged, ResolvedConflict
+from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict
 from orchestrator.landing.order import best_order
 from orchestrator.landing.queue import Add, Answer, CommitTest, Proof, Queue
-from orchestrator.landing.record import Landed
 from orchestrator.landing.resolution import Resolver, UnresolvedError
 from orchestrator.landing.target import Target, find_target
 from orchestrator.landing.verdicts import StoredVerdicts
-from orchestrator.results import Status
+from orchestrator.results import Form, Status
+from orchestrator.state.landing_record import Landed
 from orchestrator.text.sanitize import one_line
 
 _PAIRS_TIMEOUT = 60.0
@@ -100,11 +100,12 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
         if not merged.landed or wish.dry_run:
             return merged
         plan.hand_in(merged.after)
-    land(repository, target, _record(merged))
+    land(repository, target, _record(merged, run))
     return merged
 
 
-def _record(merged: Merged) -> Landed:
+def _record(merged: Merged, run: RunBranches) -> Landed:
+    tips = {one.worker_id: one.commit for one in run.branches}
     return Landed(
         run_id=merged.run_id,
         form=merged.form,
@@ -112,6 +113,7 @@ def _record(merged: Merged) -> Landed:
         before=merged.before,
         after=merged.after,
         workers=merged.landed,
+        commits=tuple(tips[number] for number in merged.landed),
     )
 
 
@@ -165,6 +167,7 @@ class _Plan:
         self._contents: dict[str, tuple[Branch, ...]] = {}
         """The branches that were merged into the target, by the resulting commit."""
         self._given_conflicts: int | None = None
+        self._changed: dict[Branch, frozenset[str]] = {}
 
     def result(self) -> Merged:
         """Merge all branches in the quarantine, and return the result."""
@@ -328,7 +331,10 @@ class _Plan:
         }
 
     def _paths(self, branch: Branch) -> frozenset[str]:
-        return frozenset(changed_paths(self._repository, base=branch.base, tip=branch.commit))
+        if branch not in self._changed:
+            paths = changed_paths(self._repository, base=branch.base, tip=branch.commit)
+            self._changed[branch] = frozenset(paths)
+        return self._changed[branch]
 
     def _told(self, branch: Branch, error: CannotAddError) -> LeftWorker:
         files = [shown_path(path) for path in error.files[:MOST_FILES]]

@@ -4,10 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Form = Literal["merge", "squash", "rebase", "apply"]
-"""How a branch is added: by a merge commit, as one commit, commit by commit, or as uncommitted
-changes.
-"""
+from orchestrator.results import Form
+
 Problem = Literal["conflict", "merges", "refused"]
 """Why a branch cannot be added: a conflict, a rebase of merge commits, or a broken rule."""
 

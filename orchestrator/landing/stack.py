@@ -10,7 +10,7 @@ push needs force.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.command import Git
 from orchestrator.git.merge_tree import merge_base, merge_commits, quarantine, require_git
 from orchestrator.git.quarantine import check_trees
@@ -60,6 +60,10 @@ class Stack:
         self._remote = remote
         self._onto = remote.heads[target]
         self._branches = {one.worker_id: one for one in run.branches if not one.is_empty}
+        self._has: dict[tuple[str, str], bool] = {}
+        """Whether a commit contains another one."""
+        self._landed: dict[str, bool] = {}
+        """Whether the target has the changes of a commit."""
 
     def places(self, chosen: Sequence[int], *, stacked: bool) -> Iterator[Place]:
         """Yield each worker's place in the stack, after the places of workers that it builds on.
@@ -71,8 +75,10 @@ class Stack:
         if empty:
             raise ConfigError(f"worker {empty[0]} committed nothing: there is nothing to publish")
         with quarantine(self._repository, self._repository.state_dir / "publishing") as git:
-            parents = {n: self._parent(git, n) if stacked else None for n in chosen}
-            for number in sorted(chosen, key=lambda n: (len(self._below(git, n)), n)):
+            commits = [self._onto, *(one.commit for one in self._branches.values())]
+            self._has = containment(git, commits)
+            parents = {n: self._parent(n) if stacked else None for n in chosen}
+            for number in sorted(chosen, key=lambda n: (len(self._below(n)), n)):
                 yield self._place(git, self._branches[number], parents[number], chosen)
 
     def head(self, branch: Branch) -> str:
@@ -80,23 +86,22 @@ class Stack:
         # Numbers of workers are used again in other clones and after a cleanup.
         return branch.branch if branch.is_named else f"{branch.branch}-{self._run.run_id}"
 
-    def _below(self, git: Git, number: int) -> list[Branch]:
+    def _below(self, number: int) -> list[Branch]:
         """Return the branches that a worker's branch contains."""
         tip = self._branches[number].commit
         return [
             one
             for one in self._branches.values()
-            if one.commit != tip and _contains(git, tip, one.commit)
+            if one.commit != tip and self._has[tip, one.commit]
         ]
 
-    def _parent(self, git: Git, number: int) -> Branch | None:
+    def _parent(self, number: int) -> Branch | None:
         """Return the branch that a worker directly builds on; None if there are several or none."""
-        below = self._below(git, number)
+        below = self._below(number)
         nearest = [
             one
             for one in below
-            if not any(other is not one and _contains(git, other.commit, one.commit)
-                       for other in below)
+            if not any(other is not one and self._has[other.commit, one.commit] for other in below)
         ]  # fmt: skip
         return nearest[0] if len(nearest) == 1 else None
 
@@ -107,10 +112,10 @@ class Stack:
         if self._has_landed(git, branch):
             note = f"`{self._target}` has the work already"
             return Place(branch=branch, head=head, base=self._target, commit=None, note=note)
-        landed = [one for one in self._below(git, branch.worker_id) if self._has_landed(git, one)]
+        landed = [one for one in self._below(branch.worker_id) if self._has_landed(git, one)]
         if parent is not None and parent not in landed:
             return self._on_top(git, branch, parent, chosen)
-        squashed = [one for one in landed if not _contains(git, self._onto, one.commit)]
+        squashed = [one for one in landed if not self._has[self._onto, one.commit]]
         if squashed:
             return self._restacked(git, branch, squashed[-1], head)
         commit = self._published(git, head, branch.commit) or branch.commit
@@ -136,14 +141,19 @@ class Stack:
 
     def _has_landed(self, git: Git, branch: Branch) -> bool:
         """Return whether the target branch has a branch's changes, as the same or other commits."""
-        if _contains(git, self._onto, branch.commit):
-            return True
+        if branch.commit not in self._landed:
+            found = self._has[self._onto, branch.commit] or self._is_replayed(git, branch)
+            self._landed[branch.commit] = found
+        return self._landed[branch.commit]
+
+    def _is_replayed(self, git: Git, branch: Branch) -> bool:
         base = merge_base(git, self._onto, branch.commit)
         if base is None:
             return False
         wanted = ("--first-parent", f"--max-count={_MOST_COMMITS}", f"{base}..{self._onto}")
-        commits = git.text("rev-list", *wanted).split()
-        return any(self._replayed(git, one, base, branch) == _tree(git, one) for one in commits)
+        rows = git.text("log", "--format=%H %T", *wanted).split("\n")
+        commits = (row.split(" ") for row in rows if row)
+        return any(self._replayed(git, one, base, branch) == tree for one, tree in commits)
 
     def _replayed(self, git: Git, onto: str, base: str, branch: Branch) -> str | None:
         """Return the tree of `onto` with a branch's changes since `base`; None on a conflict."""
@@ -184,7 +194,7 @@ class Stack:
         if there is None or there == commit:
             return there
         self._remote.fetch(head)
-        return there if _contains(git, there, commit) else None
+        return there if git.succeeds("merge-base", "--is-ancestor", commit, there) else None
 
     def _merged_place(self, branch: Branch, parent: Branch, head: str, commit: str | None) -> Place:
         note = (
@@ -194,8 +204,31 @@ class Stack:
         return Place(branch=branch, head=head, base=self._target, commit=commit, note=note)
 
 
-def _contains(git: Git, commit: str, other: str) -> bool:
-    return git.succeeds("merge-base", "--is-ancestor", other, commit)
+def containment(git: Git, commits: Sequence[str]) -> dict[tuple[str, str], bool]:
+    """Return for each pair of commits whether the first contains the second.
+
+    Two git processes read the history since the commits' common ancestor, however many they are.
+    """
+    wanted = list(dict.fromkeys(commits))
+    try:
+        common = git.text("merge-base", "--octopus", *wanted).split()
+    except GitCommandError:
+        common = []
+    asked = [*wanted, *(f"^{one}" for one in common)]
+    stream = "".join(f"{line}\n" for line in asked).encode()
+    listed = git.text("rev-list", "--topo-order", "--parents", "--stdin", stdin=stream).split("\n")
+    holders = {commit: 1 << place for place, commit in enumerate(wanted)}
+    # Children come before their parents.
+    for commit, *parents in (row.split(" ") for row in listed if row):
+        for parent in parents:
+            holders[parent] = holders.get(parent, 0) | holders.get(commit, 0)
+    everywhere = (1 << len(wanted)) - 1
+    held = {one: everywhere if one in common else holders[one] for one in wanted}
+    return {
+        (holder, one): bool(held[one] >> place & 1)
+        for place, holder in enumerate(wanted)
+        for one in wanted
+    }
 
 
 def _tree(git: Git, commit: str) -> str:

@@ -28,6 +28,7 @@ class StoredVerdicts:
         self._git = git
         self._identity = identity
         self._known = _read(path)
+        self._trees: dict[str, str] = {}
 
     def get(self, *commits: str) -> Answer | None:
         """Return the stored result of a commit or of a proof (two commits); None if not stored."""
@@ -60,7 +61,9 @@ class StoredVerdicts:
         return hashlib.sha256(f"{self._identity}\0unstable".encode()).hexdigest()
 
     def _key(self, commits: tuple[str, ...]) -> str:
-        trees = [self._git.text("rev-parse", f"{commit}^{{tree}}") for commit in commits]
+        for commit in {*commits} - self._trees.keys():
+            self._trees[commit] = self._git.text("rev-parse", f"{commit}^{{tree}}")
+        trees = [self._trees[commit] for commit in commits]
         return hashlib.sha256("\0".join([self._identity, *trees]).encode()).hexdigest()
 
 

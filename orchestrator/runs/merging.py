@@ -19,16 +19,17 @@ from orchestrator.landing.conflict import Conflict
 from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
 from orchestrator.landing.land import undo as undo_merge
 from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
-from orchestrator.landing.merged import Form, Merged
+from orchestrator.landing.merged import Merged
 from orchestrator.landing.queue import Answer, CommitTest
-from orchestrator.landing.record import Landed
 from orchestrator.landing.resolution import Resolver
 from orchestrator.landing.semantic import PairTest, find_all_conflicts
 from orchestrator.landing.target import find_target
+from orchestrator.results import Form
 from orchestrator.runs.commit_checks import ContainerTest
 from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.landing_record import Landed
 from orchestrator.text.sanitize import one_line
 
 MOST_DIFF = 64 * 1024**2

@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator.cleanup.inventory import RecordedWorker, named_workers
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, GitCommandError
+from orchestrator.git.ref_names import other_meanings
 from orchestrator.git.repository import Repository, is_reserved
 from orchestrator.git.worktree_list import all_worktrees
 from orchestrator.state.run_outline import live_numbers
@@ -222,9 +223,9 @@ class _Names:
         if not right or _SPECIAL.fullmatch(name):
             yield _Conflict(number, f"`{name}` is not a valid branch name", movable=False)
             return
-        meanings = (ref, f"refs/{name}", f"refs/tags/{name}", f"refs/remotes/{name}")
-        for other in (*meanings, f"refs/remotes/{name}/HEAD"):
-            if other in self._refs:
+        folded = {other.casefold(): other for other in self._refs}
+        for other in (folded.get(one.casefold()) for one in (ref, *other_meanings(name))):
+            if other is not None:
                 yield _Conflict(number, _in_use("branch", name, other), movable)
         for other in self._refs:
             if other.startswith(f"{ref}/"):

@@ -7,7 +7,8 @@ from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.pick import Note, candidate_of, merge_candidate, silent
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.merge import Wish
-from orchestrator.landing.merged import Form, Merged
+from orchestrator.landing.merged import Merged
+from orchestrator.results import Form
 
 
 class PickedJudgement(Judgement):

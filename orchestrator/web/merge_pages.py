@@ -9,9 +9,9 @@ from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish, merge_branches
-from orchestrator.landing.merged import Form, Merged
+from orchestrator.landing.merged import Merged
 from orchestrator.landing.target import find_target
-from orchestrator.results import Status
+from orchestrator.results import Form, Status
 from orchestrator.state.excluded_commits import excluded_commits
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.judgement_page import candidate_row

@@ -19,7 +19,10 @@ from orchestrator.engine.protocol import Leftover
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.git.repository import Repository
-from orchestrator.results import Reason, Status
+from orchestrator.landing.branches import read_branches
+from orchestrator.landing.land import undo
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.results import Form, Reason, Status
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -405,3 +408,24 @@ def test_purge_removes_the_selected_backups(repo: Path, engine: LocalEngine) -> 
     assert clean(repo, purge=True, merged=True, older_than=age).purged == (both,)
     assert clean(repo, purge=True, merged=True, dry_run=True).purged == (merged,)
     assert set(clean(repo, purge=True).purged) == {merged, old}
+
+
+@pytest.mark.parametrize("form", ["merge", "squash", "rebase"])
+@pytest.mark.parametrize("then", ["nothing", "undone", "reset", "new work"])
+def test_work_that_was_merged_as_other_commits_is_merged(
+    repo: Path, engine: StuckEngine, form: Form, then: str
+) -> None:
+    shell_run(repo, engine, COMMIT)
+    git(repo, "commit", "-q", "--allow-empty", "-m", "the branch moves on")
+    repository = Repository(repo)
+    merge_branches(repository, read_branches(repository, None), Wish(form=form))
+    if then == "undone":
+        undo(repository, into=None, run_id=None)
+    elif then == "reset":
+        git(repo, "reset", "-q", "--hard", "HEAD~1")
+    elif then == "new work":
+        git(repo / ".architect-parallel-1", "commit", "-q", "--allow-empty", "-m", "more")
+
+    cleanup(repo, engine=engine, wanted=Wanted(merged=True))
+
+    assert (branches(repo) == []) is (then == "nothing")

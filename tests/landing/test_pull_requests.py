@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import ConfigError, RepositoryError
+from orchestrator.git.command import Git
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.forges import ForgeError, find_forge, repository_name
 from orchestrator.landing.pull_requests import Published, PullRequestWish, publish
 from orchestrator.landing.request_text import MOST_BODY, body_of, title_of
+from orchestrator.landing.stack import containment
 from tests.support.forges import Forges, add_remote, install_forges
 from tests.support.landing import branch as branch_of
 from tests.support.landing import snapshot_of
@@ -400,3 +402,44 @@ def test_child_that_conflicts_with_what_landed_is_an_error(world: World, remote:
     with pytest.raises(ConfigError, match="conflicts with `main` since worker 1 was merged there"):
         stack.publish(2)
     assert heads(remote) == before
+
+
+@pytest.mark.usefixtures("forges")
+def test_number_of_git_processes_grows_like_the_stack(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {}
+    for size in (5, 20):
+        branches, parents = [], (world.base,)
+        for number in range(1, size + 1):
+            branches.append(worker(world, number, {f"{size}-{number}": "x\n"}, *parents))
+            parents = (branches[-1].commit,)
+        started: list[object] = []
+        real = Git._command
+
+        def counted(self: Git, words: Any, started: Any = started, real: Any = real) -> Any:
+            started.append(words)
+            return real(self, words)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Git, "_command", counted)
+            numbers = range(1, size + 1)
+            publish_all(world, *branches, numbers=numbers, stack=True, dry_run=True)
+        counts[size] = len(started)
+    assert counts[20] - counts[5] <= 15 * 6, counts
+
+
+def test_containment_is_that_of_git(world: World) -> None:
+    one = world.commit({"a.txt": "1\n"})
+    two = world.commit({"a.txt": "2\n"}, one)
+    side = world.commit({"b.txt": "2\n"})
+    both = world.commit({"a.txt": "2\n", "b.txt": "2\n"}, two, side)
+    other = world.commit({"c.txt": "2\n"}, side)
+    commits = [world.base, one, two, side, both, other]
+    git_of = Repository(world.repo).git
+    for chosen in (commits, commits[1:], [both, both, two], [one, other]):
+        assert containment(git_of, chosen) == {
+            (holder, held): git_of.succeeds("merge-base", "--is-ancestor", held, holder)
+            for holder in chosen
+            for held in chosen
+        }

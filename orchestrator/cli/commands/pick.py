@@ -16,7 +16,7 @@ from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.merge import Wish
-from orchestrator.landing.merged import Form
+from orchestrator.results import Form
 from orchestrator.text.sanitize import one_line
 
 As = Annotated[

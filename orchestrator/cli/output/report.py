@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import (
@@ -17,7 +18,10 @@ from orchestrator.cli.output.formats import (
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.outcomes import explanation, is_consequence
 from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import OrchestratorError
 from orchestrator.git.kept_refs import told
+from orchestrator.git.ref_names import typed_name
+from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
 from orchestrator.text.quantities import UNKNOWN, count, duration, money, size
 from orchestrator.text.sanitize import one_line
@@ -194,7 +198,7 @@ def show_run(
     else:
         show(run_table(result, slots=config.workers, workflow=workflow))
     if not quiet:
-        tell(after_run(result))
+        tell(after_run(result, typed=typed_branch))
     return exit_code(result.results, fail_on=config.fail_on)
 
 
@@ -227,15 +231,28 @@ def _short_failure(worker: WorkerResult) -> str:
     return f"worker {worker.worker_id}{name} {worker.status.value}{why}"
 
 
-def after_run(result: RunResult) -> str:
-    """Return text on where the work is, with commands to review and remove it."""
+def typed_branch(branch: str) -> str:
+    """Return the name of a branch of the repository for a git command: in full if ambiguous."""
+    try:
+        return typed_name(Repository(Path.cwd()).git, branch)
+    except OrchestratorError:
+        return branch
+
+
+def after_run(result: RunResult, *, typed: Callable[[str], str] = str) -> str:
+    """Return text on where the work is, with commands to review and remove it.
+
+    Args:
+        result: The result of the run.
+        typed: Returns the name of a branch for a git command.
+    """
     first = result.results[0]
     shared = shared_files(result.results)
     return (
         f"{_locations(result)}\n"
         f"{f'{shared}{_CONFLICTS}' if shared else ''}"
         f"{review_order(result.results)}"
-        f"see a worker's changes: git diff {result.base[:12]} {first.branch}\n"
+        f"see a worker's changes: git diff {result.base[:12]} {typed(first.branch)}\n"
         f"{_output_hint(first)}"
         "remove worktrees and branches: orchestrator parallel-cleanup"
     )

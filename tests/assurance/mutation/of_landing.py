@@ -15,7 +15,7 @@ _REQUESTS = "tests/landing/test_pull_requests.py"
 def landing() -> Iterator[Protection]:
     """Return the protections of the user's branch and checkout."""
     yield from patches(
-        "landing/land.py landing/checkout.py landing/target.py landing/record.py "
+        "landing/land.py landing/checkout.py landing/target.py state/landing_record.py "
         "git/in_progress.py files/lock_file.py",
         (_UNFIT, f"{_KILLED} {_MERGE}"),
         ("target: branch moves only from its expected commit", "why, ref, change.new, change.old)",

@@ -4,6 +4,7 @@ The record of a merge is a commit under `refs/orchestrator/landed/RUN`. Its pare
 commit, the commit before the merge, and the previous record, so that git keeps all of them.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -13,7 +14,7 @@ from orchestrator.errors import GitCommandError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.sealed_commits import signature, write_commit
-from orchestrator.landing.merged import Form
+from orchestrator.results import Form
 from orchestrator.text.split_lines import split_lines
 
 _UNDER_WAY = "landing.json"
@@ -32,6 +33,8 @@ class Landed(BaseModel):
     before: str
     after: str
     workers: tuple[int, ...]
+    commits: tuple[str, ...] = ()
+    """The merged commit of each of the workers; empty in records of older versions."""
     previous: str | None = None
     """Record of the previous merge of the same run."""
 
@@ -145,3 +148,15 @@ def landings(repository: Repository, branch: str, run_id: str | None) -> list[La
     found = ((ref, read_record(repository, ref)) for ref in
              split_lines(repository.git.text(*form, wanted)))  # fmt: skip
     return [one for ref, one in found if one and one.ref == ref and one.branch == branch]
+
+
+def landed_in(repository: Repository, run_id: str, worker: int, commit: str) -> Iterator[str]:
+    """Yield the commits of branches into which a worker's commit was merged, newest first.
+
+    A squash or rebase adds other commits with the same changes, which only the record knows.
+    """
+    name: str | None = f"{LANDED}{run_id}"
+    while name is not None and (landed := read_record(repository, name)) is not None:
+        if landed.moves and (worker, commit) in zip(landed.workers, landed.commits, strict=False):
+            yield landed.after
+        name = landed.previous
