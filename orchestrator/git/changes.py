@@ -9,6 +9,7 @@ from typing import IO
 from orchestrator.errors import RepositoryError
 from orchestrator.git.command import Git, records
 from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.ref_names import other_meanings
 from orchestrator.git.repository import Repository
 
 MOST_FILES = 10_000
@@ -227,3 +228,9 @@ def _counted(rows: Iterator[tuple[int, int, str]], *notes: str) -> Changes:
     if total > len(files):
         notes = (*notes, f"{total:,} files changed, of which {len(files):,} are listed")
     return Changes(tuple(files), total, insertions, deletions, notes)
+
+
+def typed_name(repository: Repository, branch: str) -> str:
+    """Return the name of a branch for a git command that a user types: in full if ambiguous."""
+    others = ("for-each-ref", "--format=%(refname)", *other_meanings(branch))
+    return f"refs/heads/{branch}" if repository.git.text(*others) else branch

@@ -1,6 +1,5 @@
 """Short names of branches: which other refs git may take them for."""
 
-from orchestrator.git.command import Git
 from orchestrator.text.split_lines import split_lines
 
 _HEADS = "refs/heads/"
@@ -14,20 +13,14 @@ def other_meanings(branch: str) -> tuple[str, ...]:
     return (*places, f"refs/remotes/{branch}/HEAD")
 
 
-def typed_name(git: Git, branch: str) -> str:
-    """Return the name of a branch for a git command that a user types: in full if ambiguous."""
-    others = git.text("for-each-ref", "--format=%(refname)", *other_meanings(branch))
-    return f"{_HEADS}{branch}" if others else branch
-
-
-def numbers_in_refs(git: Git) -> frozenset[int]:
+def numbers_in_refs(listed: str) -> frozenset[int]:
     """Return the numbers of workers whose default branch exists or would be ambiguous.
 
-    The case of letters is ignored, as some file systems do.
+    Args:
+        listed: The names of all refs, one per line. Their case is ignored, as file systems may do.
     """
-    listed = git.text("for-each-ref", "--format=%(refname)").lower()
     prefixes = tuple(f"{place}{_DEFAULT}" for place in _PLACES)
-    refs = (ref for ref in split_lines(listed) if ref.startswith(prefixes))
+    refs = (ref for ref in split_lines(listed.lower()) if ref.startswith(prefixes))
     # A branch `architect/parallel-1/x` also blocks the name `architect/parallel-1`.
     suffixes = (ref.partition(_DEFAULT)[2].partition("/")[0] for ref in refs)
     return frozenset(int(suffix) for suffix in suffixes if suffix.isdecimal())

@@ -15,7 +15,7 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
 from orchestrator.git.git_directory import pointed_git_dir, shallow_commits
-from orchestrator.git.identity import resolve_identities
+from orchestrator.git.identity import Identity, identity_settings, resolve_identity
 from orchestrator.git.ref_names import numbers_in_refs
 from orchestrator.text.name_templates import LONGEST_ID
 from orchestrator.text.split_lines import split_lines
@@ -42,7 +42,7 @@ as a worker's.
 _NAMES = "names"
 """File that lists all directory patterns and branches ever made from templates, one per line."""
 _WORKTREE, _BRANCH = "worktree ", "branch "
-_NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
+_NOBODY = ("orchestrator worker", "worker@orchestrator.invalid")
 # A file lock does not exclude two threads of one process, so threads need their own lock.
 _threads = threading.Lock()
 
@@ -207,10 +207,10 @@ class Repository:
         return self._identities[1]
 
     @cached_property
-    def _identities(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        author, committer = resolve_identities(self.git, self.configured)
-        found = author or committer or (_NAME, _EMAIL)
-        return author or found, committer or found
+    def _identities(self) -> tuple[Identity, Identity]:
+        git = self.git.within(None, identity_settings(self.configured))
+        author, committer = (resolve_identity(git.run, who) for who in ("AUTHOR", "COMMITTER"))
+        return author or committer or _NOBODY, committer or author or _NOBODY
 
     @cached_property
     def configured(self) -> dict[str, str]:
@@ -320,9 +320,8 @@ class Repository:
     def free_block(self, count: int, *, taken: frozenset[int] = frozenset()) -> int:
         """Return the first number of the lowest free block of worker numbers.
 
-        A number is free if it has no worktree directory, and no branch or other ref would have the
-        same short name, in any case of letters. The caller holds the
-        repository lock and calls `claim` before it releases the lock.
+        A number is free if it has no worktree directory, and no ref has the name of its branch. The
+        caller holds the repository lock and calls `claim` before it releases the lock.
 
         Args:
             count: Length of the block.
@@ -367,7 +366,8 @@ class Repository:
     def _used_numbers(self) -> frozenset[int]:
         paths = self.top.glob(f"{DIRECTORIES}*")
         suffixes = [path.name.removeprefix(DIRECTORIES) for path in paths]
-        return numbers_in_refs(self.git) | {int(one) for one in suffixes if one.isdecimal()}
+        refs = self.git.text("for-each-ref", "--format=%(refname)")
+        return numbers_in_refs(refs) | {int(one) for one in suffixes if one.isdecimal()}
 
     def move_branch(self, branch: str, *, new: str, old: str) -> None:
         """Move a branch from the commit `old` to `new`, without changing HEAD or files.

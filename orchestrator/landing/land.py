@@ -11,8 +11,8 @@ from orchestrator.git.merge_tree import require_git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.checkout import bring_forward, check_files, is_at
 from orchestrator.landing.target import NotFitError, Target, check_fit, find_target
+from orchestrator.results import Form
 from orchestrator.state.landing_record import (
-    Form,
     Landed,
     UnderWay,
     drop_record,

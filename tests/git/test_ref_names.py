@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.ref_names import numbers_in_refs, typed_name
+from orchestrator.git.changes import typed_name
+from orchestrator.git.ref_names import numbers_in_refs
 from orchestrator.git.repository import Repository
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -26,24 +27,24 @@ AMBIGUOUS = [
 )  # fmt: skip
 def test_number_whose_branch_would_be_ambiguous_is_not_used(repo: Path, ref: str) -> None:
     git(repo, "update-ref", ref, "HEAD")
-    assert numbers_in_refs(Repository(repo).git) == {1}
+    assert numbers_in_refs(git(repo, "for-each-ref", "--format=%(refname)")) == {1}
 
 
 def test_refs_with_similar_names_take_no_number(repo: Path) -> None:
     for ref in ("refs/remotes/origin/architect/parallel-1", "refs/notes/architect/parallel-2",
                 "refs/tags/x/architect/parallel-3", "refs/heads/architect/parallel-x"):  # fmt: skip
         git(repo, "update-ref", ref, "HEAD")
-    assert numbers_in_refs(Repository(repo).git) == frozenset()
+    assert numbers_in_refs(git(repo, "for-each-ref", "--format=%(refname)")) == frozenset()
 
 
 @pytest.mark.parametrize("ref", AMBIGUOUS)
 def test_typed_name_is_the_branch_for_git(repo: Path, ref: str) -> None:
     git(repo, "branch", "architect/parallel-1")
-    assert typed_name(Repository(repo).git, "architect/parallel-1") == "architect/parallel-1"
+    assert typed_name(Repository(repo), "architect/parallel-1") == "architect/parallel-1"
 
     other = git(repo, "commit-tree", "HEAD^{tree}", "-m", "other")
     git(repo, "update-ref", ref, other)
-    name = typed_name(Repository(repo).git, "architect/parallel-1")
+    name = typed_name(Repository(repo), "architect/parallel-1")
 
     said = subprocess.run(
         ["git", "rev-parse", name], cwd=repo, capture_output=True, text=True, check=True

@@ -19,8 +19,8 @@ from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.outcomes import explanation, is_consequence
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import OrchestratorError
+from orchestrator.git.changes import typed_name
 from orchestrator.git.kept_refs import told
-from orchestrator.git.ref_names import typed_name
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
 from orchestrator.text.quantities import UNKNOWN, count, duration, money, size
@@ -234,7 +234,7 @@ def _short_failure(worker: WorkerResult) -> str:
 def typed_branch(branch: str) -> str:
     """Return the name of a branch of the repository for a git command: in full if ambiguous."""
     try:
-        return typed_name(Repository(Path.cwd()).git, branch)
+        return typed_name(Repository(Path.cwd()), branch)
     except OrchestratorError:
         return branch
 

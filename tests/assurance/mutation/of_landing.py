@@ -145,11 +145,12 @@ def landing() -> Iterator[Protection]:
         ("pr: texts stay in their blocks", 'fence = "~" * max(3, longest + 1)', 'fence = "~~~"'),
         ("pr: titles are one short line", "_LONGEST_TITLE = 100", "_LONGEST_TITLE = 10**6"),
         ("pr: commits of others stay",
-         "        return there if _contains(git, there, commit) else None\n",
+         "        return there if git.succeeds(\"merge-base\", \"--is-ancestor\", commit, there) "
+         "else None\n",
          "        return None\n"),
         ("pr: squashed parents leave no conflict",
-         "        squashed = [one for one in landed if not _contains(git, self._onto, "
-         "one.commit)]\n", "        squashed = []\n"),
+         "        squashed = [one for one in landed if not self._has[self._onto, "
+         "one.commit]]\n", "        squashed = []\n"),
         ("pr: printed errors are sanitised",
          "{one_line(said or f'exit code {done.returncode}', limit=500)}", "{said}"),
     )  # fmt: skip
