@@ -59,6 +59,8 @@ class Reason(StrEnum):
     """The host refused some of the worker's commits; the branch has the accepted part."""
     NETWORK_LOST = "network_lost"
     """The worker's gateway, or the container that owns its network, ended before the worker."""
+    SERVICE_DIED = "service_died"
+    """A required service ended before the task."""
     SETUP_FAILED = "setup_failed"
     """The worktree or the container could not be created, or a service did not become ready."""
     ENGINE_ERROR = "engine_error"

@@ -50,6 +50,9 @@ class Service(Model):
     """Memory of the service in bytes, including the files it writes."""
     pids: Pids = 256
     """Maximum number of processes and threads of the service."""
+    required: bool = True
+    """Whether a worker fails (`service_died`) if the service ends before its task. With `false`,
+    the worker's result only says so."""
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")

@@ -53,13 +53,28 @@ def judge(
         budget: USD that the worker was allowed to spend.
         tokens: Tokens that the worker was allowed to use.
     """
-    verdict = _judged(ending, outcome, budget=budget, tokens=tokens)
+    verdict = _with_services(ending, _judged(ending, outcome, budget=budget, tokens=tokens))
     if ending.lost_network is None or verdict.reason is Reason.NETWORK_LOST:
         return verdict
     lost = f"the worker lost its network: {ending.lost_network}"
     if verdict.status is Status.FAILED and _by_engine(ending) is None:
         return Verdict(Status.FAILED, Reason.NETWORK_LOST, lost).with_note(verdict.message)
     return verdict.with_note(lost)
+
+
+def _with_services(ending: Ending, verdict: Verdict) -> Verdict:
+    """Return the verdict with a note on services that ended before the task.
+
+    A worker whose required service ended fails, whatever the agent reports: its task may have run
+    without the service.
+    """
+    if not ending.dead_services:
+        return verdict
+    said = "; ".join(f"service `{one.name}` {one.why}" for one in ending.dead_services)
+    note = f"before the end of the task, {said}"
+    if any(one.required for one in ending.dead_services) and _by_engine(ending) is None:
+        return Verdict(Status.FAILED, Reason.SERVICE_DIED, note).with_note(verdict.message)
+    return verdict.with_note(note)
 
 
 def _judged(

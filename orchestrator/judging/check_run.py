@@ -19,7 +19,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 BLAMELESS = frozenset(
     {
         Reason.ENGINE_ERROR, Reason.INTERNAL_ERROR, Reason.CANCELLED, Reason.NETWORK_LOST,
-        Reason.SETUP_FAILED, Reason.RATE_LIMITED, Reason.AUTH, Reason.BUDGET,
+        Reason.SETUP_FAILED, Reason.SERVICE_DIED, Reason.RATE_LIMITED, Reason.AUTH, Reason.BUDGET,
         Reason.HARVEST_REFUSED,
     }
 )  # fmt: skip

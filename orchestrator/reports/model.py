@@ -181,7 +181,9 @@ class RunReport(_Frozen):
 
 
 _SEVERITY = {Status.FAILED: 0, Status.TIMEOUT: 1, Status.PARTIAL: 2}
-ERRORS = frozenset({Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.INTERNAL_ERROR})
+ERRORS = frozenset({
+    Reason.ENGINE_ERROR, Reason.SETUP_FAILED, Reason.SERVICE_DIED, Reason.INTERNAL_ERROR,
+})  # fmt: skip
 """Reasons that are errors of the machine or its settings, and not failures of the task."""
 _CONSEQUENCES = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
 """Reasons of workers that failed only because of another worker."""

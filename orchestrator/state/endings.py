@@ -15,6 +15,17 @@ class Stop:
     measured: str
 
 
+@dataclass(frozen=True)
+class DeadService:
+    """A service of a worker that ended before the worker's task."""
+
+    name: str
+    why: str
+    """How it ended, as the end of a sentence about the service."""
+    required: bool
+    """Whether the worker fails because of it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ending:
     """How one container of a worker ended, as the engine reported it."""
@@ -42,5 +53,6 @@ class Ending:
     """
     lost_network: str | None = None
     """Why the container lost its network before its end; None if the network was never lost."""
+    dead_services: tuple[DeadService, ...] = ()
     log_failure: str | None = None
     """Why the worker's log on disk is incomplete; None if the log is complete."""

@@ -92,7 +92,7 @@ def run_task(
             raise
         worker.times.begin("stop")
         worker.times.count_as_stop(ending.stopping)
-        services.look()
+        ending = replace(ending, dead_services=tuple(services.dead(ending)))
         ending = _noted(ending, log, checkpoints)
         if follower is not None:
             follower.finish()

@@ -36,6 +36,7 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.NO_REPORT: True,
     Reason.RATE_LIMITED: True,
     Reason.NETWORK_LOST: True,
+    Reason.SERVICE_DIED: True,
     Reason.SETUP_FAILED: True,
     Reason.ENGINE_ERROR: True,
     # Another attempt would cost as much and end in the same way.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Self
 
 from orchestrator.config.project import Service, variable_prefix
@@ -23,6 +24,7 @@ from orchestrator.execution.sidecar import Check, Sidecar
 from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.verdict import Verdict
 from orchestrator.results import Reason, Status
+from orchestrator.state.endings import DeadService, Ending
 from orchestrator.worker.context import WorkerContext
 
 HOLDER_ROLE = "holder"
@@ -153,14 +155,24 @@ class Services:
                 found[variable] = text.replace("{host}", name).replace("{port}", str(port or ""))
         return found
 
-    def look(self) -> None:
-        """Report services that have ended, which may be why the worker fails."""
+    def dead(self, ending: Ending) -> Iterator[DeadService]:
+        """Report and yield the services that ended before the worker's task."""
+        task_ended_at = None
+        if ending.started_at is not None:
+            task_ended_at = ending.started_at + timedelta(seconds=ending.duration)
         for sidecar in self._sidecars:
-            with suppress(OrchestratorError):
-                ended = sidecar.ended()
-                if ended is not None:
-                    said = f"worker {self._worker.number}: service `{sidecar.name}` {ended}"
-                    self._worker.run.emit(Notice(message=said))
+            try:
+                ended_at = sidecar.container.state().ended_at
+                if ended_at is None or (task_ended_at is not None and ended_at > task_ended_at):
+                    continue
+                why = sidecar.ended() or "ended"
+            except EngineUnavailableError:
+                continue
+            except OrchestratorError:
+                why = "was removed by another program"
+            said = f"worker {self._worker.number}: service `{sidecar.name}` {why}"
+            self._worker.run.emit(Notice(message=said))
+            yield DeadService(sidecar.name, why, self._wanted[sidecar.name].required)
 
     def _close(self) -> None:
         """Remove the services. Any that cannot be removed are found by label when the run ends."""

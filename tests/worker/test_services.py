@@ -18,7 +18,7 @@ from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError
-from orchestrator.events import Event, Notice
+from orchestrator.events import Event, Notice, WorkerStarted
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
@@ -165,9 +165,19 @@ def press_when(begun: Path, runner: ParallelRunner) -> None:
     runner.cancel()
 
 
-def test_service_that_ends_early_causes_a_notice(
-    run: Callable[..., RunResult], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("required", "code", "status", "reason"),
+    [
+        (True, 0, Status.FAILED, Reason.SERVICE_DIED),
+        (True, 3, Status.FAILED, Reason.SERVICE_DIED),
+        (False, 0, Status.SUCCESS, None),
+        (False, 3, Status.FAILED, Reason.AGENT_FAILED),
+    ],
+)
+def test_service_that_ends_before_the_task_is_in_the_result(
+    run: Callable[..., RunResult], tmp_path: Path, required: bool, code: int, status: Status,
+    reason: Reason | None,
+) -> None:  # fmt: skip
     end = tmp_path / "end"
     start = (
         "sh",
@@ -175,12 +185,48 @@ def test_service_that_ends_early_causes_a_notice(
         f"echo $$ > {end}.pid; until test -e {end}; do sleep 0.05; done; echo lost it; exit 4",
     )
     told: list[Event] = []
-    services = {"db": described(command=start, health=f"test -s {end}.pid")}
-    task = f"touch {end}; while kill -0 $(cat {end}.pid); do sleep 0.05; done"
-    (worker,) = run(task, services=services, emit=told.append).results
-    assert worker.status is Status.SUCCESS
+    service = described(command=start, health=f"test -s {end}.pid", required=required)
+    wait = f"touch {end} work; while kill -0 $(cat {end}.pid); do sleep 0.05; done; sleep 0.3"
+    task = f"{wait}; exit {code}"
+    (worker,) = run(task, services={"db": service}, emit=told.append).results
+    assert (worker.status, worker.reason) == (status, reason)
+    assert "before the end of the task, service `db` ended (exit code 4): lost it" in str(
+        worker.message
+    )
+    assert worker.files_modified == ["work"], "its work is kept"
     notices = [event.message for event in told if isinstance(event, Notice)]
-    assert notices == ["worker 1: service `db` ended (exit code 4): lost it"]
+    assert "worker 1: service `db` ended (exit code 4): lost it" in notices
+
+
+def test_service_that_another_program_removes_is_in_the_result(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    def emit(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            (left,) = (one for one in local_engine.leftovers({}) if one.labels[ROLE] == "service")
+            local_engine.remove(left)
+            (tmp_path / "removed").touch()
+
+    config = with_services(
+        f"until test -e {tmp_path}/removed; do sleep 0.05; done",
+        services={"db": described(command=("sleep", "60"), health="true")},
+    )
+    (worker,) = ParallelRunner(config, repo, engine=local_engine, emit=emit).execute().results
+    assert worker.reason is Reason.SERVICE_DIED
+    assert "service `db` was removed by another program" in str(worker.message)
+
+
+def test_deadline_outranks_a_service_that_ended(
+    run: Callable[..., RunResult], tmp_path: Path
+) -> None:
+    end = tmp_path / "end"
+    start = ("sh", "-c", f"until test -e {end}; do sleep 0.05; done")
+    service = described(command=start, health="true")
+    (worker,) = run(
+        f"touch {end}; sleep 60", services={"db": service}, timeout_per_worker=1.5
+    ).results
+    assert worker.reason is Reason.TIMEOUT
+    assert "service `db` ended (exit code 0)" in str(worker.message)
 
 
 def test_log_of_a_service_is_bounded_and_redacted(
