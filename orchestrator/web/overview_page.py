@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.git.repository import LANDED
-from orchestrator.landing.record import read_record
 from orchestrator.state.history import RunState
+from orchestrator.state.landing_record import read_record
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import one_line
