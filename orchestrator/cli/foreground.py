@@ -99,11 +99,14 @@ def _requested_reports(output: OutputOptions) -> "Reports | None":
     Raises:
         ConfigError: There is no such format, or a file cannot be written.
     """
-    if not output.report and automatic_report(os.environ) is None:
+    wanted = output.report or output.artifacts or output.junit
+    if not wanted and automatic_report(os.environ) is None:
         return None
     from orchestrator.cli.reporting import Reports
 
-    return Reports.requested(output.report, quiet=output.quiet)
+    return Reports.requested(
+        output.report, quiet=output.quiet, artifacts=output.artifacts, junit=output.junit
+    )
 
 
 def _go_on(

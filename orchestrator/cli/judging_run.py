@@ -137,7 +137,9 @@ def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
     check_pick(options.pick)
     if options.first is None and (options.until is not None or options.learn):
         raise ConfigError(f"`--{'learn' if options.learn else 'until'}` requires `--first`")
-    reports = Reports.requested(options.report, quiet=options.quiet)
+    reports = Reports.requested(
+        options.report, quiet=options.quiet, artifacts=options.artifacts, junit=options.junit
+    )
     repository = Repository(Path.cwd())
     if options.pick:
         check_ahead(repository)

@@ -78,6 +78,24 @@ Report = Annotated[
         rich_help_panel=Group.OUTPUT,
     ),
 ]
+Artifacts = Annotated[
+    Path | None,
+    typer.Option(
+        "--artifacts",
+        metavar="DIR",
+        help="Copy files that workers wrote to $ORCHESTRATOR_ARTIFACTS to DIR/worker-N.",
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+JUnit = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--junit",
+        metavar="GLOB",
+        help="Artifacts that are JUnit files: add their tests to the JUnit report; repeatable.",
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
 Timings = Annotated[
     bool,
     typer.Option(
@@ -97,6 +115,10 @@ class OutputOptions:
     timings: Timings = False
     report: list[str] | None = None
     """Reports to write at the end. Only some commands have an option for them."""
+    artifacts: Path | None = None
+    """Directory for the workers' artifacts. Only some commands have an option for it."""
+    junit: list[str] | None = None
+    """Artifacts that are JUnit files. Only some commands have an option for them."""
     summary: bool = False
     """Whether the result is printed as one line. Only some commands have this option."""
     next_step: NextStep | None = None
@@ -119,6 +141,8 @@ class ReportedOutput(OutputOptions):
 
     events: Events = False
     report: Report = None
+    artifacts: Artifacts = None
+    junit: JUnit = None
 
     def __post_init__(self) -> None:
         """Check that the options do not exclude each other."""

@@ -11,6 +11,7 @@ from typing import TextIO
 from orchestrator.cli.output.ci import automatic_report
 from orchestrator.cli.output.messages import put, tell
 from orchestrator.errors import ConfigError
+from orchestrator.files.output import check_output
 from orchestrator.git.repository import Repository
 from orchestrator.landing.merged import Merged
 from orchestrator.reports import github
@@ -23,6 +24,7 @@ from orchestrator.reports.reader import read_run
 from orchestrator.results import Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines, one_line
+from orchestrator.workspace.artifacts import copy_collected
 
 _BLOCK = 8 * 1024
 """Maximum number of bytes of one worker's output in the log of a CI job."""
@@ -39,10 +41,20 @@ class Reports:
     targets: tuple[Target, ...]
     quiet: bool = False
     """Whether the log of a CI job gets only the output of workers that did not succeed."""
+    artifacts: Path | None = None
+    """Directory to which the artifacts of workers are copied."""
+    junit: tuple[str, ...] = ()
+    """Artifacts that are JUnit files, whose tests the JUnit report contains."""
 
     @classmethod
     def requested(
-        cls, given: list[str] | None, *, quiet: bool = False, automatic: bool = True
+        cls,
+        given: list[str] | None,
+        *,
+        quiet: bool = False,
+        automatic: bool = True,
+        artifacts: Path | None = None,
+        junit: list[str] | None = None,
     ) -> "Reports":
         """Return the reports of the option `--report`, and the report for this CI system.
 
@@ -50,17 +62,22 @@ class Reports:
             given: Values of the option.
             quiet: Whether the log of a CI job gets only the output of failures.
             automatic: Whether a GitHub or GitLab job gets a report even without `--report`.
+            artifacts: Value of the option `--artifacts`.
+            junit: Values of the option `--junit`.
 
         Raises:
             ConfigError: There is no such format, or a file cannot be written.
         """
         targets = [_parsed(text) for text in given or ()]
+        check_junit(targets, junit)
+        if artifacts is not None:
+            check_artifacts(artifacts)
         system = automatic_report(os.environ) if automatic else None
         if system and all(target.format != system for target in targets):
             targets.append(Target(system))
         if any(target.format == "otlp-http" for target in targets):
             endpoint(os.environ)
-        return cls(tuple(targets), quiet=quiet)
+        return cls(tuple(targets), quiet=quiet, artifacts=artifacts, junit=tuple(junit or ()))
 
     def write(self, run_id: str | None, *, merged: Merged | None = None) -> None:
         """Write the reports of a run; a report that cannot be written is a warning.
@@ -69,12 +86,15 @@ class Reports:
             run_id: The run; None if none was started.
             merged: How the command merged the run's branches, if it did.
         """
-        if run_id is None or not self.targets:
+        if run_id is None or not (self.targets or self.artifacts):
             return
         report = report_of(run_id)
         if report is None:
             return
-        report = report.model_copy(update={"merged": merged})
+        report = report.model_copy(update={"merged": merged, "junit": self.junit})
+        if self.artifacts is not None:
+            for problem in copy_artifacts(report, self.artifacts):
+                tell(f"warning: {problem}")
         for target in self.targets:
             try:
                 self._write_one(report, target)
@@ -88,6 +108,48 @@ class Reports:
             publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
         else:
             target.write(report, top=Repository(Path.cwd()).top)
+
+
+def check_junit(targets: list[Target], junit: list[str] | None) -> None:
+    """Check that JUnit files of workers are only named for a JUnit report.
+
+    Raises:
+        ConfigError: There is no such report.
+    """
+    if junit and all(target.format != "junit" for target in targets):
+        raise ConfigError(
+            "`--junit` names files for the JUnit report, which was not requested",
+            hint="add `--report junit=FILE`",
+        )
+
+
+def check_artifacts(directory: Path) -> None:
+    """Check that a directory for artifacts has no files of an earlier run, and can be written.
+
+    Raises:
+        ConfigError: The directory is not empty, or cannot be written.
+    """
+    try:
+        taken = directory.is_dir() and any(directory.iterdir())
+        if not taken:
+            check_output(directory / "files")
+    except OSError as error:
+        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from error
+    if taken:
+        raise ConfigError(
+            f"the directory for artifacts is not empty: {directory}",
+            hint="remove it, so that no file of an earlier run stays, or name another directory",
+        )
+
+
+def copy_artifacts(report: RunReport, directory: Path) -> Iterator[str]:
+    """Copy the artifacts of each worker to a directory, and yield what could not be copied."""
+    for worker in report.workers:
+        try:
+            copy_collected(worker.directory, directory / f"worker-{worker.worker_id}")
+        except OSError as error:
+            why = lines(error.strerror or str(error))
+            yield f"the artifacts of worker {worker.worker_id} could not be copied: {why}"
 
 
 def report_of(run_id: str) -> RunReport | None:

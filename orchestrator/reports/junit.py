@@ -24,6 +24,7 @@ from orchestrator.landing.merged import LeftWorker, Merged
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.markup import escaped
 from orchestrator.reports.model import ERRORS, RunReport, WorkerReport
+from orchestrator.reports.worker_tests import read_tests
 from orchestrator.results import CheckResult, Reason, Status, WorkerResult
 from orchestrator.state.history import RunState
 from orchestrator.text.sanitize import one_line
@@ -129,7 +130,10 @@ def _suites(report: RunReport) -> Iterator[_Suite]:
             seconds=worker.seconds,
             start=worker.started_at or (worker.phases[-1].end if worker.phases else None),
             properties=_of_worker(worker),
-            cases=[_worker_case(report, worker), *_check_cases(worker)],
+            cases=[
+                *(_worker_case(report, worker), *_check_cases(worker)),
+                *_test_cases(worker, report.junit),
+            ],
         )
 
 
@@ -199,6 +203,25 @@ def _check_verdict(check: CheckResult) -> _Verdict | None:
     kind = "check_failed" if check.exit_code else "check_error"
     text = tail(Path(check.log), most=4 * _LONGEST)[-_LONGEST:]
     return _Verdict("failure", kind, check.message or kind, text)
+
+
+def _test_cases(worker: WorkerReport, globs: Sequence[str]) -> Iterator[_Case]:
+    """Yield the tests in a worker's own JUnit files; other workers may have run the same tests."""
+    key = _plain(worker.key)
+    seen: dict[tuple[str, str], int] = {}
+    for found in read_tests(worker.directory, globs) if globs else ():
+        if isinstance(found, str):
+            problem = _Verdict("error", "unusable_file", found)
+            yield _Case(f"orchestrator.{key}.tests", one_line(found, limit=200), 0.0, problem)
+            continue
+        for test in found:
+            suite = f"{key}.{test.suite}" if test.suite else key
+            number = seen[suite, test.name] = seen.get((suite, test.name), 0) + 1
+            name = test.name if number == 1 else f"{test.name} ({number})"
+            tag = {"failed": "failure", "skipped": "skipped"}.get(test.outcome)
+            kind = "test_failed" if tag == "failure" else "skipped"
+            verdict = _Verdict(tag, kind, test.message or kind, test.text) if tag else None
+            yield _Case(suite, name, test.seconds, verdict)
 
 
 def _judged_cases(report: RunReport) -> Iterator[_Case]:

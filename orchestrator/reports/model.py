@@ -11,7 +11,7 @@ of files and of checks may be hostile: each format escapes them.
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.judging.judgement import Judgement
 from orchestrator.landing.merged import Merged
@@ -146,6 +146,8 @@ class RunReport(_Frozen):
     """The run's latest judgement; None if its workers were not judged."""
     merged: Merged | None = None
     """The merge of the run's branches; only in a report of the command that merged them."""
+    junit: tuple[str, ...] = Field(default=(), exclude=True)
+    """Artifacts of workers that are JUnit files, whose tests belong to the JUnit report."""
 
     @property
     def cost(self) -> float:

@@ -14,10 +14,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from orchestrator.files.atomic import write_atomically
+from orchestrator.files.copy_bytes import copy_bytes
+from orchestrator.files.output import output_directory
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.safe_open import open_regular
+from orchestrator.files.walk import Folders, Walk
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import lines
 
@@ -34,6 +38,9 @@ _MARGIN = 4096
 """Number of bytes that are read beyond the limit of the findings, so that no secret at the end is
 cut in half and missed.
 """
+_MOST_COPIED = 1_000_000
+"""Maximum number of artifacts of a worker that are copied or read."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST = 1024
 """Maximum length in bytes of an artifact's path, because programs cannot easily open files with
 longer paths.
@@ -97,6 +104,43 @@ def take(root: Path, redactor: Redactor) -> Handover:
     if len(found) > MOST_LISTED:
         notes.append(f"only {MOST_LISTED} of the worker's artifacts are listed")
     return Handover(tuple(sorted(found[:MOST_LISTED])), tuple(notes))
+
+
+def collected(root: Path) -> Iterator[tuple[str, BinaryIO]]:
+    """Yield the path and the open file of each collected artifact of a worker, in no order."""
+    top = root / ARTIFACTS
+    if not top.is_dir():
+        return
+    folders = Folders(top)
+    try:
+        for path, info in Walk(top, most=_MOST_COPIED):
+            if stat.S_ISREG(info.st_mode):
+                folder, _, name = path.rpartition("/")
+                with open_regular(name, folder=folders.open(folder)) as file:
+                    yield path, file
+    finally:
+        folders.close()
+
+
+def copy_collected(root: Path, target: Path) -> None:
+    """Copy the collected artifacts of a worker to a directory that the user named.
+
+    Args:
+        root: The worker's state directory.
+        target: The directory, created if there are artifacts. It contains none of these files yet.
+
+    Raises:
+        OSError: A file could not be copied.
+    """
+    for path, file in collected(root):
+        mode = 0o777 if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else 0o666
+        place = target / path
+        with output_directory(place.parent) as folder:
+            made = os.open(place.name, _NEW, mode, dir_fd=folder)
+            try:
+                copy_bytes(file.fileno(), made)
+            finally:
+                os.close(made)
 
 
 def findings(root: Path) -> str:

@@ -114,6 +114,8 @@ OTHER_OPTIONS = {
     "fetch": "tests/cli/commands/test_scheduled_runs.py::test_fetch_updates_the_base_first",
     "events": "tests/cli/test_reporting.py::test_events_are_the_only_output",
     "report": "tests/cli/test_reporting.py::test_reports_are_written_at_the_end_of_a_run",
+    "artifacts": "tests/system/test_examples.py::test_sharded_tests_example_runs",
+    "junit": "tests/system/test_examples.py::test_sharded_tests_example_runs",
     "timings": "tests/cli/commands/test_scheduled_runs.py::test_timings_are_a_table",
     "summary": "tests/cli/commands/test_scheduled_runs.py::test_summary_is_one_line",
     "pick": "tests/cli/commands/test_parallel_pick.py::*",

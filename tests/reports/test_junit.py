@@ -46,6 +46,29 @@ def test_every_reader_counts_the_same_cases(tmp_path: Path) -> None:
     assert jenkins == {"passed": shown["success"], "failed": failed, "skipped": shown["skipped"]}
 
 
+def test_tests_of_workers_are_added_with_unique_names(tmp_path: Path) -> None:
+    workers = [ended(tmp_path, number, Status.SUCCESS) for number in (1, 2)]
+    texts = (
+        '<testsuite><testcase classname="a" name="t"/><testcase classname="a" name="t">'
+        "<failure message='&lt;m&gt; ]]&gt;'>x</failure></testcase></testsuite>",
+        "broken",
+    )
+    for worker, text in zip(workers, (texts[0], texts[0]), strict=True):
+        for name, content in (("j.xml", text), ("k.xml", texts[1])):
+            path = worker.directory / "artifacts" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+    report = ended_run(tmp_path, workers)
+    assert len(gitlab_cases(junit.render(report))) == 2
+    text = junit.render(report.model_copy(update={"junit": ("*.xml",)}))
+    assert list(problems(ElementTree.fromstring(text))) == []
+    found = Counter((case.suite, case.status) for case in gitlab_cases(text))
+    for key in ("worker-1", "worker-2"):
+        assert found[f"{key}.a", "success"] == found[f"{key}.a", "failed"] == 1
+        assert found[f"orchestrator.{key}.tests", "error"] == 1
+    assert jenkins_counts(text) == {"passed": 4, "failed": 4}
+
+
 @pytest.mark.parametrize(
     ("reason", "tag"),
     [

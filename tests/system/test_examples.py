@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import REPOSITORY
 from tests.support.cli import orchestrator
 from tests.support.images import built_image
+from tests.support.junit_readers import gitlab_cases
 from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -127,6 +130,38 @@ def test_ci_runner_example_runs(shop: Path, docker_engine: DockerEngine) -> None
     assert [one["exit_code"] for one in results(shop / "run.json")] == [3, 0]
     assert is_clean(shop, docker_engine)
     assert example(shop, "ci-runner").returncode == 3
+
+
+def test_sharded_tests_example_runs(tmp_path: Path, docker_engine: DockerEngine) -> None:
+    repo = tmp_path / "prices"
+    shutil.copytree(EXAMPLES / "sharded-tests", repo)
+    git(repo, "init", "-q")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a shop")
+    done = example(repo, "sharded-tests", "3")
+    assert done.returncode == 0, done.stderr
+    cases = gitlab_cases((repo / "orchestrator.xml").read_text())
+    names = [case.name for case in cases if not case.name.startswith("worker-")]
+    assert sorted(names) == sorted(re.findall(r"def (test_\w+)", all_tests(repo)))
+    assert {path.name for path in (repo / "artifacts").glob("worker-*/*")} == {
+        "junit.xml", "covered-files.txt",
+    }  # fmt: skip
+    assert is_clean(repo, docker_engine)
+    # The next run would mix its files with these.
+    again = example(repo, "sharded-tests", "3")
+    assert (again.returncode, "is not empty" in again.stderr) == (3, True)
+    shutil.rmtree(repo / "artifacts")
+    (repo / "prices.py").write_text((repo / "prices.py").read_text().replace("// 100\n", "// 99\n"))
+    git(repo, "commit", "-qam", "break it")
+    broken = example(repo, "sharded-tests", "3")
+    assert broken.returncode == 1
+    failed = [case for case in gitlab_cases((repo / "orchestrator.xml").read_text())
+              if case.status == "failed"]  # fmt: skip
+    assert "test_half" in {case.name for case in failed}
+
+
+def all_tests(repo: Path) -> str:
+    return "".join(path.read_text() for path in (repo / "tests").glob("test_*.py"))
 
 
 def test_untrusted_task_example_runs(shop: Path) -> None:

@@ -31,6 +31,11 @@ SCHEMAS = {
 }
 ODD = """echo 'a "b" $(touch pwned) ${HOME}' > odd.txt; cat odd.txt"""
 """A task with characters that a shell interprets."""
+FAILS = (
+    """echo '<testsuite><testcase name="adds"/></testsuite>' > $ORCHESTRATOR_ARTIFACTS/tests.xml"""
+    "; echo 'a.txt:1:1: bad'; exit 3"
+)
+"""A task that leaves test results and fails."""
 
 
 def documents(name: str) -> Iterator[Any]:
@@ -122,7 +127,7 @@ def outputs(path: Path) -> dict[str, str]:
 
 @pytest.mark.docker
 def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str, str]) -> None:
-    inputs = {"tasks": f"{ODD}\necho 'a.txt:1:1: bad'; exit 3\n", "agent": "shell",
+    inputs = {"tasks": f"{ODD}\n{FAILS}\n", "agent": "shell", "junit": "*.xml",
               "options": "--network\nnone\n--cpus\n1\n--memory\n256m\n"}  # fmt: skip
     codes, printed = run_action(repo, job, inputs)
     assert codes == {"Run": 1, "Clean up": 0}, printed
@@ -133,9 +138,12 @@ def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str
     values = outputs(tmp_path / "output")
     (action,) = documents("action.yml")
     assert (values["status"], values["passed"], values["failed"]) == ("failed", "1", "1")
-    assert values.keys() | {"junit", "html"} == action["outputs"].keys()
+    assert values.keys() | {"junit", "html", "artifacts"} == action["outputs"].keys()
     report = Path(job["RUNNER_TEMP"]) / "orchestrator" / "report.xml"
-    assert [case.status for case in gitlab_cases(report.read_text())] == ["success", "failed"]
+    found = [(case.name, case.status) for case in gitlab_cases(report.read_text())]
+    assert found == [("worker-1", "success"), ("worker-2", "failed"), ("adds", "success")]
+    # Cleanup removed the run, and these files are for the next step.
+    assert (report.parent / "artifacts/worker-2/tests.xml").exists()
     assert report.with_suffix(".html").exists()
     assert "1 of 2 workers succeeded" in (tmp_path / "summary").read_text()
     assert git(repo, "branch", "--list", "architect/*") == ""
@@ -228,9 +236,10 @@ def test_recipes_of_the_guide_are_short_and_valid(tmp_path: Path, title: str, sc
 def test_component_runs_tasks_and_reports(repo: Path, job: dict[str, str]) -> None:
     (_, component) = documents("examples/ci/gitlab-component.yml")
     (recipe,) = component.values()
-    given = {"TASKS": f"{ODD}\n", "AGENT": "shell", "GITLAB_CI": "true",
+    task = f"{ODD}; touch $ORCHESTRATOR_ARTIFACTS/kept"
+    given = {"TASKS": f"{task}\n", "AGENT": "shell", "GITLAB_CI": "true", "JUNIT": "",
              "OPTIONS": "--network\nnone\n--cpus\n1\n--memory\n256m\n"}  # fmt: skip
-    assert recipe["variables"].keys() == {"TASKS", "OPTIONS", "AGENT", "PACKAGE"}
+    assert recipe["variables"].keys() == {"TASKS", "OPTIONS", "AGENT", "PACKAGE", "JUNIT"}
     script = "\n".join(["set -e", *recipe["script"], *recipe["after_script"]])
     done = subprocess.run(
         ["sh", "-c", script], cwd=repo, env={**job, **given}, capture_output=True, text=True,
@@ -244,7 +253,9 @@ def test_component_runs_tasks_and_reports(repo: Path, job: dict[str, str]) -> No
     assert case.status == "success"
     assert "ORCHESTRATOR_STATUS=success" in (repo / reports["dotenv"]).read_text()
     assert json.loads((repo / reports["codequality"]).read_text()) == []
-    assert (repo / recipe["artifacts"]["paths"][0]).exists()
+    html, artifacts = recipe["artifacts"]["paths"]
+    assert (repo / html).exists()
+    assert (repo / artifacts / "worker-1" / "kept").exists()
 
 
 @pytest.mark.parametrize("name", ["buildkite.yml", "Jenkinsfile"])

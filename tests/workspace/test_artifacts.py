@@ -15,6 +15,7 @@ from orchestrator.workspace.artifacts import (
     MOST_FINDINGS,
     MOST_LISTED,
     Handover,
+    copy_collected,
     findings,
     make_place,
     take,
@@ -248,3 +249,63 @@ def test_number_of_listed_artifacts_is_bounded(place: Path) -> None:
 def test_name_that_is_not_utf8_is_escaped(place: Path) -> None:
     (place / "artifacts" / os.fsdecode(b"a\xff")).touch()
     assert taken(place).artifacts == ("a\\xff",)
+
+
+class TestCopies:
+    """Copies of artifacts to a directory that the user named."""
+
+    def test_files_keep_their_places_contents_and_executability(self, tmp_path: Path) -> None:
+        top = tmp_path / "worker" / "artifacts"
+        (top / "deep").mkdir(parents=True)
+        (top / "deep" / "run.sh").write_text("x")
+        (top / "deep" / "run.sh").chmod(0o755)
+        (top / ".coverage.1").write_bytes(b"\0\xff" * 1000)
+        copy_collected(tmp_path / "worker", tmp_path / "out" / "worker-1")
+        copied = tmp_path / "out" / "worker-1"
+        assert (copied / "deep" / "run.sh").stat().st_mode & 0o111
+        assert (copied / ".coverage.1").read_bytes() == b"\0\xff" * 1000
+        assert not (copied / ".coverage.1").stat().st_mode & 0o111
+
+    def test_worker_without_artifacts_gets_no_directory(self, tmp_path: Path) -> None:
+        (tmp_path / "worker").mkdir()
+        copy_collected(tmp_path / "worker", tmp_path / "out" / "worker-1")
+        assert not (tmp_path / "out").exists()
+
+    def test_links_among_artifacts_are_not_followed(self, tmp_path: Path) -> None:
+        top = tmp_path / "worker" / "artifacts"
+        top.mkdir(parents=True)
+        (tmp_path / "secret").write_text("of the host")
+        (top / "link").symlink_to(tmp_path / "secret")
+        (top / "folder").symlink_to(tmp_path)
+        os.mkfifo(top / "fifo")
+        (top / "real").write_text("x")
+        with soon():
+            copy_collected(tmp_path / "worker", tmp_path / "out")
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["real"]
+
+    @pytest.mark.parametrize("prepared", ["out", "out/deep", "out/deep/file"])
+    def test_links_that_a_commit_prepared_are_not_followed(
+        self, repo: Path, tmp_path: Path, prepared: str
+    ) -> None:
+        (tmp_path / "worker" / "artifacts" / "deep").mkdir(parents=True)
+        (tmp_path / "worker" / "artifacts" / "deep" / "file").write_text("of a worker")
+        target = tmp_path / "elsewhere"
+        (target / "deep").mkdir(parents=True)
+        victim = target / "deep" / "file"
+        victim.write_text("of the user")
+        (repo / prepared).parent.mkdir(parents=True, exist_ok=True)
+        (repo / prepared).symlink_to(
+            {"out": target, "out/deep": target / "deep"}.get(prepared, victim)
+        )
+        with pytest.raises(OSError, match=r"link|exists"):
+            copy_collected(tmp_path / "worker", repo / "out")
+        assert victim.read_text() == "of the user"
+
+    def test_existing_file_is_not_replaced(self, tmp_path: Path) -> None:
+        (tmp_path / "worker" / "artifacts").mkdir(parents=True)
+        (tmp_path / "worker" / "artifacts" / "file").write_text("new")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "file").write_text("old")
+        with pytest.raises(FileExistsError):
+            copy_collected(tmp_path / "worker", tmp_path / "out")
+        assert (tmp_path / "out" / "file").read_text() == "old"

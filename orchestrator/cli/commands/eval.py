@@ -7,9 +7,11 @@ import typer
 
 from orchestrator.cli.judging_options import JudgingOptions
 from orchestrator.cli.options import (
+    Artifacts,
     Config,
     GivenSettings,
     Json,
+    JUnit,
     Quiet,
     imported_later,
     with_settings,
@@ -30,6 +32,8 @@ Task = Annotated[str, typer.Argument(metavar="TASK", help="Task of every candida
 class EvalOptions(JudgingOptions):
     """Options of `orchestrator eval`."""
 
+    artifacts: Artifacts = None
+    junit: JUnit = None
     number: Annotated[
         int | None,
         typer.Option(

@@ -4,11 +4,11 @@ import os
 import sys
 from pathlib import Path
 
-from orchestrator.cli.options import Report
+from orchestrator.cli.options import Artifacts, JUnit, Report
 from orchestrator.cli.output.formats import terminal_width
 from orchestrator.cli.output.messages import show, show_document
 from orchestrator.cli.output.overview import overview
-from orchestrator.cli.reporting import publish
+from orchestrator.cli.reporting import check_artifacts, check_junit, copy_artifacts, publish
 from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
@@ -17,12 +17,17 @@ from orchestrator.reports.model import RunReport
 from orchestrator.reports.reader import read_run
 
 
-def report(run: Run = None, report: Report = None) -> None:
+def report(
+    run: Run = None, report: Report = None, artifacts: Artifacts = None, junit: JUnit = None
+) -> None:
     """Report on a run that is live, has ended or died, in the formats of CI systems.
 
     Without `--report`, the report is a table and a timeline on stdout.
     """
     targets = [parse_target(text) for text in report or ()]
+    check_junit(targets, junit)
+    if artifacts is not None:
+        check_artifacts(artifacts)
     if sum(target.path is None for target in targets) > 1:
         raise ConfigError("only one report can be printed", hint="write `--report FORMAT=FILE`")
     with open_run(run) as history:
@@ -30,9 +35,13 @@ def report(run: Run = None, report: Report = None) -> None:
     found = read_run(directory)
     if found is None:
         raise ConfigError(f"the record of run {directory.run_id} is missing or unreadable")
+    found = found.model_copy(update={"junit": tuple(junit or ())})
+    problems = [] if artifacts is None else [*copy_artifacts(found, artifacts)]
+    if problems:
+        raise ConfigError("\n".join(problems))
     for target in targets:
         _write(found, target)
-    if not targets:
+    if not targets and artifacts is None:
         show(overview(found, width=terminal_width()))
 
 
