@@ -19,10 +19,13 @@ def _pattern(text: str) -> str:
     return text
 
 
+Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
 class Judging(Model):
     """Settings for how commits of workers are judged, in the block `judge:` of a file."""
 
-    instruments: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    instruments: tuple[Pattern, ...] = ()
     """Files besides tests that decide what checks do, such as `ci/*.sh`, as patterns of
     `.gitignore`. `eval`, `judge` and `parallel --pick` use the base commit's versions of these
     files; `merge --queue` uses those of the target branch."""

@@ -154,6 +154,10 @@ NAME_RULE = "a name consists of letters, digits and `_`, and does not begin with
 CacheKind = Literal["pip", "npm", "uv", "cargo"]
 
 
+CHECKED = ConfigDict(extra="forbid", hide_input_in_errors=True)
+"""Configuration of the dataclasses with the options of a function of the Python API."""
+
+
 class Model(BaseModel):
     """Base of all settings: immutable, and unknown fields are errors.
 

@@ -4,6 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pydantic.dataclasses import dataclass as checked
+
+from orchestrator.config.judging import Pattern
+from orchestrator.config.values import CHECKED, Commands
 from orchestrator.judging.changes import Change
 from orchestrator.judging.check_run import Answer, Tests
 from orchestrator.judging.judgement import (
@@ -24,19 +28,19 @@ _VALUES: Mapping[Verdict, float] = {"unstable": _DOUBT, "no_verdict": _DOUBT, "f
 _OF_HIDDEN: Mapping[Answer | None, float] = {None: 0.0, "pass": 0.0, "none": _DOUBT, "fail": 1.0}
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked(frozen=True, kw_only=True, config=CHECKED)
 class JudgingRules:
     """The rules by which candidates are judged."""
 
-    checks: tuple[str, ...]
-    must_fix: tuple[str, ...] = ()
+    checks: Commands
+    must_fix: Commands = ()
     """Checks that fail on the base commit, and must pass on a candidate."""
     tests: Tests = "extend"
-    instruments: tuple[str, ...] = ()
+    instruments: tuple[Pattern, ...] = ()
     """Patterns of further files that control tests."""
     hidden: Mapping[str, bytes] = field(default_factory=dict)
     """Content of files, by path, that are added to a candidate for a second run of all checks."""
-    lint: tuple[str, ...] = ()
+    lint: Commands = ()
     """Commands of linters that print a line for each finding."""
     coverage: str | None = None
     """Command that writes a coverage file to the path in `ORCHESTRATOR_COVERAGE`."""

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from orchestrator.judging.build_files import started_by
+from orchestrator.text.split_lines import split_lines
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
 _INTERPRETERS = re.compile(
@@ -55,7 +56,7 @@ def programs_of(
         for pattern in patterns:
             text = read(pattern.removeprefix("**/")) or ""
             if _is_shell(pattern, text):
-                left += [row for row in text.splitlines() if not row.lstrip().startswith("#")]
+                left += [row for row in split_lines(text) if not row.lstrip().startswith("#")]
     return tuple(found)
 
 

@@ -3,10 +3,13 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked
+
 from orchestrator.config.run import ParallelConfig
+from orchestrator.config.values import CHECKED
 from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.events import Emit, ignore
@@ -30,13 +33,13 @@ Receivers = Callable[[], AbstractContextManager[Emit]]
 """Function that returns a new receiver of events for each run of candidates."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked(frozen=True, kw_only=True, config=CHECKED)
 class Rounds:
     """How many candidates run at a time, and when no further candidates run."""
 
-    first: int | None = None
+    first: int | None = Field(default=None, ge=1)
     """Number of candidates that run in one round. Default: all candidates, in a single round."""
-    until: int = 1
+    until: int = Field(default=1, ge=1)
     """Number of passing candidates after which no further round starts."""
     learn: bool = False
     """Whether candidates of later rounds are told which checks earlier candidates did not pass. The

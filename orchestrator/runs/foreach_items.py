@@ -131,7 +131,7 @@ class Expansion:
                 cleanup(self._root, engine=connection, run_id=result.run_id, purge=True)
         if len(said) > LONGEST_LIST:
             raise ConfigError(_TOO_LONG)
-        return said.decode("utf-8", "replace")
+        return said.decode("utf-8", "surrogateescape")
 
 
 def _only(config: ParallelConfig, command: str) -> ParallelConfig:

@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from json import dumps
 from pathlib import Path
+from typing import Self
 
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from orchestrator.config.judging import Pattern
 from orchestrator.config.run import ParallelConfig
+from orchestrator.config.values import CHECKED, Commands
 from orchestrator.engine import Engine, load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch
@@ -39,7 +45,7 @@ _FILES = 5
 _SAID = {"pass": "passed", "fail": "failed", "none": "gave no answer"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=CHECKED)
 class MergeOptions:
     """How the branches of a run are merged."""
 
@@ -55,7 +61,7 @@ class MergeOptions:
     """The branch to merge into. Default: the branch that is checked out."""
     dry_run: bool = False
     """Whether the merge is only tried, so that no branch and no file is changed."""
-    checks: tuple[str, ...] = ()
+    checks: Commands = ()
     """Commands that must succeed on each merged commit. Default: no command."""
     tests: Tests = "extend"
     """Whose tests the checks use: the target's tests (`frozen`), these and new tests of the merged
@@ -63,8 +69,18 @@ class MergeOptions:
     """
     agent: ParallelConfig | None = None
     """Settings of the agent that resolves conflicts; the first task is its prompt."""
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[Pattern, ...] = ()
     """Patterns of files that the agent may change in addition to the files with conflicts."""
+
+    @model_validator(mode="after")
+    def _can_be_used_together(self) -> Self:
+        if self.dry_run and (self.checks or self.on_conflict == "agent"):
+            raise ValueError("`dry_run` runs no checks and no agent")
+        if self.checks and self.on_conflict == "stop":
+            raise ValueError("with `checks`, `on_conflict` is `skip` or `agent`")
+        if self.on_conflict == "agent" and self.form == "rebase":
+            raise ValueError("an agent cannot resolve the conflicts of a rebase")
+        return self
 
 
 class Merger:

@@ -150,6 +150,18 @@ def _add_earlier(repository: Repository, store: Store, options: StoreOptions) ->
     repository.git.run("pack-objects", *names, "--revs", stdin=wanted)
 
 
+# Without quotes, programs that print paths print the names of files.
+_OWN_SETTINGS = """\
+[core]
+\tbare = false
+\tquotePath = false
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+
+
 def _make_git_dir(
     repository: Repository,
     git_dir: Path,
@@ -159,7 +171,7 @@ def _make_git_dir(
 ) -> None:
     make_bare(git_dir, object_format=repository.object_format, branch=branch)
     with (git_dir / "config").open("a") as config:
-        config.write("[core]\n\tbare = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+        config.write(_OWN_SETTINGS)
         if options.extras.submodules:
             config.write("[submodule]\n\tactive = .\n")
         config.write(_settings_text(settings))

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.events import Emit, Event, WorkerStarted
 from orchestrator.runs.foreach_items import Expansion
-from orchestrator.workflow.parsing.foreach import Source
+from orchestrator.workflow.parsing.foreach import Source, batches
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured
@@ -56,3 +56,24 @@ def test_stopped_command_leaves_nothing_behind(
     assert seen == [f"sleep 50; touch {slept}", "echo 1"]
     assert branches(repo) == []
     assert not [path.name for path in repo.iterdir() if path.name.startswith(".architect")]
+
+
+@pytest.mark.parametrize(("command", "end"), [("git ls-files d", ""), ("git ls-files -z d", "\n")])
+def test_names_that_git_prints_are_files(
+    repo: Path, local_engine: LocalEngine, command: str, end: str
+) -> None:
+    names = ["d/caf\u00e9.txt", "d/\u7814\u7a76.py", "d/two words", f"d/sep\u2028arated{end}"]
+    (repo / "d").mkdir()
+    for name in names:
+        (repo / name).write_text("")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "names")
+    expand = Expansion(configured("-"), repo, engine=local_engine).expand()
+    assert sorted(expand(Source("command", (command,))) or ()) == sorted(names)
+
+
+def test_item_that_is_not_utf8_is_refused(repo: Path, local_engine: LocalEngine) -> None:
+    expand = Expansion(configured("-"), repo, engine=local_engine).expand()
+    items = expand(Source("command", ("printf 'a\\377b\\n'",)))
+    with pytest.raises(ConfigError, match="not valid Unicode"):
+        batches(items or (), 1)

@@ -1,10 +1,12 @@
 """Reject container engines that runs cannot use, before a run creates anything."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.errors import UnsupportedError
+from orchestrator.text.sanitize import one_line
 
 _HINT = (
     "use a local Docker daemon that root started: `unset DOCKER_HOST`, or set it to `unix://PATH`"
@@ -12,14 +14,27 @@ _HINT = (
 
 
 def check_address() -> None:
-    """Check that `DOCKER_HOST` is not an SSH address, which docker-py cannot use.
+    """Check that the variables which choose an engine are ones that docker-py understands.
 
     Raises:
-        UnsupportedError: `DOCKER_HOST` is an SSH address.
+        UnsupportedError: `DOCKER_HOST` is an SSH address or a path, or `DOCKER_CONTEXT` names a
+            context.
     """
     host = os.environ.get("DOCKER_HOST", "")
+    context = os.environ.get("DOCKER_CONTEXT", "")
     if host.startswith("ssh://"):
         raise _remote(host)
+    if host.startswith(("/", "./", "../", "~")):
+        raise UnsupportedError(
+            f"`DOCKER_HOST` is the path `{one_line(host)}`, not an address",
+            hint=f"export DOCKER_HOST={shlex.quote('unix://' + host)}",
+        )
+    if not host and context not in ("", "default"):
+        raise UnsupportedError(
+            f"`DOCKER_CONTEXT` is `{one_line(context)}`: contexts are not supported",
+            hint="set `DOCKER_HOST` to the address that `docker context inspect` shows for it, or "
+            "`unset DOCKER_CONTEXT`",
+        )
 
 
 def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:

@@ -63,8 +63,10 @@ def expander(
 
 
 def items_of_lines(text: str) -> list[str]:
-    """Return the lines of a command's output that are not empty."""
-    return [line for line in (line.strip() for line in split_lines(text)) if line]
+    """Return the items that a command printed: separated by NUL if it printed any, else lines."""
+    if "\0" in text:
+        return [item for item in text.split("\0") if item.strip("\n")]
+    return [line for line in (line.strip(" \t\r") for line in split_lines(text)) if line]
 
 
 def _items_in(content: bytes | None, path: str) -> list[str]:

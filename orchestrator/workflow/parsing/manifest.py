@@ -81,7 +81,7 @@ class Foreach(Model):
     """JSON file in the commit that the run starts from; it must contain a list of items."""
     command: str | None = Field(default=None, min_length=1)
     """Shell command that runs in a container on the commit that the run starts from; each line of
-    its output is an item."""
+    its output is an item, or each part between NUL characters, as `git ls-files -z` prints them."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "Foreach":

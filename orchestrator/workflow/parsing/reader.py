@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.config.document import read_document
 from orchestrator.config.fields import place
 from orchestrator.config.node import DocumentError, Node
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.model import MOST_TASKS, Task, Workflow
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.dialects import as_manifest
 from orchestrator.workflow.parsing.foreach import Expand, unexpanded
@@ -53,6 +53,7 @@ def read_workflow(
     """
     mistakes = Mistakes(path)
     root = _root(path, mistakes)
+    _check_size(root, mistakes)
     mistakes.raise_any()
     manifest = mistakes.checked(Manifest, root, "")
     written = tasks_of(root, mistakes)
@@ -93,6 +94,31 @@ def _root(path: Path, mistakes: Mistakes) -> Node:
                 node, "a text contains NUL or a lone surrogate, which is not valid Unicode"
             )
     return as_manifest(root)
+
+
+def _check_size(root: Node, mistakes: Mistakes) -> None:
+    """Refuse more tasks, stages or items than a workflow can have, before anything is built."""
+    members = root.value if isinstance(root.value, dict) else {}
+    stages = _items(members.get("stages"))
+    inside = [_items(_member(stage, "tasks")) for stage in stages]
+    tasks = [*_items(members.get("tasks")), *(task for each in inside for task in each)]
+    for count, what in ((len(tasks), "tasks"), (len(stages), "stages")):
+        if count > MOST_TASKS:
+            mistakes.add(None, f"there are {count} {what}, more than {MOST_TASKS}")
+    for task in tasks:
+        items = _member(_member(task, "foreach"), "items")
+        batch = _member(task, "batch")
+        size = batch.value if batch is not None and isinstance(batch.value, int) else 1
+        if (count := len(_items(items))) > MOST_TASKS * max(1, size):
+            mistakes.add(items, f"there are {count} items, which make more than {MOST_TASKS} tasks")
+
+
+def _member(node: Node | None, key: str) -> Node | None:
+    return node.value.get(key) if node is not None and isinstance(node.value, dict) else None
+
+
+def _items(node: Node | None) -> Sequence[Node]:
+    return node.value if node is not None and isinstance(node.value, list) else ()
 
 
 def _all(node: Node) -> Iterator[Node]:

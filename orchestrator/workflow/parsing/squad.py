@@ -1,6 +1,7 @@
 """Parse a file SQUAD.md: agents under `## Parallel Agents`, final task under `## Orchestration`."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from orchestrator.config.document import read_text
 from orchestrator.config.node import DocumentError, Node
 from orchestrator.config.sources import unknown
 from orchestrator.text.split_lines import printed_lines
+from orchestrator.workflow.parsing.manifest import LONGEST_ID
 from orchestrator.workflow.parsing.templates import has_results
 
 AGENTS, LAST = "Parallel Agents", "Orchestration"
@@ -94,12 +96,15 @@ def _last(found: Mapping[str, list[_Section]]) -> Iterator[Node]:
         for section in sections
     ).strip()
     asked = text if has_results(text) else f"{text or LAST}\n\n{{{{results}}}}"
-    before = [_slug(section.title) for section in found[AGENTS] if section.level > 2]
+    before = [_id(section) for section in found[AGENTS] if section.level > 2]
     yield _task(sections[0], {"task": asked, "reduce": before})
 
 
-def _slug(title: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-._").lower()
+def _id(section: _Section) -> str:
+    """Return the id of a section's task: its title, or its line if no ASCII letters are in it."""
+    plain = unicodedata.normalize("NFKD", section.title).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._").lower()[:LONGEST_ID].strip("-._")
+    return slug or f"agent-{section.line}"
 
 
 def _task(section: _Section, members: Mapping[str, str | list[str]]) -> Node:
@@ -108,5 +113,5 @@ def _task(section: _Section, members: Mapping[str, str | list[str]]) -> Node:
         key: [Node(item, line) for item in value] if isinstance(value, list) else value
         for key, value in members.items()
     }
-    named = {"id": _slug(section.title), **lists}
+    named = {"id": _id(section), **lists}
     return Node({key: Node(value, line) for key, value in named.items()}, line)

@@ -50,8 +50,9 @@ class Maker:
             written: The tasks of the file, in topological order.
         """
         tasks = [built for task in written for built in self._tasks_of(task)]
-        if len(tasks) > MOST_TASKS:
-            self.mistakes.add(None, f"there are {len(tasks)} tasks, more than {MOST_TASKS}")
+        count = sum(map(len, self.made.values()))
+        if count > MOST_TASKS:
+            self.mistakes.add(None, f"there are {count} tasks, more than {MOST_TASKS}")
         elif not any(self.made.values()):
             self.mistakes.add(
                 None, "the workflow has no tasks: the list of each `foreach` is empty"
@@ -73,6 +74,8 @@ class Maker:
             return
         names = tuple(f"{task.id}-{number}" for number in range(1, len(cut) + 1))
         self.made[task.id] = names
+        if sum(map(len, self.made.values())) > MOST_TASKS:
+            return
         for name in self.edges.keys() & {*names}:
             self.mistakes.add(
                 task.node,

@@ -33,7 +33,7 @@ def harvest() -> Iterator[Protection]:
         ("FIFOs in the harvest's output do not block", "os.O_RDONLY | no_link | os.O_NONBLOCK",
          "os.O_RDONLY | no_link"),
         ("only regular files of the harvest's output are read",
-         "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
+         "elif not stat.S_ISREG(mode):", "if False:"),
     )  # fmt: skip
     yield from patches(
         "git/quarantine.py git/packed_work.py git/new_history.py", (IMPORT, TREES, FUZZ),

@@ -156,7 +156,7 @@ def workspace() -> Iterator[Protection]:
         "workspace/private_git.py",
         ("tests/workspace/test_private_git.py", "tests/worker/test_harvest.py", RUNS),
         ("no automatic garbage collection in the store",
-         "[gc]\\n\\tauto = 0\\n[maintenance]\\n\\tauto = false\\n", ""),
+         "[gc]\n\\tauto = 0\n[maintenance]\n\\tauto = false\n", ""),
         ("newlines in settings are replaced", '.replace("\\n", " ")', ""),
         ("filters disabled in a worker's checkout",
          '        index=store.root / "index",\n        config=repository.without_filters(),\n',

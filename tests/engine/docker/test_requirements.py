@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.docker.requirements import check_address
+from orchestrator.errors import UnsupportedError
 from tests.support.cli import Completed, orchestrator
 from tests.support.repository import git
 
@@ -147,3 +149,28 @@ def test_engine_over_ssh_is_refused_without_connecting(repo: Path) -> None:
     cleaned = tried(repo, "ssh://nobody@there.invalid", "parallel-cleanup")
     assert cleaned.returncode == 0
     assert cleaned.stderr.startswith("nothing to clean up\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("DOCKER_HOST", "/run/docker.sock", "hint: export DOCKER_HOST=unix:///run/docker.sock"),
+        ("DOCKER_HOST", "~/docker.sock", "`DOCKER_HOST` is the path `~/docker.sock`"),
+        ("DOCKER_CONTEXT", "colima", "`DOCKER_CONTEXT` is `colima`: contexts are not supported"),
+    ],
+)
+def test_variable_that_the_engine_would_ignore_is_refused(monkeypatch, name, value, said):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UnsupportedError) as caught:
+        check_address()
+    assert said in f"{caught.value.message}\nhint: {caught.value.hint}"
+
+
+def test_default_context_and_a_context_beside_an_address_are_accepted(monkeypatch):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONTEXT", "default")
+    check_address()
+    monkeypatch.setenv("DOCKER_CONTEXT", "colima")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/docker.sock")
+    check_address()

@@ -106,6 +106,14 @@ class TestExamples:
             "Run all researchers in parallel, then synthesize results.\n\n{{results}}"
         )
 
+    def test_titles_of_a_squad_without_ascii_letters(self, tmp_path: Path) -> None:
+        titles = ("\u7814\u7a76\u8005", "\u00c9t\u00e9", "\u8bbe\u8ba1", "x" * 300)
+        sections = "".join(f"### {title}\nDo it\n" for title in titles)
+        text = f"## Parallel Agents\n{sections}## Orchestration\nSum up\n"
+        workflow = read(tmp_path, text, "SQUAD.md")
+        agents = ("agent-2", "ete", "agent-6", "x" * 100)
+        assert edges(workflow) == {**dict.fromkeys(agents, ()), "orchestration": agents}
+
     def test_stages(self) -> None:
         workflow = example("staged.yaml")
 

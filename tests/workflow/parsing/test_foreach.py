@@ -9,8 +9,10 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.text.path_patterns import matching
 from orchestrator.workflow.model import MOST_TASKS
+from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.foreach import LONGEST_ITEM, Expand, Source, expander
 from orchestrator.workflow.parsing.reader import Reading, read_workflow
+from orchestrator.workflow.parsing.task_builder import Maker
 
 
 def read(
@@ -321,3 +323,59 @@ class TestExpander:
         assert self.expand(source, printed=" a b \n\n\r\nc") == ["a b", "c"]
         later = expander(files=lambda: PATHS, read=lambda _: None, run=None)
         assert later(source) is None
+
+
+class TestPrintedItems:
+    """Items in the output of a command."""
+
+    @pytest.mark.parametrize(
+        ("said", "items"),
+        [
+            ("a\r\n\n  b\t\nc\n", ["a", "b", "c"]),
+            ("caf\u00e9.txt\n", ["caf\u00e9.txt"]),
+            ("a\u2028b\nc\x0cd\n", ["a\u2028b", "c\x0cd"]),
+            ("a b\0 c \0d\ne\0", ["a b", " c ", "d\ne"]),
+            ("a\0\n", ["a"]),
+            ("", []),
+        ],
+    )
+    def test_lines_or_parts_between_nul_are_items(self, said: str, items: list[str]) -> None:
+        expand = expander(files=list, read=lambda _: None, run=lambda _: said)
+        assert expand(Source("command", ("x",))) == items
+
+
+class TestBounds:
+    """A file with too many parts is refused before anything is built from them."""
+
+    @pytest.mark.parametrize(
+        ("head", "part", "count", "said"),
+        [
+            ("tasks:\n", "- x\n", 50_000, "there are 50000 tasks, more than 1000"),
+            ("tasks:\n", "- agent: web\n", 15_000, "there are 15000 tasks, more than 1000"),
+            ("stages:\n", "- a\n", 50_000, "there are 50000 stages, more than 1000"),
+            ("stages:\n- ", "- x\n  ", 40_000, "there are 40000 tasks, more than 1000"),
+            ("- task: '{{item}}'\n  foreach:\n", "  - x\n", 36_000, "there are 36000 items"),
+            ("- task: '{{item}}'\n  foreach:\n", "  - {}\n", 36_000, "there are 36000 items"),
+        ],
+    )
+    def test_too_many_parts_are_refused_before_they_are_built(
+        self, tmp_path: Path, head: str, part: str, count: int, said: str, monkeypatch
+    ) -> None:
+        def build(*_: object) -> None:
+            raise AssertionError("something was built")
+
+        for step in ("tasks_of", "edges_of", "variables_of"):
+            monkeypatch.setattr(f"orchestrator.workflow.parsing.reader.{step}", build)
+        monkeypatch.setattr(Mistakes, "checked", build)
+        with pytest.raises(ConfigError) as caught:
+            read(tmp_path, head + part * count)
+        assert said in caught.value.message
+
+    def test_no_task_is_built_beyond_the_limit(self, tmp_path: Path, monkeypatch) -> None:
+        built = []
+        made = Maker._task
+        monkeypatch.setattr(Maker, "_task", lambda *given: built.append(1) or made(*given))
+        entry = "  - {task: '{{item}}', foreach: {glob: x}}\n"
+        with pytest.raises(ConfigError, match="there are 54000 tasks, more than 1000"):
+            read(tmp_path, "tasks:\n" + entry * 60, ["x"] * 900)
+        assert len(built) <= 1000
