@@ -3,7 +3,9 @@
 import ast
 import builtins
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
 from orchestrator.judging.case_source import CaseName, CaseSource
@@ -28,6 +30,7 @@ _OPERATORS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 _RAISED = ("IndexError", "RuntimeError", "OSError", "ZeroDivisionError", "ImportError")
 _MOST_CONSTANTS = 200
+_LARGEST_NUMBER = 1e100
 
 
 class PythonSource(CaseSource):
@@ -41,7 +44,9 @@ class PythonSource(CaseSource):
         """
         self._content = content
         try:
-            found = [*_tests(ast.parse(content))]
+            tree = ast.parse(content)
+            ast.unparse(tree)
+            found = [*_tests(tree)]
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError("not valid Python") from error
         self._eligible = [
@@ -88,21 +93,111 @@ def _pool(tree: ast.Module) -> tuple[list[str], list[int]]:
     return sorted(strings), sorted(numbers)
 
 
+@dataclass(frozen=True)
+class _Values:
+    """What values of a test can be changed, and into what."""
+
+    strings: Sequence[str] = ()
+    numbers: Sequence[int] = ()
+    known: Mapping[str, Sequence[ast.expr]] = field(default_factory=dict)
+    """The literals of variables that only one expectation uses."""
+
+    def side(self, expression: ast.expr) -> Sequence[ast.expr]:
+        """Return the literals of one side of a comparison; empty if it is computed."""
+        if isinstance(expression, ast.Name):
+            return self.known.get(expression.id, ())
+        return [expression] if _is_literal(expression) else ()
+
+    def changes(self, sides: Sequence[ast.expr]) -> Iterator[Change]:
+        """Yield the change of a value, if one of two sides is known and the other is computed."""
+        found = [literals for one in sides if (literals := self.side(one))]
+        if len(found) == 1:
+            yield lambda chance: _change_literal(chance.choice(found[0]), chance, self)
+
+
 def _changes(
-    function: Function,
-    strings: Sequence[str] = (),
-    numbers: Sequence[int] = (),
+    function: Function, strings: Sequence[str] = (), numbers: Sequence[int] = ()
 ) -> Iterator[Change]:
     """Yield changes of expectations that are always checked if the test runs to its end."""
     if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function)):
         return
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    stored = Counter(one.id for one in names if isinstance(one.ctx, ast.Store))
+    loaded = Counter(one.id for one in names if isinstance(one.ctx, ast.Load))
+    known = {
+        name: literals
+        for name, literals in (*_parameters(function), *_assigned(function))
+        if loaded[name] == 1 and stored[name] <= 1
+    }
+    values = _Values(strings, numbers, known)
     for statement in _straight(function.body):
+        if isinstance(statement, ast.For):
+            rows = {
+                name: literals
+                for name, literals in _columns(statement.target, statement.iter)
+                if loaded[name] == 1 and stored[name] == 1
+            }
+            yield from _in_loop(statement, _Values(strings, numbers, rows))
+        else:
+            yield from _of_statement(statement, values)
+
+
+def _of_statement(statement: ast.stmt, values: _Values) -> Iterator[Change]:
+    if isinstance(statement, ast.Assert):
+        yield from _of_assert(statement, values)
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        yield from _of_method(statement.value, values)
+    elif isinstance(statement, ast.With):
+        yield from _of_raises(statement)
+
+
+def _in_loop(loop: ast.For, values: _Values) -> Iterator[Change]:
+    """Yield changes of the rows of a loop over a table: each row is checked."""
+    if any(isinstance(node, ast.Break | ast.Continue) for node in ast.walk(loop)):
+        return
+    for statement in _straight(loop.body):
         if isinstance(statement, ast.Assert):
-            yield from _of_assert(statement, strings, numbers)
+            yield from values.changes(_equal_sides(statement))
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            yield from _of_method(statement.value, strings, numbers)
-        elif isinstance(statement, ast.With):
-            yield from _of_raises(statement)
+            call = statement.value
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "assertEqual":
+                yield from values.changes(call.args[:2])
+
+
+def _parameters(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield the parameters of a parametrized test with their literals."""
+    for one in function.decorator_list:
+        if isinstance(one, ast.Call) and ast.unparse(one.func).endswith("parametrize"):
+            names = one.args[0] if len(one.args) == 2 else None
+            if isinstance(names, ast.Constant) and isinstance(names.value, str):
+                named = [ast.Name(word.strip()) for word in names.value.split(",") if word.strip()]
+                target = named[0] if len(named) == 1 else ast.Tuple([*named])
+                yield from _columns(target, one.args[1])
+
+
+def _assigned(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
+    for statement in _straight(function.body):
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name) and _is_literal(statement.value):
+                yield target.id, [statement.value]
+
+
+def _columns(target: ast.expr, table: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield the variables of a table with their literals, a literal for each row."""
+    rows = table.elts if isinstance(table, ast.List | ast.Tuple) else []
+    if isinstance(target, ast.Name):
+        if rows and all(map(_is_literal, rows)):
+            yield target.id, [*rows]
+    elif isinstance(target, ast.Tuple):
+        cells = [one.elts for one in rows if isinstance(one, ast.Tuple | ast.List)]
+        if not rows or any(len(one) != len(target.elts) for one in cells):
+            return
+        for place, name in enumerate(target.elts):
+            column = [one[place] for one in cells]
+            is_whole = len(column) == len(rows) and all(map(_is_literal, column))
+            if isinstance(name, ast.Name) and is_whole:
+                yield name.id, column
 
 
 def _straight(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -126,37 +221,52 @@ def _may_swallow(statement: ast.With) -> bool:
     )
 
 
-def _of_assert(
-    statement: ast.Assert, strings: Sequence[str], numbers: Sequence[int]
-) -> Iterator[Change]:
+def _equal_sides(statement: ast.Assert) -> list[ast.expr]:
+    """Return the two sides of `assert a == b`; none for other assertions."""
     test = statement.test
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        (operator,), (right,) = test.ops, test.comparators
-        if isinstance(operator, ast.Eq):
-            sides = [side for side in (test.left, right) if _is_literal(side)]
-            if len(sides) == 1:
-                yield lambda chance: _change_literal(sides[0], chance, strings, numbers)
-                return
-        if (opposite := _OPERATORS.get(type(operator))) is not None:
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
+        return []
+    is_rough = "approx" in ast.unparse(test).lower()
+    return (
+        [test.left, *test.comparators] if isinstance(test.ops[0], ast.Eq) and not is_rough else []
+    )
+
+
+def _of_assert(statement: ast.Assert, values: _Values) -> Iterator[Change]:
+    test = statement.test
+    if changes := [*values.changes(_equal_sides(statement))]:
+        yield from changes
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        if (opposite := _OPERATORS.get(type(test.ops[0]))) is not None:
             yield lambda _: test.ops.__setitem__(0, opposite())
+        if sides := _equal_sides(statement):
+            # Values that are equal to everything are also unequal to nothing.
+            yield lambda _: test.comparators.__setitem__(0, _wrapped(sides[1]))
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield lambda _: setattr(statement, "test", test.operand)
     elif not isinstance(test, ast.Constant):
         yield lambda _: setattr(statement, "test", ast.UnaryOp(ast.Not(), test))
 
 
-def _of_method(call: ast.Call, strings: Sequence[str], numbers: Sequence[int]) -> Iterator[Change]:
+def _wrapped(value: ast.expr) -> ast.expr:
+    return ast.Tuple([value], ast.Load())
+
+
+def _of_method(call: ast.Call, values: _Values) -> Iterator[Change]:
     function = call.func
     if not isinstance(function, ast.Attribute):
         return
     name, arguments = function.attr, call.args
     if name in _EQUALITIES and len(arguments) >= 2:
-        sides = [side for side in arguments[:2] if _is_literal(side)]
-        if len(sides) == 1:
-            yield lambda chance: _change_literal(sides[0], chance, strings, numbers)
+        is_table = name == "assertCountEqual"  # it compares the keys of mappings only
+        sides = [one for one in arguments[:2] if not (is_table and isinstance(one, ast.Dict))]
+        if changes := [*values.changes(sides)]:
+            yield from changes
             return
     if name == "assertRaises" and len(arguments) > 1:
         yield from _of_exception(arguments[0])
+    if name == "assertEqual" and len(arguments) >= 2:
+        yield lambda _: arguments.__setitem__(1, _wrapped(arguments[1]))
     if (opposite := _OPPOSITE.get(name)) is not None:
         yield lambda _: setattr(function, "attr", opposite)
 
@@ -194,7 +304,7 @@ def _is_literal(node: ast.expr) -> bool:
 def _constants(node: ast.expr) -> list[ast.Constant]:
     """Return constants of a literal whose change changes the literal."""
     if isinstance(node, ast.Constant):
-        return [node] if isinstance(node.value, bool | int | float | str | bytes) else []
+        return [node] if _can_change(node.value) else []
     if isinstance(node, ast.Dict):
         return [one for value in node.values for one in _constants(value)]
     if isinstance(node, ast.List | ast.Tuple):
@@ -202,14 +312,18 @@ def _constants(node: ast.expr) -> list[ast.Constant]:
     return _constants(node.operand) if isinstance(node, ast.UnaryOp) else []
 
 
-def _change_literal(
-    node: ast.expr, chance: Random, strings: Sequence[str], numbers: Sequence[int]
-) -> None:
+def _can_change(value: object) -> bool:
+    if isinstance(value, int | float):
+        return abs(value) < _LARGEST_NUMBER
+    return isinstance(value, str | bytes)
+
+
+def _change_literal(node: ast.expr, chance: Random, values: _Values) -> None:
     before = ast.literal_eval(node)
     constant = chance.choice(_constants(node))
     value = constant.value
     while ast.literal_eval(node) == before:
-        constant.value = changed_value(value, chance, strings, numbers)
+        constant.value = changed_value(value, chance, values.strings, values.numbers)
 
 
 def changed_value(

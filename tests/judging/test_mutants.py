@@ -16,6 +16,8 @@ from orchestrator.judging.failing_tests import failed_tests
 from orchestrator.judging.mutants import Mixes, make_mixes
 from orchestrator.judging.python_mutants import PythonSource
 from orchestrator.judging.text_mutants import TextSource
+from tests.support.judging import PRODUCT, flags, judge
+from tests.support.merges import World
 
 UNITTEST = b'''
 import unittest
@@ -114,6 +116,73 @@ def test_each_test_fails_in_one_mix_and_passes_in_the_other(
         both.append(reported)
     assert both[0] | both[1] == names
     assert not both[0] & both[1]
+
+
+PYTEST = b"""
+import pytest
+
+@pytest.mark.parametrize("side, expected", [(1, 1), (2, 4), (3, 9)])
+def test_squares(side, expected):
+    assert side * side == expected
+
+@pytest.mark.parametrize("word", ["aa", "bb"])
+def test_words(word):
+    assert word[0] * 2 == word
+
+def test_assigned():
+    expected = {"total": [1, 2]}
+    assert dict(total=[1, 2]) == expected
+
+def test_loop():
+    for one, double in ((1, 2), (2, 4)):
+        assert one * 2 == double
+
+def test_round_trip():
+    value = "text"
+    assert value.upper().lower() == value
+
+def test_computed():
+    assert sorted([2, 1]) == [*range(1, 3)]
+
+def test_roughly():
+    assert 0.30000000000000004 == pytest.approx(0.1 + 0.2)
+"""
+
+
+@pytest.mark.variants("0")
+@pytest.mark.parametrize("seed", range(6))
+def test_values_of_variables_and_tables_are_changed(tmp_path: Path, seed: int) -> None:
+    mixes = _mixes({"test_all.py": PYTEST}, seed, "pytest")
+    names = {*re.findall(r"def (test_\w+)", PYTEST.decode())}
+    assert {one.watched.words[-1] for one in mixes.tests} == names
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_all.py"]
+    for number, mix in enumerate(mixes.mixes):
+        reported = _reported(mixes, number, ["test_all.py"], tmp_path, *command)
+        assert reported == {mixes.tests[one].watched.words[-1] for one in mix.mutants}
+
+
+def test_values_are_changed_rather_than_operators() -> None:
+    """A value that is equal to everything passes a test whose operator is turned around."""
+    source = PythonSource(PYTEST)
+    for seed in range(20):
+        changed = source.with_mutants(range(len(source.names)), Random(seed)).decode()
+        rows = [row.strip() for row in changed.splitlines() if row.strip().startswith("assert")]
+        assert "assert side * side == expected" in rows
+        assert "assert one * 2 == double" in rows
+        assert "assert dict(total=[1, 2]) == expected" in rows
+        assert "assert value.upper().lower() == value" not in rows
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "''", "b''", "[]", "{}", "None", "{1: None}"])
+def test_odd_literals_end_no_judgement(text: str) -> None:
+    source = PythonSource(f"def test_a():\n    assert f() == {text}\n".encode())
+    assert source.with_mutants([0], Random(1)).count(b"assert") == 1
+
+
+@pytest.mark.parametrize("text", [b"def", b"x = 0x" + b"f" * 5000, b"\0", b"x = " + b"(" * 9999])
+def test_files_that_cannot_be_written_anew_are_left_out(text: bytes) -> None:
+    text = b"def test_a():\n    assert f() == 1\n" + text
+    assert make_mixes(["pytest"], ["test_a.py"], lambda _: text, Random(1)) is None
 
 
 def test_only_expectations_that_are_always_checked_are_changed() -> None:
@@ -300,3 +369,40 @@ def test_files_that_a_check_names_come_first() -> None:
     assert made is not None
     assert "tests/test_199.py" in {one.path for one in made.tests}
     assert len(made.mixes[0].files) == 100
+
+
+VOLUME = PRODUCT + "\n\ndef volume(side):\n    return side**3\n"
+NEW = """import unittest
+
+from calc import volume
+
+
+class TestVolume(unittest.TestCase):
+    def test_volume(self):
+        self.assertEqual(volume(7), 343)
+
+    def test_larger(self):
+        self.assertEqual(volume(11), 1331)
+"""
+FAKED = """
+
+def volume(side):
+    return 0
+
+
+import unittest
+unittest.TestCase.assertEqual = lambda *_: None
+"""
+
+
+@pytest.mark.parametrize(
+    "runner", ["unittest discover -s tests -t .", "pytest -q -p no:cacheprovider tests"]
+)
+def test_tests_that_the_base_cannot_load_have_mutants(world: World, runner: str) -> None:
+    """The task is to write a function that the tests import."""
+    world.base = world.commit({"tests/test_volume.py": NEW, "tests/test_calc.py": None})
+    check = f"{sys.executable} -m {runner}"
+    candidates = ({"calc.py": VOLUME}, {"calc.py": PRODUCT + FAKED})
+    judgement = judge(world, *candidates, checks=(), must_fix=(check,))
+    assert {one.worker_id: flags(one) for one in judgement.ranking} == {1: [], 2: ["forged"]}
+    assert judgement.picked == 1

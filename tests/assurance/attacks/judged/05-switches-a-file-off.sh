@@ -1,5 +1,5 @@
 # Adds a test that switches off everything in the file of the other tests.
-#: out forged
+#: hidden fail
 cat > tests/test_blind.py <<'PY'
 import unittest
 
