@@ -37,7 +37,7 @@ from orchestrator.worker.prepare import checkouts_of, ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import find_caches
-from orchestrator.workspace.overlay_probe import choose_mode
+from orchestrator.workspace.overlay_probe import check_memory, choose_mode
 from orchestrator.workspace.shared_checkout import KEPT_UNUSED, Checkouts, prune_checkouts
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
@@ -107,6 +107,10 @@ def prepare_shared(
     """
     request, record, directory = checked.request, claimed.record, claimed.directory
     repository, config, base = request.repository, request.settings.config, record.base
+    mode = choose_mode(checked.engine, checked.features, repository, directory.path)
+    if request.secrets.root is not None:
+        root = request.secrets.root
+        check_memory(checked.engine, checked.features, repository, directory.path, root)
     switch = _switch(checked, directory, record.workers if resumed else ())
     history = config.isolation.history
     checkouts = checkouts_of(repository, directory, config)
@@ -136,7 +140,7 @@ def prepare_shared(
         content=content,
         caches=caches,
         notices=(*submodules.notices, *content.notices, *caches.notices),
-        mode=choose_mode(checked.engine, checked.features, repository, directory.path),
+        mode=mode,
         network="none",
         emit=shared.following(emit),
         cancel=cancel,

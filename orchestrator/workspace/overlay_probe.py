@@ -1,13 +1,15 @@
 """Test whether the engine can mount overlays, and choose how workers see their worktrees."""
 
 import os
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
-from orchestrator.errors import EngineError, UnsupportedError
+from orchestrator.errors import ConfigError, EngineError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.layout import PROBE, WORKSPACE, Mode
@@ -33,19 +35,56 @@ def choose_mode(
     if not may_overlay(features, repository):
         return "bind"
     known = repository.state_dir / "overlay"
-    if known.exists() and known.read_text() == features.version:
+    # The same repository may be at another path in a container that uses the engine of its host.
+    found = f"{features.version} {repository.state_dir}"
+    if known.exists() and known.read_text() == found:
         return "overlay"
-    if not probe(engine, repository, run, overlay=True):
-        if not probe(engine, repository, run, overlay=False):
-            raise UnsupportedError(
-                "the engine does not see the files of this machine, or its containers "
-                "cannot write to them",
-                hint="use a local Docker daemon that root started; `orchestrator doctor` "
-                "checks this",
+    if probe(engine, repository, run, overlay=True):
+        known.write_text(found)
+        return "overlay"
+    if not probe(engine, repository, run, overlay=False):
+        raise UnsupportedError(
+            f"the engine does not see the files of this machine in {repository.common_dir}, or its "
+            "containers cannot write to them",
+            hint="in a container that uses the engine of its host, such as a CI job, mount the "
+            "repository at the same path as on the host; elsewhere, use a local Docker daemon that "
+            "root started",
+        )
+    return "bind"
+
+
+def check_memory(
+    engine: ContainerEngine, features: EngineFeatures, repository: Repository, run: Path, root: Path
+) -> None:
+    """Check that containers get the files in a directory in memory, where secrets are written.
+
+    Args:
+        engine: The engine.
+        features: The engine's features.
+        repository: The repository.
+        run: Directory of the current run; its name is the run's id.
+        root: The directory.
+
+    Raises:
+        ConfigError: Containers do not see the directory.
+    """
+    known = repository.state_dir / "memory"
+    # A container has a file system of its own in memory, unless it was given that of its host.
+    found = f"{features.version} {root} {root.stat().st_dev}"
+    if known.exists() and known.read_text() == found:
+        return
+    with tempfile.TemporaryDirectory(prefix="orchestrator-probe-", dir=root) as directory:
+        shown = Path(directory)
+        shown.chmod(0o755)
+        (shown / "shown").touch()
+        mount = BindMount(source=shown, target=WORKSPACE, read_only=True)
+        if not _succeeds(engine, _spec(repository, run, mount, "test -e shown")):
+            raise ConfigError(
+                f"the engine does not see {root} of this machine, where secrets are kept in memory",
+                hint="in a container that uses the engine of its host, such as a CI job, mount the "
+                f"host's {root} at the same path: `--volume {root}:{root}`",
             )
-        return "bind"
-    known.write_text(features.version)
-    return "overlay"
+    known.write_text(found)
 
 
 def may_overlay(features: EngineFeatures, repository: Repository) -> bool:
@@ -76,19 +115,29 @@ def probe(
     layers = {name: root / name for name in ("lower", "upper", "work")}
     for path in layers.values():
         path.mkdir(parents=True)
-    uid, gid = worker_user(0)
     for path in layers.values():
-        os.chown(path, uid, gid)
+        os.chown(path, *worker_user(0))
     upper = layers["upper"]
     mount = (
         OverlayMount(lower=layers["lower"], upper=upper, work=layers["work"], target=WORKSPACE)
         if overlay
         else BindMount(source=upper, target=WORKSPACE, read_only=False)
     )
-    spec = ContainerSpec(
+    spec = replace(_spec(repository, run, mount, "echo yes > probe"), runtime=runtime)
+    try:
+        return _succeeds(engine, spec) and (upper / "probe").exists()
+    finally:
+        remove_tree(root)
+
+
+def _spec(
+    repository: Repository, run: Path, mount: BindMount | OverlayMount, command: str
+) -> ContainerSpec:
+    uid, gid = worker_user(0)
+    return ContainerSpec(
         name=f"orchestrator-{run.name}-probe",
         image=BASE_IMAGE,
-        command=("sh", "-c", "echo yes > probe"),
+        command=("sh", "-c", command),
         user=f"{uid}:{gid}",
         workdir=WORKSPACE,
         labels={
@@ -98,16 +147,15 @@ def probe(
             REPOSITORY: str(repository.common_dir),
         },
         mounts=(mount,),
-        runtime=runtime,
     )
+
+
+def _succeeds(engine: ContainerEngine, spec: ContainerSpec) -> bool:
     try:
         container = engine.start(spec)
         try:
-            container.wait(_PROBE_TIMEOUT)
+            return container.wait(_PROBE_TIMEOUT).exit_code == 0
         finally:
             container.remove()
-        return (upper / "probe").exists()
     except (EngineError, TimeoutError):
         return False
-    finally:
-        remove_tree(root)
