@@ -57,6 +57,8 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
     HARVEST_REFUSED = "harvest_refused"
     """The host refused some of the worker's commits; the branch has the accepted part."""
+    UNFILTERED = "unfiltered"
+    """The worker wrote files in plain text that a required filter of git would have changed."""
     NETWORK_LOST = "network_lost"
     """The worker's gateway, or the container that owns its network, ended before the worker."""
     SERVICE_DIED = "service_died"

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.cli.output.messages import tell
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult
@@ -39,6 +41,27 @@ def earlier_run(named: str) -> RunRecord:
             hint=f"wait for the run's end: `orchestrator wait {directory.run_id}`",
         )
     return record
+
+
+def continued(config: ParallelConfig, earlier: RunRecord, *, base_given: bool) -> ParallelConfig:
+    """Return the settings with the base of the earlier run, unless the user gave another one.
+
+    A notice says if HEAD has moved on since.
+
+    Raises:
+        ConfigError: Workers without history cannot have commits of two bases.
+    """
+    if base_given:
+        if config.isolation.history == "shallow":
+            raise ConfigError("`--after` with `--base` requires `history: full`")
+        return config
+    head = Repository(Path.cwd()).resolve("HEAD")
+    if head != earlier.base and not config.include_uncommitted:
+        tell(
+            f"notice: tasks start from {earlier.base[:12]}, as in run {earlier.run_id}; HEAD is at "
+            f"{head[:12]} now: `--base HEAD` starts the remaining tasks there"
+        )
+    return config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
 
 
 def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> Reading:

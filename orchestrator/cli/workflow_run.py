@@ -17,7 +17,7 @@ from orchestrator.cli.new_run import (
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.messages import show, tell, tell_failure
 from orchestrator.cli.output.views import make_view
-from orchestrator.cli.previous_run import earlier_run, without_done
+from orchestrator.cli.previous_run import continued, earlier_run, without_done
 from orchestrator.cli.run_options import RunOptions, SeveralRunOptions, one_at_a_time
 from orchestrator.cli.signals import Interruption
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
@@ -51,11 +51,7 @@ def run_workflow(
         config = configured.config
         earlier = None if part.after is None else earlier_run(part.after)
         if earlier is not None:
-            if "base" in given:
-                raise ConfigError(
-                    "`--after` uses the base commit of the earlier run: remove `--base`"
-                )
-            config = config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
+            config = continued(config, earlier, base_given="base" in given)
         fetch_base(run_options, config.base)
         reading = _read(part, config, earlier, run_options)
         workflow = reading.workflow

@@ -1,13 +1,17 @@
 """Create object directories that hold the objects of one commit, and no others."""
 
 import os
+import re
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.git.git_directory import shallow_commits
 
+_MISSING = re.compile(r"promisor remote|lazy fetching|missing (blob|tree|commit)|bad object")
 History = Literal["full", "shallow"]
 
 
@@ -30,10 +34,7 @@ def pack_commit(
     pack.mkdir(parents=True)
     arguments = ("pack-objects", "-q", "--delta-base-offset", str(pack / "pack"))
     if history == "shallow":
-        with tempfile.TemporaryFile() as listing:
-            git.run("rev-list", "--objects", "--no-walk", commit, stdout=listing)
-            listing.seek(0)
-            git.run(*arguments, stdin=listing)
+        _pack_alone(git, commit, arguments)
         cut = frozenset({commit})
     else:
         git.run(*arguments, "--revs", stdin=f"{commit}\n".encode())
@@ -43,6 +44,34 @@ def pack_commit(
             cut &= frozenset(roots)
     _open_to_all(directory)
     return cut
+
+
+def is_partial(configured: Mapping[str, str]) -> bool:
+    """Return whether the settings are those of a partial clone, which lacks old objects."""
+    return any(
+        key.startswith("remote.") and key.endswith(".promisor") and value != "false"
+        for key, value in configured.items()
+    ) or bool(configured.get("extensions.partialclone"))
+
+
+def _pack_alone(git: Git, commit: str, arguments: Sequence[str]) -> None:
+    """Pack a commit and its files, but no other commit.
+
+    Raises:
+        RepositoryError: A partial clone lacks some of the files.
+    """
+    try:
+        with tempfile.TemporaryFile() as listing:
+            git.run("rev-list", "--objects", "--no-walk", commit, stdout=listing)
+            listing.seek(0)
+            git.run(*arguments, stdin=listing)
+    except GitCommandError as error:
+        if not _MISSING.search(error.stderr):
+            raise
+        raise RepositoryError(
+            f"the repository is a partial clone and lacks files of {commit[:12]}",
+            hint=f"`git archive --format=tar --output=/dev/null {commit[:12]}` fetches them",
+        ) from error
 
 
 def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:

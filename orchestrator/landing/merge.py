@@ -18,6 +18,7 @@ from orchestrator.git.command import Git
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.merge_tree import merge_base, merge_pairs, quarantine, require_git
 from orchestrator.git.repository import Repository
+from orchestrator.git.required_filters import named, unfiltered_files
 from orchestrator.git.sealed_commits import import_commits
 from orchestrator.landing.branches import Branch, RunBranches, excluded_by_judgement
 from orchestrator.landing.chain import CannotAddError, Chain
@@ -54,6 +55,8 @@ class Wish:
     """Whether the user named the workers; otherwise only workers that succeeded are merged."""
     overrules_judgement: bool = False
     """Whether workers that a judgement excludes are merged too, because the user insists on it."""
+    unfiltered: bool = False
+    """Whether work is merged whose files a required filter of git would have changed."""
     dry_run: bool = False
     test: CommitTest | None = None
     """Function that runs checks on a commit before it is accepted. Default: no check runs."""
@@ -304,7 +307,16 @@ class _Plan:
         if branch.excluded is not None and not self._wish.overrules_judgement:
             said = f"{excluded_by_judgement(branch)}; `orchestrator pick {number}` merges it anyway"
             return LeftWorker(worker_id=number, reason="excluded", message=said)
-        return None
+        return None if self._wish.unfiltered else self._unfiltered(branch)
+
+    def _unfiltered(self, branch: Branch) -> LeftWorker | None:
+        files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
+        if not files:
+            return None
+        said = f"required filters of git did not run for {named(files)}: `--unfiltered` merges it"
+        return LeftWorker(
+            worker_id=branch.worker_id, reason="unfiltered", message=said, files=files[:MOST_FILES]
+        )
 
     def _conflicts_in(self, branches: Sequence[Branch]) -> int:
         onto, conflicts = self._target.commit, 0

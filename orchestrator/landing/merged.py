@@ -16,10 +16,14 @@ class LeftWorker(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     worker_id: int
-    reason: Problem | Literal["failed", "excluded", "stopped", "checks_failed", "no_verdict"]
+    reason: (
+        Problem
+        | Literal["failed", "excluded", "unfiltered", "stopped", "checks_failed", "no_verdict"]
+    )
     """Why the work was not merged: `conflict`, `merges` (a rebase of merge commits), `refused` (it
     breaks a rule for commits), `failed` (the worker did not succeed and was not named), `excluded`
-    (by the judgement of its run, and the worker was not named), `stopped` (because of another
+    (by the judgement of its run, and the worker was not named), `unfiltered` (a required filter of
+    git did not run for its files), `stopped` (because of another
     worker's conflict), `checks_failed` (with `--queue`), or `no_verdict` (the checks gave no
     answer).
     """

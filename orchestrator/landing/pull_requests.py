@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.errors import ConfigError
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import RunBranches, excluded_by_judgement
+from orchestrator.git.required_filters import named, unfiltered_files
+from orchestrator.landing.branches import Branch, RunBranches, excluded_by_judgement
 from orchestrator.landing.forges import Existing, Forge, Request, shown_command
 from orchestrator.landing.request_text import body_of, marker, title_of
 from orchestrator.landing.stack import Place, Stack
@@ -67,6 +68,8 @@ class PullRequestWish:
     """Whether the pull request of a worker that builds on another goes into the other's branch."""
     draft: bool = False
     dry_run: bool = False
+    unfiltered: bool = False
+    """Whether files are pushed that a required filter of git would have changed."""
 
 
 def publish(
@@ -125,8 +128,24 @@ class _Publisher:
         self._forge = forge
         self._stack = Stack(repository, run, wish.target, remote)
 
+    def _check_filters(self, branch: Branch) -> None:
+        files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
+        if files:
+            raise ConfigError(
+                f"required filters of git did not run for files of worker {branch.worker_id}: "
+                f"{named(files)}",
+                hint="`--unfiltered` publishes them as they are",
+            )
+
     def all_of(self, chosen: Sequence[int]) -> Iterator[PublishedWorker]:
-        """Publish the chosen workers, each after the workers that it builds on."""
+        """Publish the chosen workers, each after the workers that it builds on.
+
+        Raises:
+            ConfigError: A required filter of git did not run for files of a worker.
+        """
+        for branch in self._run.branches:
+            if branch.worker_id in chosen and not self._wish.unfiltered:
+                self._check_filters(branch)
         for place in self._stack.places(chosen, stacked=self._wish.stack):
             yield self._published(place)
 

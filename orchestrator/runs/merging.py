@@ -61,6 +61,8 @@ class MergeOptions:
     """The branch to merge into. Default: the branch that is checked out."""
     dry_run: bool = False
     """Whether the merge is only tried, so that no branch and no file is changed."""
+    unfiltered: bool = False
+    """Whether work is merged whose files a required filter of git would have changed."""
     checks: Commands = ()
     """Commands that must succeed on each merged commit. Default: no command."""
     tests: Tests = "extend"
@@ -267,6 +269,7 @@ def _wish(options: MergeOptions, *, named: bool) -> Wish:
         named=named,
         overrules_judgement=named,
         dry_run=options.dry_run,
+        unfiltered=options.unfiltered,
     )
 
 

@@ -14,7 +14,9 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import Emit, ignore
 from orchestrator.execution.cancel import Cancel
+from orchestrator.git.object_packs import is_partial
 from orchestrator.git.repository import Repository
+from orchestrator.git.required_filters import required_filters
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.capacity import check_disk, check_worktrees
 from orchestrator.runs.claimed_run import ClaimedRun
@@ -27,6 +29,7 @@ from orchestrator.runs.shared_resources import prepare_shared, release_shared
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.ages import parse_age
+from orchestrator.text.sanitize import one_line
 from orchestrator.worker.attempts import attempt
 from orchestrator.worker.checked_run import CheckedRun
 from orchestrator.worker.context import RunContext
@@ -150,6 +153,14 @@ class ParallelRunner:
             yield (
                 "workers do not see the uncommitted changes of the checkout; include "
                 "them with `--include-uncommitted`"
+            )
+        if is_partial(repository.configured) and self._config.isolation.history == "full":
+            yield "the repository is a partial clone: workers get the base commit without history"
+        if filters := required_filters(repository.configured):
+            shown = ", ".join(f"`{one_line(name, limit=60)}`" for name in sorted(filters))
+            yield (
+                f"the required filters {shown} do not run for workers: files under them come as "
+                "they are committed, and go into commits as workers write them"
             )
         if self._config.closed_stages:
             stages = ", ".join(f"`{stage}`" for stage in self._config.closed_stages)

@@ -57,6 +57,7 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.CHECKS_FAILED: False,
     Reason.AUTH: False,
     Reason.HARVEST_REFUSED: False,
+    Reason.UNFILTERED: False,
     Reason.INTERNAL_ERROR: False,
     Reason.DEPENDENCY: False,
     Reason.CONFLICT: False,

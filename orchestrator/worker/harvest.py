@@ -17,6 +17,7 @@ from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
 from orchestrator.git.lfs import note_made, take_objects
 from orchestrator.git.packed_work import Harvested, HarvestRefusedError, read_tip
 from orchestrator.git.quarantine import import_harvest
+from orchestrator.git.required_filters import named, unfiltered_files
 from orchestrator.git.secret_scan import leak_notes, leaks
 from orchestrator.results import Reason, Status
 from orchestrator.threads import meanwhile
@@ -53,10 +54,25 @@ def harvest_worker(
     if harvested.refused is not None:
         verdict = _of_refused(verdict, harvested, workspace)
         harvested = _shown(worker, workspace, harvested)
-        return _with_leaks(worker, harvested), verdict
+        return _with_leaks(worker, harvested), _filtered(worker, verdict, harvested.tip)
     with meanwhile(partial(discard_scratch, request, harvested)):
         harvested = _shown(worker, workspace, harvested)
-    return _with_leaks(worker, harvested), verdict
+    return _with_leaks(worker, harvested), _filtered(worker, verdict, harvested.tip)
+
+
+def _filtered(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict:
+    """Return the verdict; a success becomes `partial` if a required filter did not run."""
+    try:
+        files = unfiltered_files(worker.run.repository, base=worker.base, tip=tip)
+    except OrchestratorError as error:
+        said = f"files under required filters of git could not be looked for ({error.message})"
+    else:
+        if not files:
+            return verdict
+        said = f"required filters of git did not run, so these are in plain text: {named(files)}"
+    if verdict.status is not Status.SUCCESS:
+        return verdict.with_note(said)
+    return Verdict(Status.PARTIAL, Reason.UNFILTERED, said)
 
 
 def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:

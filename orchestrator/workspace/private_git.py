@@ -26,7 +26,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.git_directory import make_bare
-from orchestrator.git.object_packs import pack_commit
+from orchestrator.git.object_packs import is_partial, pack_commit
 from orchestrator.git.repository import Repository
 from orchestrator.state.worker_directory import Store
 from orchestrator.threads import meanwhile
@@ -58,11 +58,13 @@ def base_objects(
         repository: The user's repository.
         base: The commit.
         directory: Directory to create; all workers of a run share it read-only.
-        history: `shallow` packs only the commit itself and its files.
+        history: `shallow` packs only the commit itself and its files, as for any partial clone.
 
     Returns:
         The commits whose parents are not in the pack.
     """
+    if is_partial(repository.configured):
+        history = "shallow"
     return pack_commit(repository.git, repository.common_dir, base, directory, history=history)
 
 

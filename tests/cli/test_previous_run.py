@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.cli.previous_run import earlier_run, without_done
+from orchestrator.cli.previous_run import continued, earlier_run, without_done
 from orchestrator.errors import ConfigError
 from orchestrator.results import RunResult
 from orchestrator.runs.runner import ParallelRunner
@@ -156,3 +156,22 @@ def test_equal_tasks_are_matched_by_id_and_count() -> None:
     flow = Workflow.model_validate({"name": "w", "tasks": tasks})
     (digest,) = {*digests(flow).values()}
     assert matches(flow, {"b": digest, "z": digest}) == {"b": "b", "a": "z"}
+
+
+def test_base_is_that_of_the_earlier_run_unless_given(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = world.run(world.read(EACH % "[a]").workflow)
+    earlier, config = earlier_run(result.run_id), configured("-")
+
+    assert continued(config, earlier, base_given=False).base == earlier.base
+    assert capsys.readouterr().err == ""
+
+    git(world.repo, "commit", "-q", "--allow-empty", "-m", "later")
+    head = git(world.repo, "rev-parse", "HEAD")
+    assert continued(config, earlier, base_given=False).base == earlier.base
+    said = capsys.readouterr().err
+    assert head[:12] in said
+    assert "--base HEAD" in said
+    assert continued(config, earlier, base_given=True) == config
+    assert capsys.readouterr().err == ""

@@ -118,6 +118,7 @@ def cell(
 
 
 @pytest.mark.variants(
+    "partial-merge",
     "bare-*cleanup", "bare-*merge", "separate-linked-into", "submodule-hooks-cleanup",
     "relative-hooks-cleanup", "linked-into", "detached-land", "mid-merge-merge", "sha256-pick",
 )  # fmt: skip

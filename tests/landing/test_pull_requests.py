@@ -443,3 +443,16 @@ def test_containment_is_that_of_git(world: World) -> None:
             for holder in chosen
             for held in chosen
         }
+
+
+def test_files_of_a_required_filter_are_not_pushed_unasked(world: World, forges: Forges) -> None:
+    git(world.repo, "config", "filter.crypt.clean", "rev")
+    git(world.repo, "config", "filter.crypt.required", "true")
+    one = worker(world, 1, {".gitattributes": "key filter=crypt\n", "key": "plain\n"})
+
+    with pytest.raises(ConfigError, match=r"required filters of git did not run .* `key`"):
+        publish_all(world, one)
+    assert forges.calls() == []
+
+    publish_all(world, one, unfiltered=True)
+    assert forges.calls("create")

@@ -140,7 +140,7 @@ LAYOUTS: Mapping[str, Callable[[Path], Path]] = {
     "plain": _plain, "linked": _linked, "bare": _bare, "separate": _separate,
     "separate-linked": _separate_linked, "configured": _configured, "submodule": _submodule,
     "submodule-linked": _submodule_linked, "relative": _linked, "shallow": _shallow,
-    "sha256": _sha256, "detached": _detached, "mid-merge": _mid_merge,
+    "partial": _partial, "sha256": _sha256, "detached": _detached, "mid-merge": _mid_merge,
 }  # fmt: skip
 """Functions that create a repository below a directory, and return the worktree of the user."""
 

@@ -32,6 +32,7 @@ from orchestrator.engine.protocol import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git import command as git
+from orchestrator.git.object_packs import is_partial
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.runs.machine_check import crowding, machine_problems
 from orchestrator.runs.problems import Problems
@@ -153,7 +154,8 @@ def _repository() -> Iterator[Check]:
         yield _failed("repository", error)
         return
     shallow = ", shallow" if repository.shallow_commits() else ""
-    yield Check(name="repository", detail=f"{repository.top}, HEAD {head[:12]}{shallow}")
+    partial = ", partial clone: no history for workers" if is_partial(repository.configured) else ""
+    yield Check(name="repository", detail=f"{repository.top}, HEAD {head[:12]}{shallow}{partial}")
     yield _disk(repository.top)
 
 

@@ -46,7 +46,7 @@ _OF_AGENT = {
     "secrets": "Your variable NAME, or FILE, for the agent that resolves conflicts; repeatable.",
 }
 """Help texts of the settings of an agent that resolves conflicts."""
-_SAME = ("form", "order", "on_conflict", "into", "dry_run")
+_SAME = ("form", "order", "on_conflict", "into", "unfiltered", "dry_run")
 """Options that `MergeOptions` of `orchestrator.runs.merging` has under the same names."""
 _SHORT = 12
 
@@ -84,6 +84,15 @@ class MergeOptions:
             rich_help_panel=Group.MERGING,
         ),
     ] = None
+    unfiltered: Annotated[
+        bool,
+        typer.Option(
+            "--unfiltered",
+            help="Also accept files for which a required filter of git, such as encryption, did "
+            "not run.",
+            rich_help_panel=Group.MERGING,
+        ),
+    ] = False
     queue: Annotated[
         bool,
         typer.Option(

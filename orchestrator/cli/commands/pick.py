@@ -1,5 +1,6 @@
 """`orchestrator pick`: merge the best worker of a judged run."""
 
+from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import Annotated, get_args
@@ -7,7 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, with_options
 from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show_json, tell
 from orchestrator.errors import ConfigError
@@ -35,26 +36,41 @@ Into = Annotated[
         help="Branch to merge into. [default: the branch that is checked out]",
     ),
 ]
+Unfiltered = Annotated[
+    bool,
+    typer.Option(
+        "--unfiltered",
+        help="Also accept files for which a required filter of git, such as encryption, did not "
+        "run.",
+    ),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be merged, and change nothing.")
 ]
 
 
-def pick(
-    words: RunAndWorkers = None,
-    form: As = "merge",
-    into: Into = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class PickOptions:
+    """Options of `orchestrator pick`."""
+
+    form: As = "merge"
+    into: Into = None
+    unfiltered: Unfiltered = False
+    dry_run: DryRun = False
+    json: Json = False
+
+
+@with_options
+def pick(options: PickOptions, words: RunAndWorkers = None) -> None:
     """Merge the best worker of a judged run, or the worker with the given number.
 
     Without a number, the exit code is 1 if no worker passes, and 2 if the judgement is undecided;
     nothing is merged then. `orchestrator merge --undo` undoes the merge.
     """
-    if form not in get_args(Form):
+    if options.form not in get_args(Form):
         raise ConfigError(
-            f"option `--as` is `{one_line(form)}`: must be one of {', '.join(get_args(Form))}"
+            f"option `--as` is `{one_line(options.form)}`: must be one of "
+            f"{', '.join(get_args(Form))}"
         )
     run, numbers = run_and_workers(words)
     if len(numbers) > 1:
@@ -66,17 +82,18 @@ def pick(
     judgement = latest_judgement(repository.state_dir, run)
     chosen = _chosen(judgement, numbers[0] if numbers else None)
     wish = Wish(
-        form=form,  # type: ignore[arg-type]
-        into=into,
+        form=options.form,  # type: ignore[arg-type]
+        into=options.into,
         named=True,
         overrules_judgement=bool(numbers),
-        dry_run=dry_run,
+        dry_run=options.dry_run,
+        unfiltered=options.unfiltered,
     )
     merged = merge_candidate(repository, judgement, chosen, wish, tell)
-    if json:
+    if options.json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
-        show_merged(merged, into=into)
+        show_merged(merged, into=options.into)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
 

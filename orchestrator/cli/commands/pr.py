@@ -70,6 +70,14 @@ class PullRequestOptions:
             help="Program that creates pull requests. [default: by the remote's address]",
         ),
     ] = None
+    unfiltered: Annotated[
+        bool,
+        typer.Option(
+            "--unfiltered",
+            help="Also accept files for which a required filter of git, such as encryption, did "
+            "not run.",
+        ),
+    ] = False
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print the commands that would run, and change nothing."),
@@ -118,6 +126,7 @@ def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOp
         stack=options.stack,
         draft=options.draft,
         dry_run=options.dry_run,
+        unfiltered=options.unfiltered,
     )
     # The other workers of the run may be below the chosen ones in a stack.
     run = read_branches(repository, chosen.run_id)

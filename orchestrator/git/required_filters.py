@@ -1,0 +1,74 @@
+"""Find files that a worker wrote as they are, although git would have run a required filter.
+
+A clean filter with `filter.NAME.required`, such as one that encrypts, changes a file on its way
+into a commit. For a worker's files no filter runs: its commits have them in plain text.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from orchestrator.git.command import Git
+from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.repository import Repository
+from orchestrator.text.sanitize import one_line
+
+_TRUE = ("true", "yes", "on", "1", "")
+_LFS = "lfs"
+"""The filter of git-lfs, whose work is done for workers' files too."""
+_SHOWN = 5
+
+
+def required_filters(configured: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the user's required filters with a program for files on the way in."""
+    names = {
+        key.removeprefix("filter.").removesuffix(".required")
+        for key, value in configured.items()
+        if key.startswith("filter.") and key.endswith(".required") and value.lower() in _TRUE
+    }
+    return frozenset(
+        name
+        for name in names - {_LFS}
+        if configured.get(f"filter.{name}.clean") or configured.get(f"filter.{name}.process")
+    )
+
+
+def unfiltered_files(repository: Repository, *, base: str, tip: str) -> tuple[str, ...]:
+    """Return the files that differ between two commits and are under a required filter.
+
+    The attributes of both commits count. Deleted files and exact copies are no new text.
+
+    Raises:
+        RepositoryError: Git failed, or its time was up.
+    """
+    filters = required_filters(repository.configured)
+    if not filters or base == tip:
+        return ()
+    changed = ("diff-tree", "-r", "-z", "--name-only", "--find-renames=100%", "--diff-filter=ACMT")
+    paths = repository.git.within(UNTRUSTED).run(*changed, base, tip)
+    found = {path for commit in (base, tip) for path in _under(repository, commit, paths, filters)}
+    return tuple(sorted(found))
+
+
+def _under(
+    repository: Repository, commit: str, paths: bytes, filters: frozenset[str]
+) -> Iterator[str]:
+    own = repository.configured.get("core.attributesfile")
+    config = {} if own is None else {"core.attributesFile": own}
+    with tempfile.TemporaryDirectory(prefix="orchestrator-attributes-") as scratch:
+        git = Git(
+            repository.git_dir, work_tree=repository.top, index=Path(scratch) / "index",
+            config=config, limits=UNTRUSTED,
+        )  # fmt: skip
+        git.run("read-tree", commit)
+        said = git.run("check-attr", "-z", "--cached", "--stdin", "filter", stdin=paths)
+    fields = said.decode("utf-8", "surrogateescape").split("\0")
+    for path, name in zip(fields[::3], fields[2::3], strict=False):
+        if name in filters:
+            yield path
+
+
+def named(paths: tuple[str, ...]) -> str:
+    """Return the first paths for a message."""
+    shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in paths[:_SHOWN])
+    return f"{shown} and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else shown

@@ -1,0 +1,82 @@
+"""Tests of files that a required filter, such as encryption, would have changed."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.git.repository import Repository
+from orchestrator.git.required_filters import required_filters
+from orchestrator.landing.branches import read_branches
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.results import Reason
+from orchestrator.runs.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import configured, shell_run
+
+
+@pytest.fixture
+def secret(repo: Path) -> Path:
+    """Return a repository in which files below `secret` are encrypted on their way in."""
+    git(repo, "config", "filter.crypt.clean", "tr a-z A-Z")
+    git(repo, "config", "filter.crypt.smudge", "tr A-Z a-z")
+    git(repo, "config", "filter.crypt.required", "true")
+    (repo / ".gitattributes").write_text("secret/** filter=crypt\n*.lfs filter=lfs\n")
+    (repo / "secret").mkdir()
+    (repo / "secret" / "old").write_text("old\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "secret")
+    assert git(repo, "show", "HEAD:secret/old") == "OLD"
+    return repo
+
+
+@pytest.mark.parametrize(
+    ("task", "files"),
+    [
+        ("echo x > secret/new", ["secret/new"]),
+        ("echo x >> secret/old", ["secret/old"]),
+        ("echo '* -filter' > secret/.gitattributes; echo x > secret/new",
+         ["secret/.gitattributes", "secret/new"]),
+        ("echo 'more filter=crypt' >> .gitattributes; echo x > more", ["more"]),
+        ("git mv a.txt secret/a.txt", []),
+        ("rm secret/old", []),
+        ("echo x > plain", []),
+        ("echo x > big.lfs", []),
+    ],
+)  # fmt: skip
+def test_work_under_a_required_filter_is_partial_and_left_out(
+    secret: Path, local_engine: LocalEngine, task: str, files: list[str]
+) -> None:
+    (result,) = shell_run(secret, local_engine, task).results
+    repository = Repository(secret)
+    run = read_branches(repository, None, [1])
+
+    merged = merge_branches(repository, run, Wish(named=True, dry_run=True))
+
+    if not files:
+        assert (result.status, merged.landed) == ("success", (1,))
+        return
+    assert (result.status, result.reason) == ("partial", Reason.UNFILTERED)
+    assert all(f"`{path}`" in (result.message or "") for path in files)
+    assert [(one.reason, list(one.files)) for one in merged.left] == [("unfiltered", files)]
+    told = merge_branches(repository, run, Wish(named=True, unfiltered=True, dry_run=True))
+    assert told.landed == (1,)
+
+
+def test_run_names_the_filter_at_its_start(secret: Path, local_engine: LocalEngine) -> None:
+    plan = ParallelRunner(configured("true"), secret, engine=local_engine).plan()
+    assert any("`crypt`" in notice for notice in plan.notices)
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"filter.a.required": "true", "filter.a.clean": "x"}, {"a"}),
+        ({"filter.a.b.required": "", "filter.a.b.process": "x"}, {"a.b"}),
+        ({"filter.a.required": "false", "filter.a.clean": "x"}, set()),
+        ({"filter.a.required": "true", "filter.a.smudge": "x"}, set()),
+        ({"filter.lfs.required": "true", "filter.lfs.clean": "x"}, set()),
+    ],
+)
+def test_required_filters(settings: dict[str, str], found: set[str]) -> None:
+    assert required_filters(settings) == found
