@@ -124,7 +124,9 @@ def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
         containers = any(leftover.kind == "container" for leftover in leftovers)
         run = RunDirectory(repository.state_dir / "runs" / run_id)
         record = read_outline(run)
-        if containers and record is not None and not run.is_live():
+        if run.other_user is not None or run.is_live():
+            continue
+        if containers and record is not None:
             died = any(run.result(spec.worker_id) is None for spec in record.workers)
             notices.append(_notice(run_id, died=died))
     return notices

@@ -25,7 +25,6 @@ from orchestrator.cleanup.report import CleanedWorker, CleanupReport
 from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError, RepositoryError
-from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.disarm import give_back
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.packed_work import HarvestRefusedError
@@ -34,6 +33,7 @@ from orchestrator.git.worktree import remove_worktree
 from orchestrator.state.history import named_run
 from orchestrator.state.judged_results import drop_results
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import is_run_id, read_record
 from orchestrator.state.secret_files import forget
 from orchestrator.text.quantities import count
@@ -58,6 +58,7 @@ class _Cleanup:
     live: list[str] = field(default_factory=list)
     removed: int = 0
     problems: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
     purged: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     freed: int = 0
@@ -66,6 +67,7 @@ class _Cleanup:
         return CleanupReport(
             workers=tuple(sorted(self.cleaned, key=lambda worker: worker.worker_id)),
             live=tuple(self.live),
+            others=tuple(self.others),
             leftovers=self.removed,
             problems=tuple(self.problems),
             purged=tuple(self.purged),
@@ -153,7 +155,7 @@ def _select(repository: Repository, run_id: str | None) -> list[RunDirectory]:
 def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> None:
     if not workers:
         return
-    records = [record for run in runs if (record := read_record(run)) is not None]
+    records = [record for run in runs if (record := read_outline(run)) is not None]
     known = sorted({spec.worker_id for record in records for spec in record.workers})
     missing = [str(number) for number in workers if number not in known]
     if missing:
@@ -164,6 +166,10 @@ def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> No
 
 
 def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
+    if (user := run.other_user) is not None:
+        if _concerns(job, read_outline(run)):
+            job.others.append(f"{run.run_id} of {user}")
+        return
     record = read_record(run)
     if record is None:
         # A run that is being created has no record and no lease for a moment; its creator holds
@@ -177,8 +183,14 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     with run.held() as held:
         if held:
             _clean_workers(job, run, workers)
-        elif not job.wanted.workers or {one.number for one in workers} & {*job.wanted.workers}:
+        elif _concerns(job, record):
             job.live.append(run.run_id)
+
+
+def _concerns(job: _Cleanup, outline: RunOutline | None) -> bool:
+    """Return whether a run has one of the wanted workers, as far as this is known."""
+    numbers = {spec.worker_id for spec in outline.workers} if outline else set()
+    return not job.wanted.workers or not numbers.isdisjoint(job.wanted.workers)
 
 
 def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
@@ -187,7 +199,7 @@ def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
         return
     with run.held() as held:
         if held:
-            remove_tree(run.path)
+            run.remove()
 
 
 def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
@@ -345,7 +357,7 @@ def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> 
 def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
     """Remove the records of `orchestrator merge`, which keep the commits before each merge."""
     listed = job.repository.git.text("for-each-ref", "--format=%(refname)", LANDED)
-    wanted = {f"{LANDED}{run.run_id}" for run in runs}
+    wanted = {f"{LANDED}{run.run_id}" for run in runs if run.other_user is None}
     for ref in (ref for ref in split_lines(listed) if ref in wanted):
         job.purged.append(ref)
         if not job.dry_run:
@@ -354,7 +366,7 @@ def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
 
 def _purge_results(job: _Cleanup) -> None:
     """Remove the stored results of checks that earlier judgements ran."""
-    if number := drop_results(job.repository.state_dir, dry_run=job.dry_run):
+    if number := drop_results(job.repository, dry_run=job.dry_run):
         job.purged.append(f"results of judgements ({count(number, 'check')})")
 
 

@@ -30,6 +30,8 @@ class CleanupReport(BaseModel):
     workers: tuple[CleanedWorker, ...]
     live: tuple[str, ...]
     """Ids of live runs, which were not touched."""
+    others: tuple[str, ...] = ()
+    """Runs of other users that this user may not read, which were not touched."""
     leftovers: int
     """Number of removed containers, networks and volumes of finished runs."""
     problems: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.git.worktree import add_worktree, check_out
+from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
@@ -57,7 +58,12 @@ def _choose(
     repository: Repository, workers: tuple[int, ...], run_id: str | None
 ) -> dict[int, tuple[str, str]]:
     wanted = run_id or ""
-    backups = [one for one in list_backups(repository) if one[0].startswith(wanted)]
+    runs = list(all_runs(repository.state_dir))
+    others = {run.run_id for run in runs if run.other_user is not None}
+    if any(run.startswith(wanted) for run in others) and wanted:
+        named_run(runs, wanted)
+    found = [one for one in list_backups(repository) if one[0] not in others]
+    backups = [one for one in found if one[0].startswith(wanted)]
     if wanted and len({run for run, _, _ in backups}) > 1:
         raise ConfigError(
             f"`{run_id}` is the beginning of more than one run's id",

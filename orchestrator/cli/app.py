@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from orchestrator.cli.output.messages import show, tell, tell_error, tell_failur
 from orchestrator.cli.output.streams import LostOutputError, Streams
 from orchestrator.cli.usage_errors import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.files.owner import user_name
 from orchestrator.text.sanitize import is_text, one_line
 from orchestrator.text.split_lines import split_lines
 
@@ -301,6 +303,9 @@ def _report(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         tell_error(*usage_message(error))
         return USAGE
+    if isinstance(error, PermissionError) and error.filename:
+        tell_error(*_forbidden(Path(os.fsdecode(error.filename)), error))
+        return ConfigError.exit_code
     what = (split_lines(str(error)) or [""])[0]
     tell_error(
         f"internal error: {type(error).__name__}: {what}",
@@ -308,6 +313,17 @@ def _report(error: Exception) -> int:
         f"{_versions()}",
     )
     return BUG
+
+
+def _forbidden(path: Path, error: OSError) -> tuple[str, str]:
+    """Return message and hint for a file that this user may not use."""
+    found = next((one for one in (path, *path.parents) if os.path.lexists(one)), None)
+    owner = f": {found} belongs to {user_name(found.lstat().st_uid)}" if found else ""
+    return (
+        f"cannot use {path}: {error.strerror}{owner}",
+        "work as the owner of the file, or give yourself access to it; users who share a "
+        "repository need `git config core.sharedRepository group` and one group for its files",
+    )
 
 
 def _versions() -> str:

@@ -1,6 +1,7 @@
 """Handle `--when-busy`: wait while another run of the repository is live, or exit."""
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import typer
 from orchestrator.cli.output.messages import tell
 from orchestrator.cli.run_options import RunOptions
 from orchestrator.errors import ConfigError
+from orchestrator.files.shared import open_shared
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
 
@@ -41,9 +43,8 @@ def turn(run: RunOptions) -> Iterator[None]:
         yield
         return
     repository = Repository(Path.cwd())
-    repository.state_dir.mkdir(parents=True, exist_ok=True)
     # Locked until this run has ended or is visible as a running run.
-    with (repository.state_dir / "turn").open("w") as lock:
+    with os.fdopen(open_shared(repository.state_dir / "turn"), "r") as lock:
         _wait(repository, lock, leaves=asked == LEAVE, quiet=run.quiet)
         yield
 
@@ -65,5 +66,8 @@ def _busy(repository: Repository, lock: IO[str]) -> str | None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return "another run of this repository is still running"
-    live = [run.run_id for run in all_runs(repository.state_dir) if run.is_live()]
-    return f"run {live[0]} is still running" if live else None
+    live = next((run for run in all_runs(repository.state_dir) if run.is_live()), None)
+    if live is None:
+        return None
+    whose = f" of {live.other_user}" if live.other_user else ""
+    return f"run {live.run_id}{whose} is still running"

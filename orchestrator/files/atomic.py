@@ -7,6 +7,7 @@ open all the time.
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -25,9 +26,27 @@ class Access(NamedTuple):
     group: int = -1
 
 
+def access_given_by(directory: Path, mode: int) -> Access | None:
+    """Return the access of a new file in a directory; None if the caller and the umask decide.
+
+    Where the group may write to the directory, it may write to the file, as git shares a
+    repository. What root creates in a directory of another user belongs to that user.
+
+    Args:
+        directory: The directory.
+        mode: The most that the file's permissions can be.
+    """
+    info = directory.stat()
+    foreign = os.geteuid() == 0 and info.st_uid != 0
+    if not foreign and not info.st_mode & stat.S_IWGRP:
+        return None
+    owner = (info.st_uid, info.st_gid) if foreign else ()
+    return Access(stat.S_IMODE(info.st_mode) & mode, *owner)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that readers, and a crash at any time, see either the old or the new text."""
-    _write(path, text.encode(), None, durable=True)
+    _write(path, text.encode(), access_given_by(path.parent, 0o666), durable=True)
 
 
 def write_private(

@@ -1,17 +1,22 @@
 """Lock files, each of which at most one process holds."""
 
 import fcntl
+import os
 from pathlib import Path
 from typing import IO
+
+from orchestrator.files.shared import open_shared
 
 
 def take_lock(path: Path) -> IO[str] | None:
     """Create and lock a file, and return it open; None if another process holds the lock.
 
     Closing the returned file, or the end of the process, releases the lock.
+
+    Raises:
+        OSError: The file cannot be opened: it belongs to a user who does not share it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("w")
+    file = os.fdopen(open_shared(path), "r")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

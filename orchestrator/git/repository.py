@@ -12,6 +12,8 @@ from typing import IO
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.atomic import write_atomically
+from orchestrator.files.owner import own_place, owner_elsewhere
+from orchestrator.files.shared import open_shared
 from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
 from orchestrator.git.git_directory import pointed_git_dir, shallow_commits
@@ -100,12 +102,18 @@ class Repository:
                 hint="run the command in the repository itself, whose git directory is "
                 f"{self.common_dir}",
             )
-        self.git = Git(self.git_dir, work_tree=self.top)
+        # What root's git writes to another user's repository must belong to that user.
+        self.owner = owner_elsewhere(self.common_dir)
+        self.git = Git(self.git_dir, work_tree=self.top, owner=self.owner)
 
     @property
     def state_dir(self) -> Path:
         """Return the directory with the orchestrator's records, outside of every working tree."""
         return self.common_dir / "orchestrator"
+
+    def own_place(self, name: str) -> Path:
+        """Return the path of a directory below `state_dir` that only this user uses."""
+        return own_place(self.state_dir / name)
 
     @property
     def objects_dir(self) -> Path:
@@ -124,8 +132,7 @@ class Repository:
 
     def _lock_file(self) -> IO[str]:
         try:
-            self.state_dir.mkdir(parents=True, exist_ok=True)
-            return (self.state_dir / "lock").open("w")
+            return os.fdopen(open_shared(self.state_dir / "lock"), "r")
         except OSError as error:
             raise RepositoryError(
                 f"cannot write to {self.state_dir}: {error.strerror}",
@@ -181,7 +188,9 @@ class Repository:
                 hint="example: `--base origin/main --fetch`",
             )
         env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
-        git = Git(self.git_dir, work_tree=self.top, config=FETCHING, env=env)
+        git = Git(
+            self.git_dir, work_tree=self.top, config=FETCHING, env=env, owner=self.owner
+        )  # fmt: skip
         git.run("fetch", "--quiet", "--no-recurse-submodules", "--", max(remotes, key=len))
 
     def is_dirty(self) -> bool:

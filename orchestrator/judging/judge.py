@@ -61,13 +61,13 @@ def judge_run(
     """
     require_git("to judge branches without a checkout", "compare the branches by hand")
     base = _base_of(runs)
-    place = repository.state_dir / "judging"
+    place = repository.own_place("judging")
     with _only_one(repository), quarantine(repository, place) as git:
         began = runs[-1].began
         trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
         programs = programs_of(rules.all_checks, trees.text_of_base)
         trees = replace(trees, instruments=Instruments(rules.instruments, programs))
-        evidence = Evidence(tester, git, repository.state_dir / JUDGED)
+        evidence = Evidence(tester, git, repository.own_place(JUDGED))
         judging = _Judging(runs, rules, trees, evidence)
         judgement = judging.judgement()
         write_judgement(judging.directory.path, judgement)
@@ -82,7 +82,7 @@ def check_base(repository: Repository, base: str, rules: JudgingRules, tester: T
         EngineError: A check gave no result.
     """
     with _only_one(repository):
-        evidence = Evidence(tester, repository.git, repository.state_dir / JUDGED)
+        evidence = Evidence(tester, repository.git, repository.own_place(JUDGED))
         try_base(rules, evidence, base)
 
 

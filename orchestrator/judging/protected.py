@@ -69,7 +69,7 @@ class Protection:
         if self._tests == "free" or commit == self._base:
             return "pass"
         with self._trees() as trees:
-            evidence = Evidence(tester, trees.git, self._repository.state_dir / JUDGED)
+            evidence = Evidence(tester, trees.git, self._repository.own_place(JUDGED))
             runs = MutantRuns(trees, evidence, commands)
             runs.calibrate(self._base)
             runs.collect([commit])
@@ -77,6 +77,6 @@ class Protection:
 
     @contextmanager
     def _trees(self) -> Iterator[Trees]:
-        place = self._repository.state_dir / "protected"
+        place = self._repository.own_place("protected")
         with quarantine(self._repository, place) as git:
             yield Trees(self._repository, git, place, self._base, self._began, self._instruments)

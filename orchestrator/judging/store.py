@@ -40,7 +40,11 @@ def latest_judgement(state_dir: Path, wanted: str | None) -> Judgement:
         ConfigError: There is no such run, or it was not judged.
     """
     runs: Sequence[RunDirectory] = list(all_runs(state_dir))
-    candidates = [named_run(runs, wanted)] if wanted else [*reversed(runs)]
+    candidates = (
+        [named_run(runs, wanted)]
+        if wanted
+        else [run for run in reversed(runs) if run.other_user is None]
+    )
     for run in candidates:
         if (found := read_judgement(run.path)) is not None:
             return found

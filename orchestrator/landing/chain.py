@@ -21,16 +21,15 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import check_names, signature, write_commit
 from orchestrator.landing.branches import Branch
 from orchestrator.landing.merged import Problem
+from orchestrator.landing.request_text import commit_message
 from orchestrator.results import Form
-from orchestrator.text.sanitize import lines, one_line
+from orchestrator.text.sanitize import one_line
 from orchestrator.text.split_lines import split_lines
 
 MERGE_TIMEOUT = 120.0
 """Maximum number of seconds for all merges of one branch."""
 MOST_COMMITS = 1000
 """Maximum number of commits of a branch that a rebase repeats."""
-_LONGEST_SUBJECT = 72
-_LONGEST_TASK = 2000
 _LONGEST_COMMIT = 2 * 1024**2
 _HEADER = re.compile(rb"(?m)^(author|encoding) [^\n]*$")
 
@@ -160,12 +159,7 @@ class Chain:
 
     def _message(self, branch: Branch, *notes: str) -> bytes:
         verb = "Merge worker" if self.form == "merge" else "Worker"
-        name = f" ({one_line(branch.title, limit=60)})" if branch.title else ""
-        subject = f"{verb} {branch.worker_id}{name}: {one_line(branch.task)}"
-        body = lines(branch.task[:_LONGEST_TASK]).strip()
-        text = [one_line(subject, limit=_LONGEST_SUBJECT), "", body, ""]
-        text += [f"Orchestrator-Run: {self.run_id}", *notes]
-        return ("\n".join(text) + "\n").encode()
+        return commit_message(branch, self.run_id, verb, *notes)
 
     def _replay(self, onto: str, branch: Branch, deadline: float) -> str:
         """Repeat the commits of a branch on top of `onto`, without commits that become empty."""

@@ -142,4 +142,4 @@ def is_at(repository: Repository, checkout: Worktree, commit: str) -> bool:
 
 def scratch(repository: Repository) -> Path:
     """Return the path of the temporary repository in which branches are merged."""
-    return repository.state_dir / "landing"
+    return repository.own_place("landing")

@@ -12,7 +12,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import named, unfiltered_files
 from orchestrator.landing.branches import Branch, RunBranches, excluded_by_judgement
 from orchestrator.landing.forges import Existing, Forge, Request, shown_command
-from orchestrator.landing.request_text import body_of, marker, title_of
+from orchestrator.landing.request_text import SentCommit, body_of, marker, title_of
 from orchestrator.landing.stack import Place, Stack
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import one_line
@@ -40,6 +40,8 @@ class PublishedWorker(BaseModel):
     note: str | None = None
     """A note on the place of the pull request in a stack, or that a judgement excludes the worker.
     """
+    sent: tuple[SentCommit, ...] = ()
+    """The pushed commits that the target lacks, newest first; at most 1000."""
     commands: tuple[str, ...] = ()
     """With `--dry-run`: the commands that would run."""
 
@@ -66,6 +68,8 @@ class PullRequestWish:
     """Branch of the remote repository into which the work is to be merged."""
     stack: bool = False
     """Whether the pull request of a worker that builds on another goes into the other's branch."""
+    keep_commits: bool = False
+    """Whether the workers' own commits are pushed, not one commit with all their work."""
     draft: bool = False
     dry_run: bool = False
     unfiltered: bool = False
@@ -126,7 +130,7 @@ class _Publisher:
         self._wish = wish
         self._remote = remote
         self._forge = forge
-        self._stack = Stack(repository, run, wish.target, remote)
+        self._stack = Stack(repository, run, wish.target, remote, keeps_commits=wish.keep_commits)
 
     def _check_filters(self, branch: Branch) -> None:
         files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
@@ -163,6 +167,7 @@ class _Publisher:
             commit=place.commit,
             url=found.url if found else None,
             note=self._note(place),
+            sent=place.sent,
         )
         is_there = self._remote.heads.get(place.head) == place.commit
         if self._wish.dry_run:

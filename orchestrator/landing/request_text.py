@@ -1,25 +1,82 @@
 """The title and the text of a pull request for a worker's branch."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import islice
+
+from pydantic import BaseModel, ConfigDict
 
 from orchestrator.errors import RepositoryError
 from orchestrator.git.changes import stat_lines
+from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
 from orchestrator.results import WorkerResult
 from orchestrator.text.quantities import count
-from orchestrator.text.quoting import fenced, title, unlinked
+from orchestrator.text.quoting import effects, fenced_for_a_forge, title, unlinked
 from orchestrator.text.sanitize import one_line
 
 MOST_BODY = 60_000
 """Maximum number of characters of a pull request's text."""
 _LONGEST_TITLE = 100
+_LONGEST_SUBJECT = 72
+_MOST_SENT = 1000
+_MOST_SAID = 16 * 1024**2
+_OWN_TRAILER = re.compile(r"^Orchestrator-Run: [0-9a-z-]+$", re.MULTILINE)
+_LONGEST_TASK = 2000
 _MOST_TASK = 8000
 _MOST_SUMMARY = 8000
 _MOST_STAT = 20_000
 _MOST_CHECKS = 50
 _MOST_FILES = 200
+
+
+class SentCommit(BaseModel):
+    """A commit that is pushed in the user's name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commit: str
+    author: str
+    """Name and e-mail address."""
+    subject: str
+    effects: tuple[str, ...]
+    """What a forge may do because of the message or the author, such as `mentions somebody`,
+    `closes an issue`, `skips checks`, `has a trailer`, or `is by another author`.
+    """
+
+
+def sent_commits(
+    git: Git, commit: str, *, without: str, identity: tuple[str, str]
+) -> tuple[SentCommit, ...]:
+    """Return the commits that `commit` has and `without` lacks, newest first; at most 1000.
+
+    Args:
+        git: Git in a repository with both commits.
+        commit: The commit that is pushed.
+        without: A commit that the remote repository has.
+        identity: Name and e-mail address of the user.
+    """
+    form = "--format=%H%n%an%n%ae%n%cn%n%ce%n%B"
+    wanted = ("log", "-z", form, f"--max-count={_MOST_SENT}", commit, f"^{without}")
+    said = git.listing(*wanted, limit=_MOST_SAID, cut=True).decode("utf-8", "replace")
+    entries = (one.split("\n", 5) for one in said.split("\0") if one.count("\n") >= 5)
+    return tuple(_sent(fields, identity) for fields in entries)
+
+
+def _sent(fields: Sequence[str], identity: tuple[str, str]) -> SentCommit:
+    commit, *people, message = fields
+    strange = [*people] != [*identity, *identity]
+    # An address has an `@` of its own.
+    text = "\n".join([message, people[0], people[2]])
+    # The trailer of our own messages does nothing.
+    known = _OWN_TRAILER.sub("", text)
+    return SentCommit(
+        commit=commit,
+        author=one_line(f"{people[0]} <{people[1]}>", limit=200),
+        subject=one_line(message.partition("\n")[0], limit=200),
+        effects=(*effects(known), *(["is by another author"] if strange else [])),
+    )
 
 
 def marker(run_id: str, branch: Branch) -> str:
@@ -30,6 +87,22 @@ def marker(run_id: str, branch: Branch) -> str:
 def title_of(branch: Branch) -> str:
     """Return the title of a worker's pull request: the first line of its task."""
     return title(branch.task, limit=_LONGEST_TITLE) or f"Worker {branch.worker_id}"
+
+
+def commit_message(branch: Branch, run_id: str, verb: str, *notes: str) -> bytes:
+    """Return the message of a commit with a worker's work, which has no effect on a forge.
+
+    Args:
+        branch: The worker's branch.
+        run_id: The worker's run.
+        verb: First words of the subject, which the worker's number follows.
+        notes: Last lines of the message.
+    """
+    name = f" ({one_line(branch.title, limit=60)})" if branch.title else ""
+    subject = f"{verb} {branch.worker_id}{name}: {one_line(branch.task)}"
+    parts = [title(subject, limit=_LONGEST_SUBJECT), unlinked(branch.task[:_LONGEST_TASK]).strip()]
+    parts.append("\n".join([f"Orchestrator-Run: {run_id}", *notes]))
+    return ("\n\n".join(parts) + "\n").encode()
 
 
 def body_of(
@@ -57,7 +130,7 @@ def body_of(
 
 
 def _quoted(text: str, limit: int) -> str:
-    return fenced(unlinked(text), limit=limit)
+    return fenced_for_a_forge(text, limit=limit)
 
 
 def _stat(repository: Repository, branch: Branch) -> Iterator[str]:

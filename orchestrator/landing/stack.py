@@ -5,10 +5,13 @@ parent. After the parent was merged into the target branch, the pull request goe
 branch. If the parent was merged as other commits (a squash), the worker's branch also gets a merge
 with the target branch in which only the worker's own changes remain. Nothing is rebased, so that no
 push needs force.
+
+A worker's own commits are published only if the user asks for that: their messages and authors are
+the worker's, and a forge acts on them in the user's name. By default one commit has all the work.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.command import Git
@@ -18,6 +21,7 @@ from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits, signature, write_commit
 from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.landing.request_text import SentCommit, commit_message, sent_commits
 
 _TIMEOUT = 60.0
 _MOST_COMMITS = 100
@@ -37,13 +41,21 @@ class Place:
     """The commit to push; None if the target has the work already."""
     note: str | None = None
     """What a reader of the pull request should know about the stack."""
+    sent: tuple[SentCommit, ...] = ()
+    """The commits that the remote branch gets and the target lacks, newest first."""
 
 
 class Stack:
     """Decides the pull request of each worker of a run, by what the target branch contains."""
 
     def __init__(
-        self, repository: Repository, run: RunBranches, target: str, remote: Remote
+        self,
+        repository: Repository,
+        run: RunBranches,
+        target: str,
+        remote: Remote,
+        *,
+        keeps_commits: bool = False,
     ) -> None:
         """Store the arguments.
 
@@ -52,6 +64,7 @@ class Stack:
             run: The run with all its branches.
             target: Branch of the remote repository into which the work is to be merged.
             remote: The remote repository.
+            keeps_commits: Whether the workers' own commits are published.
         """
         require_git("to publish a stack of branches", "publish the branches by hand")
         self._repository = repository
@@ -59,6 +72,13 @@ class Stack:
         self._target = target
         self._remote = remote
         self._onto = remote.heads[target]
+        self._keeps_commits = keeps_commits
+        self._parents: dict[int, Branch | None] = {}
+        """The worker on which each worker of a stack builds; empty without a stack."""
+        self._sealed: dict[int, str] = {}
+        """The published commit of each worker."""
+        self._made: set[str] = set()
+        """Commits that only the quarantine has."""
         self._branches = {one.worker_id: one for one in run.branches if not one.is_empty}
         self._has: dict[tuple[str, str], bool] = {}
         """Whether a commit contains another one."""
@@ -74,12 +94,13 @@ class Stack:
         empty = [number for number in chosen if number not in self._branches]
         if empty:
             raise ConfigError(f"worker {empty[0]} committed nothing: there is nothing to publish")
-        with quarantine(self._repository, self._repository.state_dir / "publishing") as git:
+        with quarantine(self._repository, self._repository.own_place("publishing")) as git:
             commits = [self._onto, *(one.commit for one in self._branches.values())]
             self._has = containment(git, commits)
-            parents = {n: self._parent(n) if stacked else None for n in chosen}
+            if stacked:
+                self._parents = {n: self._parent(n) for n in self._branches}
             for number in sorted(chosen, key=lambda n: (len(self._below(n)), n)):
-                yield self._place(git, self._branches[number], parents[number], chosen)
+                yield self._complete(git, self._place(git, self._branches[number], chosen))
 
     def head(self, branch: Branch) -> str:
         """Return the name of a worker's branch on the remote repository."""
@@ -105,20 +126,20 @@ class Stack:
         ]  # fmt: skip
         return nearest[0] if len(nearest) == 1 else None
 
-    def _place(
-        self, git: Git, branch: Branch, parent: Branch | None, chosen: Sequence[int]
-    ) -> Place:
-        head = self.head(branch)
+    def _place(self, git: Git, branch: Branch, chosen: Sequence[int]) -> Place:
+        head, parent = self.head(branch), self._parents.get(branch.worker_id)
         if self._has_landed(git, branch):
             note = f"`{self._target}` has the work already"
             return Place(branch=branch, head=head, base=self._target, commit=None, note=note)
         landed = [one for one in self._below(branch.worker_id) if self._has_landed(git, one)]
         if parent is not None and parent not in landed:
             return self._on_top(git, branch, parent, chosen)
-        squashed = [one for one in landed if not self._has[self._onto, one.commit]]
+        squashed = [
+            one for one in landed if not _contains(git, self._onto, self._outgoing(git, one))
+        ]
         if squashed:
             return self._restacked(git, branch, squashed[-1], head)
-        commit = self._published(git, head, branch.commit) or branch.commit
+        commit = self._published(git, head, branch) or self._outgoing(git, branch)
         return Place(branch=branch, head=head, base=self._target, commit=commit)
 
     def _on_top(self, git: Git, branch: Branch, parent: Branch, chosen: Sequence[int]) -> Place:
@@ -136,7 +157,7 @@ class Stack:
                 f"{branch.worker_id}`",
             )
         note = f"Builds on worker {parent.worker_id} (`{below}`): merge `{below}` first."
-        commit = self._published(git, head, branch.commit) or branch.commit
+        commit = self._published(git, head, branch) or self._outgoing(git, branch)
         return Place(branch=branch, head=head, base=below, commit=commit, note=note)
 
     def _has_landed(self, git: Git, branch: Branch) -> bool:
@@ -169,8 +190,9 @@ class Stack:
         Raises:
             ConfigError: The worker's changes conflict with the target.
         """
-        there = self._published(git, head, branch.commit)
-        if there not in (None, branch.commit):
+        own = self._outgoing(git, branch)
+        there = self._published(git, head, branch)
+        if there not in (None, own):
             # The branch was restacked before, and others may have added commits.
             return self._merged_place(branch, parent, head, there)
         tree = self._replayed(git, self._onto, parent.commit, branch)
@@ -182,19 +204,62 @@ class Stack:
             )
         signed = signature(self._repository, self._run.began)
         said = f"Merge {self._target}, which has worker {parent.worker_id}\n".encode()
-        commit = write_commit(git, tree, [branch.commit, self._onto], said, signed=signed)
+        commit = write_commit(git, tree, [own, self._onto], said, signed=signed)
         check_trees(git, base=self._onto, tip=commit, repository=self._repository)
-        place = self._repository.state_dir / "publishing" / "git"
-        import_commits(self._repository, git, place, commit, [branch.commit, self._onto])
+        self._made.add(commit)
         return self._merged_place(branch, parent, head, commit)
 
-    def _published(self, git: Git, head: str, commit: str) -> str | None:
-        """Return the commit of the remote branch `head` if it contains `commit`, or else None."""
-        there = self._remote.heads.get(head)
-        if there is None or there == commit:
+    def _outgoing(self, git: Git, branch: Branch) -> str:
+        """Return the commit that is published for a worker, on top of what its parent publishes."""
+        number = branch.worker_id
+        if self._keeps_commits:
+            return branch.commit
+        if number not in self._sealed:
+            parent = self._parents.get(number)
+            base = merge_base(git, self._onto, branch.commit)
+            start = self._outgoing(git, parent) if parent else base
+            self._sealed[number] = self._squashed(git, branch, [start] if start else [])
+        return self._sealed[number]
+
+    def _squashed(self, git: Git, branch: Branch, parents: Sequence[str]) -> str:
+        """Return a commit of the user with all files of a branch."""
+        said = commit_message(branch, self._run.run_id, "Worker")
+        signed = signature(self._repository, self._run.began)
+        commit = write_commit(git, _tree(git, branch.commit), parents, said, signed=signed)
+        self._made.add(commit)
+        return commit
+
+    def _complete(self, git: Git, place: Place) -> Place:
+        """Import the commit of a place into the repository, and list the commits that are sent."""
+        commit = place.commit
+        if commit is None:
+            return place
+        if commit in self._made:
+            git_dir = self._repository.own_place("publishing") / "git"
+            known = [place.branch.commit, self._onto]
+            import_commits(self._repository, git, git_dir, commit, known)
+        identity = self._repository.identity()
+        sent = sent_commits(git, commit, without=self._onto, identity=identity)
+        return replace(place, sent=sent)
+
+    def _published(self, git: Git, head: str, branch: Branch) -> str | None:
+        """Return the commit of the remote branch `head` that has the worker's work, or else None.
+
+        If the remote branch has the work as it was at an earlier time, it is a new commit on top.
+        """
+        there, own = self._remote.heads.get(head), self._outgoing(git, branch)
+        if there is None or there == own:
             return there
         self._remote.fetch(head)
-        return there if git.succeeds("merge-base", "--is-ancestor", commit, there) else None
+        if _contains(git, there, own):
+            return there
+        if self._keeps_commits:
+            return None
+        wanted = ("log", f"--max-count={_MOST_COMMITS}", "--format=%T", branch.commit)
+        trees = git.text(*wanted, f"^{self._onto}").split()
+        if _tree(git, there) not in trees:
+            return None
+        return there if _tree(git, there) == trees[0] else self._squashed(git, branch, [there])
 
     def _merged_place(self, branch: Branch, parent: Branch, head: str, commit: str | None) -> Place:
         note = (
@@ -229,6 +294,10 @@ def containment(git: Git, commits: Sequence[str]) -> dict[tuple[str, str], bool]
         for place, holder in enumerate(wanted)
         for one in wanted
     }
+
+
+def _contains(git: Git, commit: str, other: str) -> bool:
+    return git.succeeds("merge-base", "--is-ancestor", other, commit)
 
 
 def _tree(git: Git, commit: str) -> str:

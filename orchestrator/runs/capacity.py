@@ -54,6 +54,8 @@ def _candidates(repository: Repository, taken: frozenset[int]) -> Iterator[str]:
         worker = recorded.get(number)
         if worker is None:
             yield f"worker {number}: not in the record of any run"
+        elif (user := worker.directory.other_user) is not None:
+            yield f"worker {number}: its run belongs to {user}"
         elif worker.directory.is_live():
             yield f"worker {number}: its run is live"
         else:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from orchestrator.cleanup.inventory import base_ref
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
-from orchestrator.files.remove_tree import remove_tree
+from orchestrator.files.shared import make_shared
 from orchestrator.git.repository import Repository
 from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.runs.capacity import check_worktrees
@@ -64,12 +64,13 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
             warms=warms,
         )
         try:
-            directory.create(request.redactor.model(record).public_json())
+            shown = request.redactor.model(record)
+            directory.create(shown.public_json(), shown.public())
             keep_given(directory, request.redactor, request.given)
             repository.claim([worker.branch for worker in workers], base, keep=base_ref(record))
         except (OrchestratorError, OSError) as error:
             directory.release()
-            remove_tree(directory.path)
+            directory.remove()
             if isinstance(error, OSError):
                 raise RepositoryError(f"cannot record the run: {error}") from error
             raise
@@ -117,7 +118,7 @@ def undo(repository: Repository, claimed: ClaimedRun) -> None:
     keep = base_ref(record)
     if keep is not None:
         repository.git.run("update-ref", "-d", keep)
-    remove_tree(claimed.directory.path)
+    claimed.directory.remove()
 
 
 def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:
@@ -160,7 +161,7 @@ def base_commit(repository: Repository, config: ParallelConfig) -> str:
     if not config.include_uncommitted:
         return head
     state_dir = repository.state_dir
-    state_dir.mkdir(parents=True, exist_ok=True)
+    make_shared(state_dir)
     return snapshot_checkout(
         repository,
         parent=head,

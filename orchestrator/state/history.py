@@ -249,7 +249,7 @@ def choose_run(
     Raises:
         ConfigError: No run matches, or several do.
     """
-    tasks = [run for run in runs if not run.is_test]
+    tasks = [run for run in runs if run.other_user is None and not run.is_test]
     candidates = tasks if wanted is None else [named_run(runs, wanted)]
     record = None
     for directory in reversed(candidates):
@@ -262,10 +262,12 @@ def choose_run(
         what = "no run" if wanted is None else f"run {candidates[0].run_id}"
         has = "has a" if wanted is None else "has no"
         raise ConfigError(
-            f"{what} {has} worker {worker}", hint="list the workers with `orchestrator ls --all`"
+            f"{what} {has} worker {worker}{_others(runs) if wanted is None else ''}",
+            hint="list the workers with `orchestrator ls --all`",
         )
     raise ConfigError(
-        "there is no run in this repository", hint='start a run: `orchestrator parallel "a task"`'
+        "there is no run in this repository" + _others(runs),
+        hint='start a run: `orchestrator parallel "a task"`',
     )
 
 
@@ -282,6 +284,11 @@ def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
     found = [run for run in runs if run.run_id == wanted]
     found = found or [run for run in runs if wanted and run.run_id.startswith(wanted)]
     if len(found) == 1:
+        if (user := found[0].other_user) is not None:
+            raise ConfigError(
+                f"run {found[0].run_id} belongs to {user}, and you may not read it",
+                hint=f"{user} can use this command on the run; `orchestrator ls` lists your own",
+            )
         return found[0]
     if found:
         raise ConfigError(
@@ -289,6 +296,12 @@ def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
             hint=f"name one of the runs: {_names(found)}",
         )
     raise ConfigError(f"no such run: `{wanted}`", hint=f"runs of this repository: {_names(runs)}")
+
+
+def _others(runs: Sequence[RunDirectory]) -> str:
+    """Return a remark on the runs of other users; empty without such runs."""
+    users = sorted({user for run in runs if (user := run.other_user) is not None})
+    return f", except runs of {', '.join(users)} that you may not read" if users else ""
 
 
 def _names(runs: Sequence[RunDirectory]) -> str:

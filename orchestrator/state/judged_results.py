@@ -1,9 +1,8 @@
 """The stored results of checks, so that judgements do not repeat a check on the same files."""
 
-from pathlib import Path
-
 from orchestrator.files.lock_file import take_lock
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.repository import Repository
 
 JUDGED = "judged"
 """Name of the directory, in the state directory, with a file for each result of a check."""
@@ -11,18 +10,18 @@ LOCK = "judging.lock"
 """Name of the lock file, in the state directory, that a judgement locks while it runs."""
 
 
-def drop_results(state_dir: Path, *, dry_run: bool = False) -> int:
+def drop_results(repository: Repository, *, dry_run: bool = False) -> int:
     """Remove the stored results of checks, unless a judgement runs; return the number removed.
 
     Args:
-        state_dir: The repository's state directory.
+        repository: The repository.
         dry_run: Only return the number.
     """
-    place = state_dir / JUDGED
+    place = repository.own_place(JUDGED)
     found = len([*place.iterdir()]) if place.is_dir() else 0
     if not found or dry_run:
         return found
-    lock = take_lock(state_dir / LOCK)
+    lock = take_lock(repository.state_dir / LOCK)
     if lock is None:
         return 0
     with lock:

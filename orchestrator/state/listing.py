@@ -14,7 +14,7 @@ from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView, attempts
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
-from orchestrator.state.worker_lookup import holders_of
+from orchestrator.state.worker_lookup import holders_of, is_left
 from orchestrator.text.split_lines import split_lines
 
 _SCRATCH = frozenset({"git", "upper", "copy"})
@@ -66,7 +66,12 @@ class ListedRun(_Listed):
     run_id: str
     state: RunState
     """`running`, `finished`, or `died` when its process ended before its workers were done."""
-    created_at: datetime
+    owner: str | None = None
+    """The user whose run it is, if it cannot be read; null for runs that can be read. The list then
+    has none of its workers, and `state` is `finished` unless its process lives.
+    """
+    created_at: datetime | None
+    """Null if unknown."""
     base: str
     top: str
     """Top directory of the checkout from which the run was started."""
@@ -82,21 +87,51 @@ class Listing(_Listed):
 
 def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
     """List runs that are live or have more than a record on disk; with `everything`, all runs."""
-    records = {
-        run: record for run in all_runs(repository.state_dir) if (record := read_outline(run))
-    }
+    runs = list(all_runs(repository.state_dir))
+    records = {run: record for run in runs if (record := read_outline(run))}
     refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads")
     branches = frozenset(split_lines(refs))
     entries = [(run, record, spec) for run, record in records.items() for spec in record.workers]
     holders = {number: run.run_id for number, (run, *_) in holders_of(entries, branches).items()}
     kept = worker_refs(repository.git, KEPT)
     shown = []
-    for run, record in records.items():
+    for run in runs:
+        if (user := run.other_user) is not None:
+            shown += _unreadable(run, user, records.get(run), branches, everything=everything)
+            continue
+        if (record := records.get(run)) is None:
+            continue
         place = _Place(run, record, holders, branches)
         place.kept_refs = [(number, ref) for name, number, ref in kept if name == run.run_id]
         if everything or place.holds_something():
             shown.append(_listed(place))
     return Listing(runs=tuple(shown))
+
+
+def _unreadable(
+    run: RunDirectory,
+    user: str,
+    record: RunOutline | None,
+    refs: frozenset[str],
+    *,
+    everything: bool,
+) -> list[ListedRun]:
+    """Return the entry of another user's run, if it is live or any of it may be left."""
+    live = run.is_live()
+    left = record is None or any(is_left(record, spec, refs) for spec in record.workers)
+    if not (everything or live or left):
+        return []
+    return [
+        ListedRun(
+            run_id=run.run_id,
+            state=RunState.RUNNING if live else RunState.FINISHED,
+            owner=user,
+            created_at=record.created_at if record else None,
+            base=record.base if record else "",
+            top=str(record.top) if record else "",
+            workers=(),
+        )
+    ]
 
 
 class _Place:

@@ -1,5 +1,6 @@
 """The files of a run on disk, for other processes and for users.
 
+orchestrator/runs/<run-id>.json       what users who may not read the directory may know of the run
 orchestrator/runs/<run-id>/           in the repository's git common directory
     lease                             locked for as long as the run's process lives
     switch          id of the dead man's switch in charge
@@ -22,7 +23,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -31,9 +32,11 @@ from pydantic import ValidationError
 
 from orchestrator.events import MOMENTARY, Event
 from orchestrator.files.atomic import write_atomically
-from orchestrator.files.remove_tree import entry_names
+from orchestrator.files.remove_tree import entry_names, remove_tree
 from orchestrator.files.safe_open import open_regular
+from orchestrator.files.shared import make_shared
 from orchestrator.results import RunResult, WorkerResult
+from orchestrator.state.public_record import PublicRecord, process_exists
 
 STATUS = "status.md"
 """Name of the file with a table of all workers of a run and their states."""
@@ -63,6 +66,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run_id = path.name
+        self.public = PublicRecord(path)
         self._lease: IO[str] | None = None
         self._events = threading.Lock()
 
@@ -106,10 +110,17 @@ class RunDirectory:
         shutil.rmtree(self.objects, ignore_errors=True)
         shutil.rmtree(self.path / "bases", ignore_errors=True)
 
-    def create(self, plan: str) -> None:
-        """Create the directory, lock the run's lease, and write the plan, which is JSON text."""
-        self.path.mkdir(parents=True)
+    def create(self, plan: str, public: Mapping[str, object] | None = None) -> None:
+        """Create the directory, lock the run's lease, and write the plan.
+
+        Args:
+            plan: The plan as JSON text.
+            public: What users who may not read the directory may know of the plan.
+        """
+        make_shared(self.path.parent)
+        self.path.mkdir(mode=0o700)
         self.path.chmod(0o700)
+        self.public.write(public or {})
         self._lease = (self.path / "lease").open("w")
         fcntl.flock(self._lease, fcntl.LOCK_EX)
         os.set_inheritable(self._lease.fileno(), True)
@@ -154,6 +165,20 @@ class RunDirectory:
             self._lease.write(f"{os.getpid()}\n")
             self._lease.truncate()
             self._lease.flush()
+            self.public.sign()
+
+    @property
+    def other_user(self) -> str | None:
+        """The user whose run this is, if this process may not read its directory; else None.
+
+        Such a run is not chosen, changed or removed by any command.
+        """
+        return self.public.other_user()
+
+    def remove(self) -> None:
+        """Remove everything that is recorded about the run."""
+        remove_tree(self.path)
+        self.public.remove()
 
     @property
     def process(self) -> int | None:
@@ -166,14 +191,22 @@ class RunDirectory:
     @property
     def is_test(self) -> bool:
         """Whether the run only tests a commit for a merge or a judgement."""
-        return (self.path / _TEST).exists()
+        try:
+            return (self.path / _TEST).exists()
+        except PermissionError:
+            return False
 
     def mark_as_test(self) -> None:
         """Record that the run only tests a commit; commands do not select such a run by default."""
         (self.path / _TEST).touch()
 
     def is_live(self) -> bool:
-        """Return whether the run's process lives: the kernel unlocks a dead process's lease."""
+        """Return whether the run's process lives: the kernel unlocks a dead process's lease.
+
+        A run of another user is live unless its owner has published a process that is gone.
+        """
+        if self.other_user is not None:
+            return self.public.is_live()
         try:
             lease = (self.path / "lease").open("r+")
         except OSError:
@@ -204,13 +237,15 @@ class RunDirectory:
         """Lock a lease file; wait a moment, in case its present owner unlocks the file."""
         deadline = time.monotonic() + _ORPHANS
         while not _locked(lease):
-            if _lives(self.process) or time.monotonic() > deadline:
+            process = self.process
+            if (process and process_exists(process)) or time.monotonic() > deadline:
                 return False
         return True
 
     def release(self) -> None:
         """Unlock the run's lease, at the end of the run."""
         if self._lease is not None:
+            self.public.sign_off()
             self._lease.close()
             self._lease = None
 
@@ -331,18 +366,6 @@ def _made_at(run: Path) -> tuple[str, int, str]:
     except OSError:
         written = 0
     return run.name[:_SECOND], written, run.name
-
-
-def _lives(process: int | None) -> bool:
-    if process is None:
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _locked(lease: IO[str]) -> bool:

@@ -6,6 +6,7 @@ runs several times slower.
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -13,6 +14,7 @@ from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.worker_spec import WorkerSpec
 
 RECORD = "run.json"
+_SECRET = {"task": "", "model": None}
 
 
 class RunOutline(BaseModel):
@@ -27,10 +29,22 @@ class RunOutline(BaseModel):
     engine: str
     workers: tuple[WorkerSpec, ...]
 
+    def public(self) -> dict[str, Any]:
+        """Return what users who may not read the run may know: names that they see anyway."""
+        kept = {"worker_id", "worktree_dir", "branch_name"}
+        names = [worker.model_dump(include=kept) for worker in self.workers]
+        known = self.model_dump(mode="json", include={"run_id", "created_at", "top", "base"})
+        return {**known, "engine": "", "workers": [{**one, **_SECRET} for one in names]}
+
 
 def read_outline(run: RunDirectory) -> RunOutline | None:
-    """Read the outline of a run; return None if its record is missing or has an unknown format."""
+    """Read the outline of a run; return None if its record is missing or has an unknown format.
+
+    The outline of another user's run has no tasks.
+    """
     try:
+        if run.other_user is not None:
+            return RunOutline.model_validate(run.public.read())
         return RunOutline.model_validate_json((run.path / RECORD).read_bytes())
     except (OSError, ValidationError):
         return None

@@ -1,14 +1,39 @@
-"""Quote text of workers in Markdown, so that it is neither markup nor a command of a forge."""
+"""Make text of workers harmless for a forge: neither markup, nor a reference, nor a command.
+
+A forge is GitHub, GitLab, Gitea, Bitbucket, Azure DevOps or a program that reads what they store.
+They act on texts of requests and on messages of commits, and copy one into the other.
+"""
 
 import re
 
 from orchestrator.text.sanitize import lines, one_line
 
 _JOINER = "\N{WORD JOINER}"
-# Mentions, numbers of issues and merge requests, addresses: also in blocks of code, because a forge
-# may copy the text into the message of a commit.
-_REFERENCE = re.compile(r"(?<=[@#!])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)", re.IGNORECASE)
-_COMMAND = re.compile(r"^(?=[ \t]*/\w)", re.MULTILINE)
+_TOKEN = r"[a-z][a-z0-9]*"  # noqa: S105 - a part of a pattern
+_ANY_CASE = re.IGNORECASE | re.MULTILINE
+_EFFECTS: dict[str, re.Pattern[str]] = {
+    "closes an issue": re.compile(
+        r"\b(?:clos|fix|resolv|implement)\w*:?\s+\S*(?:[#!](?=\w)|://|\bGH-\d)", _ANY_CASE
+    ),
+    "mentions somebody": re.compile(r"(?<=[@\uff20])(?=[\w{])", _ANY_CASE),
+    "names an issue": re.compile(r"(?<=[#!\uff03\uff01])(?=[\w{])|(?<=\bGH-)(?=\d)", _ANY_CASE),
+    "links": re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)", _ANY_CASE),
+    "skips checks": re.compile(
+        r"(?<=\[)(?![\u2060\ufffd])(?=[^\[\]\n]*(?:skip|no[ _-]?ci\b|\bci[ _-]?no))"
+        r"|(?<=skip)(?=[ _-]?(?:ci|cd|checks?|actions?|pipelines?)\b)"
+        r"|(?<=\bci)(?=[ _-]?skip)|(?<=\bno)(?=[ _-]?ci\b)",
+        _ANY_CASE,
+    ),
+    "gives a command": re.compile(r"^(?=[^\S\n]*/\w)|(?<=\bbors)(?=[ :])|(?<=%)(?=\{)", _ANY_CASE),
+    "has a trailer": re.compile(
+        rf"^(?<![^\n])(?=[^\S\n]*{_TOKEN}(?:-{_TOKEN})+[^\S\n]*:)"
+        r"|^(?=[^\S\n]*BREAKING[ -]CHANGES?[^\S\n]*:)",
+        _ANY_CASE,
+    ),
+}
+"""What a forge may do because of a text, and where it finds that: everything but the first at a
+place between two characters, where one that is not visible ends it.
+"""
 
 
 def fenced(text: str, *, limit: int) -> str:
@@ -18,18 +43,41 @@ def fenced(text: str, *, limit: int) -> str:
         text: The text, of any origin.
         limit: Maximum number of characters of the text that are kept.
     """
-    clean = lines(text[:limit]).strip("\n")
+    return _block(lines(text[:limit]), is_cut=len(text) > limit)
+
+
+def fenced_for_a_forge(text: str, *, limit: int) -> str:
+    """Return a text as `fenced` does, in which nothing has an effect on a forge.
+
+    A block of code is not enough: a forge may copy the text into the message of a commit.
+    """
+    return _block(unlinked(text[:limit]), is_cut=len(text) > limit)
+
+
+def _block(clean: str, *, is_cut: bool) -> str:
+    clean = clean.strip("\n")
     longest = max((len(run) for run in re.findall("~+", clean)), default=0)
     fence = "~" * max(3, longest + 1)
-    cut = "\n(truncated)" if len(text) > limit else ""
+    cut = "\n(truncated)" if is_cut else ""
     return f"{fence}text\n{clean}\n{fence}{cut}"
 
 
 def unlinked(text: str) -> str:
-    """Return text in which mentions of people and issues and GitLab quick actions do nothing."""
-    return _COMMAND.sub(_JOINER, _REFERENCE.sub(_JOINER, text))
+    """Return all lines of a text, in which nothing has an effect on a forge."""
+    # Cleaned first: a character that is removed afterwards would join what it separates.
+    clean = lines(text)
+    for name, pattern in _EFFECTS.items():
+        if name != "closes an issue":
+            clean = pattern.sub(_JOINER, clean)
+    return clean
+
+
+def effects(text: str) -> tuple[str, ...]:
+    """Return what a forge may do because of a text, such as `mentions somebody`."""
+    clean = lines(text)
+    return tuple(name for name, pattern in _EFFECTS.items() if pattern.search(clean))
 
 
 def title(text: str, *, limit: int) -> str:
-    """Return the first line as a title in which mentions and GitLab quick actions do nothing."""
+    """Return the first line of a text as a title, in which nothing has an effect on a forge."""
     return unlinked(one_line(text.strip().partition("\n")[0], limit=limit))

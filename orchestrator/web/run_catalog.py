@@ -71,6 +71,7 @@ class RunCatalog:
         return [
             ListedRun(name, directory, outline)
             for name, directory in runs
+            if directory.other_user is None
             if (outline := self._outline(directory)) is not None
         ]
 
@@ -81,7 +82,7 @@ class RunCatalog:
             return None
         directory = next((one for one in all_runs(known.state_dir) if one.run_id == run_id), None)
         outline = self._outline(directory) if directory else None
-        if directory is None or outline is None:
+        if directory is None or outline is None or directory.other_user is not None:
             return None
         return ListedRun(repository, directory, outline)
 

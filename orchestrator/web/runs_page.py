@@ -56,6 +56,11 @@ def runs_page(catalog: RunCatalog, site: Site, query: Mapping[str, str]) -> Page
         "is_filtered": bool(filters.keys() - {"tests"}),
         "same_page": partial(_same_page, filters),
         "attention": attention,
+        "others": [
+            f"{one.run_id}: run of {user}, not readable"
+            for _, one in catalog.runs()
+            if (user := one.other_user) is not None
+        ],
         "hidden": 0 if _shows_tests(query) else sum(one.is_test for _, one in catalog.runs()),
     }
     return render("runs.html", site, values, version=runs_version(catalog, query), live=True)

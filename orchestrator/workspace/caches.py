@@ -90,7 +90,7 @@ def generations(repository: Repository) -> list[Path]:
 
 
 def _place(repository: Repository) -> Path:
-    return repository.state_dir / CACHES
+    return repository.own_place(CACHES)
 
 
 def find_caches(
@@ -240,7 +240,7 @@ def _clean(tree: Path) -> None:
 def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
     """Remove all generations but the `keep` newest, unless a run is live; return those removed."""
     with repository.lock():
-        if any(run.is_live() for run in all_runs(repository.state_dir)):
+        if any(run.other_user is None and run.is_live() for run in all_runs(repository.state_dir)):
             return []
         going = generations(repository)[keep:]
         for one in going:

@@ -10,6 +10,7 @@ from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
 from orchestrator.errors import ConfigError, EngineError, UnsupportedError
+from orchestrator.files.atomic import write_atomically
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.layout import PROBE, WORKSPACE, Mode
@@ -40,7 +41,7 @@ def choose_mode(
     if known.exists() and known.read_text() == found:
         return "overlay"
     if probe(engine, repository, run, overlay=True):
-        known.write_text(found)
+        write_atomically(known, found)
         return "overlay"
     if not probe(engine, repository, run, overlay=False):
         raise UnsupportedError(
@@ -84,7 +85,7 @@ def check_memory(
                 hint="in a container that uses the engine of its host, such as a CI job, mount the "
                 f"host's {root} at the same path: `--volume {root}:{root}`",
             )
-    known.write_text(found)
+    write_atomically(known, found)
 
 
 def may_overlay(features: EngineFeatures, repository: Repository) -> bool:

@@ -99,7 +99,7 @@ def _locked(repository: Repository) -> Iterator[Path]:
     Raises:
         RepositoryError: Others may enter the directory, so that its files cannot be trusted.
     """
-    place = repository.state_dir / _PLACE
+    place = repository.own_place(_PLACE)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = place.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
@@ -195,7 +195,7 @@ def prune_checkouts(repository: Repository, *, keep: int) -> int:
     Raises:
         RepositoryError: The directory of the checkouts is not the caller's.
     """
-    if not (repository.state_dir / _PLACE).exists():
+    if not repository.own_place(_PLACE).exists():
         return 0
     with _locked(repository) as place:
         used = {name for run in all_runs(repository.state_dir) for name in _used_by(run)}

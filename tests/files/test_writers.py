@@ -23,6 +23,7 @@ MODES = frozenset("rwaxbt+")
 ALLOWED: Mapping[str, Mapping[str, str]] = {
     "This is the helper.": {
         "files/atomic.py": "replace_file",
+        "files/shared.py": "make_shared open_shared",
         "files/output.py": "create_output open_to_append _Place._opened _end_of _replace",
     },
     "The descriptor was opened by the helper, or is stdout.": {
@@ -50,17 +51,14 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The path is in the state directory below `.git`, which no commit can contain, and which is "
     "mounted into no container.": {
-        "cli/commands/doctor.py": "_tried",
-        "cli/when_busy.py": "turn",
         "execution/broker.py": "note_network",
         "execution/dead_man_process.py": "Switch._sign Switch._note",
         "execution/network_log.py": "NetworkFollower._open NetworkFollower._write",
         "execution/output.py": "WorkerLog._open WorkerLog._set_earlier_aside",
         "execution/sidecar.py": "Sidecar._follow",
-        "files/lock_file.py": "take_lock",
         "git/kept_refs.py": "Parts.let_in",
         "git/lfs.py": "_replace write_record _copy_checked note_made",
-        "git/repository.py": "Repository._lock_file Repository.exclude_worktrees",
+        "git/repository.py": "Repository.exclude_worktrees",
         "git/submodules.py": "ready_submodules",
         "git/worktree.py": "add_worktree _make_absolute put_aside put_worktree_aside clear_place",
         "judging/evidence.py": "Evidence._keep",
@@ -68,7 +66,6 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "landing/checkout.py": "_copied_index",
         "runs/broker_container.py": "_place",
         "runs/detach.py": "continue_in_background",
-        "runs/reservation.py": "base_commit",
         "scheduling/scheduler.py": "_finish",
         "state/checkpoints.py": "Checkpoints.note_given_up",
         "state/run_directory.py": "RunDirectory.create RunDirectory.take_over "
@@ -81,7 +78,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "workspace/artifacts.py": "make_place _take_artifacts",
         "workspace/caches.py": "find_caches _make _copied publish remove_generations",
         "workspace/copy_untracked.py": "write_record",
-        "workspace/overlay_probe.py": "choose_mode check_memory probe",
+        "workspace/overlay_probe.py": "check_memory probe",
         "workspace/shared_files.py": "Shared.__init__ Shared.give_inputs",
         "workspace/submodules.py": "lay_out write_submodules _keep_patch",
     },

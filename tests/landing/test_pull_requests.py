@@ -86,8 +86,8 @@ def test_one_branch_is_pushed_and_one_pull_request_created(
             if ".git/" not in name} == files  # fmt: skip
     assert git(world.repo, "for-each-ref", "refs/heads", "refs/tags", "refs/stash") == local
     name = "architect/parallel-1-run"
-    assert heads(remote) == {"main": world.base, name: one.commit}
     (done,) = published.workers
+    assert heads(remote) == {"main": world.base, name: done.commit}
     assert (done.action, done.head, done.base) == ("created", name, "main")
     assert done.url == "https://forge.example/gh/7"
     (call,) = forges.calls("create")
@@ -144,8 +144,8 @@ def test_text_of_a_request_that_someone_changed_is_kept(world: World, forges: Fo
 
 def test_commits_of_reviewers_on_the_branch_are_kept(world: World, remote: Path) -> None:
     one = worker(world, 1, {"new": "x\n"})
-    publish_all(world, one)
-    review = world.commit({"review": "x\n"}, one.commit)
+    (done,) = publish_all(world, one).workers
+    review = world.commit({"review": "x\n"}, str(done.commit))
     git(world.repo, "push", "-q", "origin", f"{review}:refs/heads/architect/parallel-1-run")
     publish_all(world, one)
     assert heads(remote)["architect/parallel-1-run"] == review
@@ -187,8 +187,8 @@ def test_no_setting_of_git_pushes_more(
     for key, value in settings.items():
         git(world.repo, "config", key, value)
     one = worker(world, 1, {"new": "x\n"})
-    publish_all(world, one)
-    assert heads(remote) == {"main": world.base, "architect/parallel-1-run": one.commit}
+    (done,) = publish_all(world, one).workers
+    assert heads(remote) == {"main": world.base, "architect/parallel-1-run": done.commit}
 
 
 def test_hook_of_the_repository_does_not_run(world: World, remote: Path) -> None:
@@ -197,8 +197,8 @@ def test_hook_of_the_repository_does_not_run(world: World, remote: Path) -> None
     hook.write_text(f"#!/bin/sh\ntouch {world.scratch}/ran\nexit 1\n")
     hook.chmod(0o755)
     one = worker(world, 1, {"new": "x\n"})
-    publish_all(world, one)
-    assert heads(remote)["architect/parallel-1-run"] == one.commit
+    (done,) = publish_all(world, one).workers
+    assert heads(remote)["architect/parallel-1-run"] == done.commit
     assert not (world.scratch / "ran").exists()
 
 
@@ -268,8 +268,9 @@ def test_dry_run_prints_commands_and_changes_nothing(
     one = worker(world, 1, {"new": "x\n"}, task="It's new")
     published = publish_all(world, one, dry_run=True)
     push, create = published.workers[0].commands
+    commit = published.workers[0].commit
     assert push == (
-        f"git push --quiet --no-verify origin {one.commit}:refs/heads/architect/parallel-1-run"
+        f"git push --quiet --no-verify origin {commit}:refs/heads/architect/parallel-1-run"
     )
     assert create.startswith("gh pr create --head=architect/parallel-1-run --base=main")
     assert "--title=It'" in create
@@ -324,6 +325,73 @@ def test_repository_of_an_address(url: str, name: str | None) -> None:
     assert repository_name(url) == name
 
 
+class Sent:
+    """A worker whose own commit says and is what a forge acts on, or what harms a reader."""
+
+    message = (
+        "tidy [skip ci]\n\nFixes #1, closes  owner/repo#2; cc @octocat\n/close\n\r/merge\n"
+        "***NO_CI***\n%{all_commits}\nCo-authored-by: Boss <boss@acme.example>\n"
+        "Change-Id: I0123456789\n\n\nskip-checks: true\n"
+    )
+
+    def __init__(self, world: World, number: int = 1, *parents: str) -> None:
+        self.made = worker(world, number, {f"file{number}": "x\n"}, *parents, task=self.message)
+        tree = git(world.repo, "rev-parse", f"{self.made.commit}^{{tree}}")
+        parent = parents[0] if parents else world.base
+        people = ("-c", "user.name=@everyone", "-c", "user.email=boss@acme.example")
+        said = ("commit-tree", tree, "-p", parent, "-m", self.message)
+        commit = git(world.repo, *people, *said)
+        git(world.repo, "update-ref", f"refs/heads/architect/parallel-{number}", commit)
+        self.branch = Branch(**{**vars(self.made), "commit": commit})
+
+
+def test_what_is_pushed_is_one_commit_of_the_user(world: World, remote: Path) -> None:
+    one = Sent(world).branch
+    (done,) = publish_all(world, one).workers
+    pushed = heads(remote)["architect/parallel-1-run"]
+    assert git(remote, "log", "--format=%an %ae %cn %ce %P", pushed, f"^{world.base}") == (
+        f"user user@example.org user user@example.org {world.base}"
+    )
+    assert git(remote, "rev-parse", f"{pushed}^{{tree}}") == git(
+        world.repo, "rev-parse", f"{one.commit}^{{tree}}"
+    )
+    assert [(sent.commit, sent.effects) for sent in done.sent] == [(pushed, ())]
+    trailers = git(remote, "log", "-1", "--format=%(trailers:only)", pushed)
+    assert trailers.split() == ["Orchestrator-Run:", "run"]
+
+
+def test_workers_commits_are_pushed_and_listed_if_the_user_asks(world: World, remote: Path) -> None:
+    one = Sent(world).branch
+    (done,) = publish_all(world, one, keep_commits=True).workers
+    assert heads(remote)["architect/parallel-1-run"] == one.commit
+    (sent,) = done.sent
+    assert (sent.commit, sent.author) == (one.commit, "@everyone <boss@acme.example>")
+    assert set(sent.effects) == {
+        "closes an issue", "mentions somebody", "names an issue", "skips checks",
+        "gives a command", "has a trailer", "is by another author",
+    }  # fmt: skip
+
+
+def test_stack_pushes_no_commit_of_a_worker(world: World, remote: Path) -> None:
+    one = Sent(world).branch
+    two = Sent(world, 2, one.commit).branch
+    publish_all(world, one, two, stack=True)
+    pushed = heads(remote)["architect/parallel-2-run"]
+    sent = git(remote, "log", "--format=%ae", pushed, f"^{world.base}").split()
+    assert sent == ["user@example.org"] * 2
+    assert git(remote, "ls-tree", "--name-only", pushed).count("file") == 2
+
+
+def test_later_work_of_a_branch_is_pushed_on_top(world: World, remote: Path) -> None:
+    one = worker(world, 1, {"new": "x\n"})
+    first = publish_all(world, one).workers[0].commit
+    later = Branch(**{**vars(one), "commit": world.commit({"more": "y\n"}, one.commit)})
+    second = publish_all(world, later).workers[0].commit
+    assert heads(remote)["architect/parallel-1-run"] == second
+    assert git(remote, "log", "-1", "--format=%P", str(second)) == first
+    assert publish_all(world, later).workers[0].commit == second, "repeating changes nothing"
+
+
 class Stacked:
     """Worker 2 builds on worker 1, and worker 3 on worker 2; worker 4 stands alone."""
 
@@ -364,15 +432,17 @@ def test_stack_without_its_lower_part_is_an_error(world: World, forges: Forges) 
 
 def test_merged_parent_needs_no_new_commit(world: World) -> None:
     stack = Stacked(world)
-    stack.publish(1, 2)
-    git(world.repo, "push", "-q", "origin", f"{stack.one.commit}:refs/heads/main")
+    before = stack.publish(1, 2)
+    git(world.repo, "push", "-q", "origin", f"{before[1].commit}:refs/heads/main")
     done = stack.publish(1, 2)
-    assert (done[1].action, done[2].base, done[2].commit) == ("contained", "main", stack.two.commit)
+    assert (done[1].action, done[2].base, done[2].commit) == (
+        "contained", "main", before[2].commit,
+    )  # fmt: skip
 
 
 def test_squashed_parent_leaves_no_phantom_conflict(world: World, remote: Path) -> None:
     stack = Stacked(world)
-    stack.publish(1, 2, 3)
+    before = stack.publish(1, 2, 3)
     squash = stack.squash_land(stack.one)
     plain = said(world.repo, "merge-tree", "--write-tree", squash, stack.two.commit)
     assert "CONFLICT" in plain, "the positive control: a plain merge has a phantom conflict"
@@ -384,7 +454,7 @@ def test_squashed_parent_leaves_no_phantom_conflict(world: World, remote: Path) 
     )  # fmt: skip
     commit = done[2].commit
     assert heads(remote)["architect/parallel-2-run"] == commit
-    assert git(world.repo, "log", "-1", "--format=%P", commit) == f"{stack.two.commit} {squash}"
+    assert git(world.repo, "log", "-1", "--format=%P", commit) == f"{before[2].commit} {squash}"
     assert git(world.repo, "diff", "--name-only", squash, commit).split() == ["lib", "two"]
     assert git(world.repo, "show", f"{commit}:lib").split() == ["a", "B", "c"]
     assert "has landed" in done[2].note

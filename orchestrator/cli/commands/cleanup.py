@@ -201,13 +201,17 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
         tell(f"not removed: {one_line(problem, limit=500)}")
     for ref in report.purged:
         show(f"{'would drop' if dry_run else 'dropped'} {ref}")
-    for run_id in report.live:
-        tell(f"run {run_id} is still running: not removed")
+    spared = [
+        *(f"run {run_id} is still running: not removed" for run_id in report.live),
+        *(f"run {run} cannot be read: not removed" for run in report.others),
+    ]
+    for line in spared:
+        tell(line)
     if report.freed and not report.workers:
         # Imported here because most cleanups print no size.
         show(f"removed {amount(report.freed)} of workers' files from .git/orchestrator")
     done = (report.workers, report.leftovers, report.problems, report.purged, report.freed)
-    if not any(done):
+    if not any((*done, spared)):
         tell("nothing to clean up")
 
 

@@ -31,6 +31,7 @@ from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hin
 from orchestrator.engine.protocol import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.files.shared import make_shared
 from orchestrator.git import command as git
 from orchestrator.git.object_packs import is_partial
 from orchestrator.git.repository import Repository, find_top
@@ -270,7 +271,7 @@ def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) 
 
 
 def _tried(engine: Engine, repository: Repository, *, overlay: bool, runtime: str | None) -> bool:
-    repository.state_dir.mkdir(parents=True, exist_ok=True)
+    make_shared(repository.state_dir)
     scratch = Path(mkdtemp(prefix="doctor-", dir=repository.state_dir))
     try:
         return probe(engine, repository, scratch, overlay=overlay, runtime=runtime)

@@ -45,6 +45,14 @@ class PullRequestOptions:
         bool,
         typer.Option("--best", help="Publish the worker that the latest judgement picked."),
     ] = False
+    keep_commits: Annotated[
+        bool,
+        typer.Option(
+            "--keep-commits",
+            help="Push the workers' own commits, and list them with what a forge may do because "
+            "of their messages. [default: one commit of yours with all changes]",
+        ),
+    ] = False
     draft: Annotated[bool, typer.Option("--draft", help="Create draft pull requests.")] = False
     into: Annotated[
         str | None,
@@ -101,7 +109,7 @@ def pr(options: PullRequestOptions, words: RunAndWorkers = None) -> None:
     if options.json:
         show_json(dumps(published.model_dump(mode="json"), indent=2))
     else:
-        _show(published)
+        _show(published, lists_commits=options.keep_commits)
 
 
 def _check(options: PullRequestOptions, numbers: tuple[int, ...]) -> None:
@@ -124,6 +132,7 @@ def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOp
         workers=tuple(branch.worker_id for branch in chosen.branches),
         target=options.into or checked_out_branch(repository),
         stack=options.stack,
+        keep_commits=options.keep_commits,
         draft=options.draft,
         dry_run=options.dry_run,
         unfiltered=options.unfiltered,
@@ -151,8 +160,11 @@ def _best(repository: Repository, run: str | None) -> RunBranches:
     return judged_branch(repository, judgement, chosen)
 
 
-def _show(published: Published) -> None:
+def _show(published: Published, *, lists_commits: bool) -> None:
     for one in published.workers:
+        for sent in one.sent if lists_commits else ():
+            acts = f" ({', '.join(sent.effects)})" if sent.effects else ""
+            tell(f"worker {one.worker_id}: {sent.commit[:12]} {sent.author}: {sent.subject}{acts}")
         if one.commands:
             for command in one.commands:
                 show(lines(command))

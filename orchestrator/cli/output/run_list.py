@@ -9,6 +9,7 @@ import humanize
 from orchestrator.cli.output.formats import kept_line, table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.git.repository import Repository
+from orchestrator.state.history import RunState
 from orchestrator.state.listing import ListedRun, ListedWorker, list_runs
 from orchestrator.text.quantities import size as amount
 from orchestrator.text.sanitize import one_line
@@ -41,9 +42,13 @@ def show_runs(repository: Repository, *, everything: bool, as_json: bool) -> boo
 
 
 def _run(run: ListedRun, top: Path) -> str:
-    age = humanize.naturaldelta(datetime.now(UTC) - run.created_at)
+    since = run.created_at and humanize.naturaldelta(datetime.now(UTC) - run.created_at)
+    began = f", started {since} ago" if since else ""
+    if run.owner is not None:
+        state = run.state.value if run.state is RunState.RUNNING else "not running"
+        return f"{run.run_id}  run of {run.owner}, not readable, {state}{began}"
     rows = [_HEADING, *(_row(worker, top) for worker in run.workers)]
-    heading = f"{run.run_id}  {run.state.value}, started {age} ago"
+    heading = f"{run.run_id}  {run.state.value}{began}"
     kept = [kept_line(worker.kept_refs) for worker in run.workers if worker.kept_refs]
     return "\n".join([heading, table(rows, width=terminal_width(), optional=_OPTIONAL), *kept])
 

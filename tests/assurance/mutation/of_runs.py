@@ -492,7 +492,19 @@ def triggers() -> Iterator[Protection]:
 
 
 def caches() -> Iterator[Protection]:
-    """Return the protections of caches from other workers."""
+    """Return the protections of caches from other workers, and of runs from other users."""
+    yield from patches(
+        "state/public_record.py cleanup/remove.py files/shared.py git/repository.py",
+        ("tests/system/test_users.py",),
+        ("users: a run that cannot be read is somebody else's",
+         "if os.access(self._directory, os.R_OK | os.X_OK):", "if True:"),
+        ("users: a run of another user is live while its process is",
+         "        if process == _NONE:\n            return False\n", "        return False\n"),
+        ("users: cleanups name the runs of others",
+         "    if (user := run.other_user) is not None:\n", "    if (user := None) is not None:\n"),
+        ("users: root's git writes as the owner of the repository",
+         "self.owner = owner_elsewhere(self.common_dir)", "self.owner = None"),
+    )  # fmt: skip
     tests = ("tests/workspace/test_caches.py", "tests/system/test_caches_offline.py")
     yield from patches(
         "workspace/caches.py", tests,
@@ -510,7 +522,7 @@ def caches() -> Iterator[Protection]:
         ("special files are not published", "elif not stat.S_ISLNK(mode):", "elif False:"),
         ("publishing does not follow links",
          "mode = path.lstat().st_mode", "mode = path.stat().st_mode"),
-        ("caches of live runs are kept", "if any(run.is_live()", "if False and any(run.is_live()"),
+        ("caches of live runs are kept", "run.other_user is None and run.is_live()", "False"),
     )  # fmt: skip
     yield from patches(
         "worker/lifecycle.py", tests,

@@ -1,0 +1,104 @@
+"""Whose a run is, and what users who may not read the run's directory know of it.
+
+A run's directory can only be entered by its owner. The file beside it, which all users of the
+repository can read, has the names of the run's worktrees and branches, which these users see
+anyway, and its process, which tells them whether the run is in progress.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.files.atomic import write_atomically
+from orchestrator.files.owner import user_name
+from orchestrator.files.safe_open import open_regular
+
+_MOST = 8 * 1024**2
+_MOST_PROCESSES = 1 << 31
+_NONE = 0
+"""In place of the id of a process: the run has ended."""
+_ENDED = ("Z", "X")
+
+
+class PublicRecord:
+    """The public file of one run."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory.with_name(f"{directory.name}.json")
+
+    def other_user(self) -> str | None:
+        """Return the owner of a run that this process may not read; None if it may read the run."""
+        if os.access(self._directory, os.R_OK | os.X_OK):
+            return None
+        try:
+            return user_name(self._directory.lstat().st_uid)
+        except OSError:
+            return None
+
+    def write(self, names: Mapping[str, object]) -> None:
+        """Write the file, with the names of the run's worktrees and branches."""
+        write_atomically(self._file, json.dumps(names))
+
+    def sign(self) -> None:
+        """Record that this process carries out the run."""
+        mark = {"process": os.getpid(), "started": _started(os.getpid())}
+        with suppress(OSError):
+            self.write({**self.read(), **mark})
+
+    def sign_off(self) -> None:
+        """Record that this process has ended the run, unless another process carries it out."""
+        found = self.read()
+        if found.get("process") == os.getpid():
+            with suppress(OSError):
+                self.write({**found, "process": _NONE})
+
+    def read(self) -> dict[str, Any]:
+        """Return the content of the file; empty if it cannot be read."""
+        try:
+            with open_regular(self._file) as file:
+                found = json.loads(file.read(_MOST))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self._file.unlink(missing_ok=True)
+
+    def is_live(self) -> bool:
+        """Return whether the run's process exists, or may exist because nothing says otherwise."""
+        found = self.read()
+        process, started = found.get("process"), found.get("started")
+        if not isinstance(process, int) or not 0 <= process < _MOST_PROCESSES:
+            return True
+        if process == _NONE:
+            return False
+        return process_exists(process) and started in (None, _started(process))
+
+
+def process_exists(process: int) -> bool:
+    """Return whether a process exists, of any user."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _started(process: int) -> int | None:
+    """Return when a process started, in ticks since the boot; None if that cannot be known.
+
+    A process that has ended and whose parent has not noticed is a process that never started.
+    """
+    try:
+        said = Path(f"/proc/{process}/stat").read_text(errors="replace")
+        state, *fields = said.rpartition(")")[2].split()
+        return -1 if state in _ENDED else int(fields[18])
+    except (OSError, ValueError, IndexError):
+        return None
