@@ -23,13 +23,14 @@ def owner_elsewhere(path: Path) -> tuple[int, int] | None:
     return (info.st_uid, info.st_gid) if os.geteuid() == 0 and info.st_uid != 0 else None
 
 
-def own_place(usual: Path) -> Path:
-    """Return the path of a directory that only this user uses, beside those of other users.
+def own_place(state_dir: Path, name: str) -> Path:
+    """Return the path of a directory of a repository's state that only this user uses.
 
     The name is followed by the user's id if the directory of that name is somebody else's.
     """
+    usual = state_dir / name
     try:
         owner = usual.lstat().st_uid
     except OSError:
         return usual
-    return usual if owner == os.geteuid() else usual.with_name(f"{usual.name}-{os.geteuid()}")
+    return usual if owner == os.geteuid() else state_dir / f"{name}-{os.geteuid()}"

@@ -12,7 +12,7 @@ from typing import IO
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.atomic import write_atomically
-from orchestrator.files.owner import own_place, owner_elsewhere
+from orchestrator.files.owner import owner_elsewhere
 from orchestrator.files.shared import open_shared
 from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
@@ -102,7 +102,6 @@ class Repository:
                 hint="run the command in the repository itself, whose git directory is "
                 f"{self.common_dir}",
             )
-        # What root's git writes to another user's repository must belong to that user.
         self.owner = owner_elsewhere(self.common_dir)
         self.git = Git(self.git_dir, work_tree=self.top, owner=self.owner)
 
@@ -110,10 +109,6 @@ class Repository:
     def state_dir(self) -> Path:
         """Return the directory with the orchestrator's records, outside of every working tree."""
         return self.common_dir / "orchestrator"
-
-    def own_place(self, name: str) -> Path:
-        """Return the path of a directory below `state_dir` that only this user uses."""
-        return own_place(self.state_dir / name)
 
     @property
     def objects_dir(self) -> Path:
@@ -188,9 +183,7 @@ class Repository:
                 hint="example: `--base origin/main --fetch`",
             )
         env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
-        git = Git(
-            self.git_dir, work_tree=self.top, config=FETCHING, env=env, owner=self.owner
-        )  # fmt: skip
+        git = Git(self.git_dir, work_tree=self.top, config=FETCHING, env=env, owner=self.owner)
         git.run("fetch", "--quiet", "--no-recurse-submodules", "--", max(remotes, key=len))
 
     def is_dirty(self) -> bool:
@@ -272,7 +265,8 @@ class Repository:
         wanted = [*(f"{_WORKTREE}{one}" for one in patterns), *(f"{_BRANCH}{b}" for b in branches)]
         new = [line for line in dict.fromkeys(wanted) if line not in known]
         if new:
-            _append(self.state_dir / _NAMES, new)
+            text = "".join(f"{line}\n" for line in (*known, *new))
+            write_atomically(self.state_dir / _NAMES, text)
 
     @property
     def has_noted_names(self) -> bool:
@@ -401,9 +395,3 @@ def is_worker_worktree(path: Path) -> bool:
         return True
     git_dir = pointed_git_dir(path)
     return git_dir is not None and (git_dir / WORKER_MARK).exists()
-
-
-def _append(path: Path, lines: Iterable[str]) -> None:
-    """Append lines to a file of the state directory, all of them or none."""
-    text = path.read_text() if path.exists() else ""
-    write_atomically(path, text + "".join(f"{line}\n" for line in lines))

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
+from orchestrator.files.owner import own_place
 from orchestrator.git.merge_tree import quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import Case, JudgingRules, candidates_of, scores_of
@@ -61,13 +62,13 @@ def judge_run(
     """
     require_git("to judge branches without a checkout", "compare the branches by hand")
     base = _base_of(runs)
-    place = repository.own_place("judging")
+    place = own_place(repository.state_dir, "judging")
     with _only_one(repository), quarantine(repository, place) as git:
         began = runs[-1].began
         trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
         programs = programs_of(rules.all_checks, trees.text_of_base)
         trees = replace(trees, instruments=Instruments(rules.instruments, programs))
-        evidence = Evidence(tester, git, repository.own_place(JUDGED))
+        evidence = Evidence(tester, git, own_place(repository.state_dir, JUDGED))
         judging = _Judging(runs, rules, trees, evidence)
         judgement = judging.judgement()
         write_judgement(judging.directory.path, judgement)
@@ -82,7 +83,7 @@ def check_base(repository: Repository, base: str, rules: JudgingRules, tester: T
         EngineError: A check gave no result.
     """
     with _only_one(repository):
-        evidence = Evidence(tester, repository.git, repository.own_place(JUDGED))
+        evidence = Evidence(tester, repository.git, own_place(repository.state_dir, JUDGED))
         try_base(rules, evidence, base)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
+from orchestrator.files.owner import own_place
 from orchestrator.git.merge_tree import quarantine
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import Answer, Tester, Tests
@@ -69,7 +70,7 @@ class Protection:
         if self._tests == "free" or commit == self._base:
             return "pass"
         with self._trees() as trees:
-            evidence = Evidence(tester, trees.git, self._repository.own_place(JUDGED))
+            evidence = Evidence(tester, trees.git, own_place(self._repository.state_dir, JUDGED))
             runs = MutantRuns(trees, evidence, commands)
             runs.calibrate(self._base)
             runs.collect([commit])
@@ -77,6 +78,6 @@ class Protection:
 
     @contextmanager
     def _trees(self) -> Iterator[Trees]:
-        place = self._repository.own_place("protected")
+        place = own_place(self._repository.state_dir, "protected")
         with quarantine(self._repository, place) as git:
             yield Trees(self._repository, git, place, self._base, self._began, self._instruments)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.files.owner import own_place
 from orchestrator.git.checkout import CHECKOUT_TIMEOUT, Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
@@ -142,4 +143,4 @@ def is_at(repository: Repository, checkout: Worktree, commit: str) -> bool:
 
 def scratch(repository: Repository) -> Path:
     """Return the path of the temporary repository in which branches are merged."""
-    return repository.own_place("landing")
+    return own_place(repository.state_dir, "landing")

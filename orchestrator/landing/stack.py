@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.errors import ConfigError, GitCommandError
+from orchestrator.files.owner import own_place
 from orchestrator.git.command import Git
 from orchestrator.git.merge_tree import merge_base, merge_commits, quarantine, require_git
 from orchestrator.git.quarantine import check_trees
@@ -77,6 +78,7 @@ class Stack:
         """The worker on which each worker of a stack builds; empty without a stack."""
         self._sealed: dict[int, str] = {}
         """The published commit of each worker."""
+        self._place_of_work = own_place(repository.state_dir, "publishing")
         self._made: set[str] = set()
         """Commits that only the quarantine has."""
         self._branches = {one.worker_id: one for one in run.branches if not one.is_empty}
@@ -94,7 +96,9 @@ class Stack:
         empty = [number for number in chosen if number not in self._branches]
         if empty:
             raise ConfigError(f"worker {empty[0]} committed nothing: there is nothing to publish")
-        with quarantine(self._repository, self._repository.own_place("publishing")) as git:
+        with quarantine(
+            self._repository, own_place(self._repository.state_dir, "publishing")
+        ) as git:
             commits = [self._onto, *(one.commit for one in self._branches.values())]
             self._has = containment(git, commits)
             if stacked:
@@ -235,7 +239,7 @@ class Stack:
         if commit is None:
             return place
         if commit in self._made:
-            git_dir = self._repository.own_place("publishing") / "git"
+            git_dir = self._place_of_work / "git"
             known = [place.branch.commit, self._onto]
             import_commits(self._repository, git, git_dir, commit, known)
         identity = self._repository.identity()

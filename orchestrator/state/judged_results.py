@@ -1,6 +1,7 @@
 """The stored results of checks, so that judgements do not repeat a check on the same files."""
 
 from orchestrator.files.lock_file import take_lock
+from orchestrator.files.owner import own_place
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 
@@ -17,7 +18,7 @@ def drop_results(repository: Repository, *, dry_run: bool = False) -> int:
         repository: The repository.
         dry_run: Only return the number.
     """
-    place = repository.own_place(JUDGED)
+    place = own_place(repository.state_dir, JUDGED)
     found = len([*place.iterdir()]) if place.is_dir() else 0
     if not found or dry_run:
         return found

@@ -19,6 +19,7 @@ from orchestrator.config.values import CacheKind
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import ConfigError
 from orchestrator.files.change_owner import change_owner
+from orchestrator.files.owner import own_place
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
@@ -90,7 +91,7 @@ def generations(repository: Repository) -> list[Path]:
 
 
 def _place(repository: Repository) -> Path:
-    return repository.own_place(CACHES)
+    return own_place(repository.state_dir, CACHES)
 
 
 def find_caches(

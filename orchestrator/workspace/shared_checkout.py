@@ -25,6 +25,7 @@ from pathlib import Path
 
 from orchestrator.errors import RepositoryError
 from orchestrator.files.disk_usage import disk_use
+from orchestrator.files.owner import own_place
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
@@ -99,7 +100,7 @@ def _locked(repository: Repository) -> Iterator[Path]:
     Raises:
         RepositoryError: Others may enter the directory, so that its files cannot be trusted.
     """
-    place = repository.own_place(_PLACE)
+    place = own_place(repository.state_dir, _PLACE)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = place.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
@@ -195,7 +196,7 @@ def prune_checkouts(repository: Repository, *, keep: int) -> int:
     Raises:
         RepositoryError: The directory of the checkouts is not the caller's.
     """
-    if not repository.own_place(_PLACE).exists():
+    if not own_place(repository.state_dir, _PLACE).exists():
         return 0
     with _locked(repository) as place:
         used = {name for run in all_runs(repository.state_dir) for name in _used_by(run)}

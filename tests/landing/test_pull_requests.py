@@ -496,7 +496,7 @@ def test_number_of_git_processes_grows_like_the_stack(
             numbers = range(1, size + 1)
             publish_all(world, *branches, numbers=numbers, stack=True, dry_run=True)
         counts[size] = len(started)
-    assert counts[20] - counts[5] <= 15 * 6, counts
+    assert counts[20] - counts[5] <= 15 * 11, counts
 
 
 def test_containment_is_that_of_git(world: World) -> None:
