@@ -80,10 +80,10 @@ class Switch:
         Args:
             lease: A file that exists as long as the run can be resumed.
             log: File that records what was killed.
-            command: The command that kills containers. It reads one line from its standard input: a
+            command: The command that kills containers. It reads lines from its standard input: a
                 time (seconds since the epoch; containers that started later are not killed),
-                `tasks` or `all` for services too, and the numbers of workers. Without a line, it
-                ends.
+                `tasks` or `all` for services too, and the numbers of workers. It answers each line
+                with `done` or `failed`.
         """
         self.alone = False
         """Whether the process that started the containers is gone."""
@@ -99,8 +99,10 @@ class Switch:
         self._idle: set[str] = set()
         self._failures = 0
         self._not_before = 0.0
-        self._loaded: tuple[int, int] | None = None
-        """The started killing command: its process id, and the pipe to its standard input."""
+        self._loaded: tuple[int, int, int] | None = None
+        """The started killing command: its process id, and the pipes to its standard input and from
+        its standard output.
+        """
         self._unneeded: list[int] = []
         """Process ids of killing commands that were not used and will end."""
 
@@ -191,47 +193,57 @@ class Switch:
         if needed and self._loaded is None and uptime() >= self._not_before:
             with suppress(OSError):
                 self._load()
-        elif not needed and self._loaded is not None:
-            process, pipe = self._loaded
-            self._loaded = None
-            os.close(pipe)
-            self._unneeded.append(process)
+        elif not needed:
+            self._unload()
         self._unneeded = [one for one in self._unneeded if os.waitpid(one, os.WNOHANG) == (0, 0)]
 
-    def _load(self) -> tuple[int, int]:
-        """Start the killing command, which connects to the engine and waits for a line."""
+    def _load(self) -> tuple[int, int, int]:
+        """Start the killing command, which connects to the engine and waits for lines."""
         if self._loaded is None:
-            read, pipe = os.pipe()
+            pipes = [*os.pipe(), *os.pipe()]
+            given, line, answer, said = pipes
             try:
-                given = [(os.POSIX_SPAWN_DUP2, read, 0)]
                 words = self._command
-                process = os.posix_spawn(words[0], words, os.environ, file_actions=given)
+                places = [(os.POSIX_SPAWN_DUP2, given, 0), (os.POSIX_SPAWN_DUP2, said, 1)]
+                process = os.posix_spawn(words[0], words, os.environ, file_actions=places)
             except OSError:
-                os.close(pipe)
+                os.close(line)
+                os.close(answer)
                 raise
             finally:
-                os.close(read)
-            self._loaded = process, pipe
+                os.close(given)
+                os.close(said)
+            self._loaded = process, line, answer
         return self._loaded
+
+    def _unload(self) -> None:
+        """End the killing command, which ends when its standard input does."""
+        if self._loaded is not None:
+            process, line, answer = self._loaded
+            self._loaded = None
+            os.close(line)
+            os.close(answer)
+            self._unneeded.append(process)
 
     def _kill(self, workers: Sequence[str]) -> bool:
         # A container started after this moment belongs to a process that has resumed the run. The
         # orchestrator removes services itself while it lives.
-        line = f"{time.time():.3f} {'all' if self.alone else 'tasks'} {' '.join(workers)}\n"
+        text = f"{time.time():.3f} {'all' if self.alone else 'tasks'} {' '.join(workers)}\n"
+        answered = b""
         try:
-            process, pipe = self._load()
+            _, line, answer = self._load()
+            os.write(line, text.encode())
+            answered = os.read(answer, _PIECE)
         except OSError:
-            # No memory at this moment, as after the death of a process that used all of it.
-            return False
-        self._loaded = None
-        with suppress(OSError):
-            os.write(pipe, line.encode())
-        os.close(pipe)
-        _, status = os.waitpid(process, 0)
+            pass  # No memory at this moment, or the command could not reach the engine.
+        done = answered == b"done\n"
+        if not done:
+            self._unload()
         self._note(
-            f"workers {' '.join(workers)}: killed after their deadline: exit code {status >> 8}"
+            f"workers {' '.join(workers)}: killed after their deadline: "
+            f"{'done' if done else 'failed'}"
         )
-        return status == 0
+        return done
 
     def _note(self, text: str) -> None:
         try:

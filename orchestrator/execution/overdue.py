@@ -1,8 +1,9 @@
 """Kill containers of workers after their deadline: `python -m orchestrator.execution.overdue`."""
 
 import sys
+import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from orchestrator.engine import load_engine
 from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
@@ -11,6 +12,11 @@ from orchestrator.errors import OrchestratorError
 
 _HELPERS = frozenset({"guard", "gateway", "holder", "service"})
 """Roles of containers that the run's process removes itself when the task has ended."""
+_PATIENCE = 0.5
+"""Seconds to wait for the engine's answers. A call waits for the container's end, but the next
+worker's deadline does not.
+"""
+_ATTEMPTS = 20
 _AT_ONCE = 16
 """Maximum number of containers that are killed at the same time."""
 
@@ -23,21 +29,28 @@ def kill_workers(
     before: float,
     helpers: bool = True,
 ) -> bool:
-    """Kill the running containers of some workers; return whether no container is left running.
+    """Kill the running containers of some workers; return whether no call has failed so far.
 
     Containers that started later than `before`, in seconds since the epoch, are not killed; those
-    of services and networks only with `helpers`.
+    of services and networks only with `helpers`. The engine may answer late: a call that needs
+    longer than `_PATIENCE` continues, and is repeated if it fails.
     """
 
     def kill(found: str) -> bool:
-        try:
-            container = engine.adopt(found)
-            started = None if container is None else container.state().started_at
-            if container is not None and started is not None and started.timestamp() <= before:
-                container.kill("SIGKILL")
-        except OrchestratorError:
-            return False
-        return True
+        for _ in range(_ATTEMPTS):
+            begun = time.monotonic()
+            try:
+                container = engine.adopt(found)
+                started = None if container is None else container.state().started_at
+                if container is not None and started is not None and started.timestamp() <= before:
+                    container.kill("SIGKILL")
+            except OrchestratorError:
+                if time.monotonic() - begun < _PATIENCE:
+                    return False
+                time.sleep(_PATIENCE)
+            else:
+                return True
+        return False
 
     chosen = [
         left.id
@@ -46,15 +59,16 @@ def kill_workers(
         and left.labels.get(WORKER) in workers
         and (helpers or left.labels.get(ROLE) not in _HELPERS)
     ]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return all(list(pool.map(kill, chosen)))
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    finished, _ = wait([pool.submit(kill, one) for one in chosen], timeout=_PATIENCE)
+    pool.shutdown(wait=False)
+    return all(one.result() for one in finished)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Kill the containers that a line of the standard input names; return 0 for success, else 1.
+    """Kill the containers that lines of the standard input name; answer `done` or `failed`.
 
-    The line has the latest start to kill (seconds since the epoch), `tasks` or `all`, and the
-    workers. Without a line, nothing is killed.
+    A line has the latest start to kill (seconds since the epoch), `tasks` or `all`, and workers.
 
     Args:
         arguments: Engine name and run id.
@@ -65,16 +79,18 @@ def main(arguments: Sequence[str]) -> int:
     except OrchestratorError:
         return 1
     try:
-        words = sys.stdin.readline().split()
-        if not words:
-            return 0
-        before, which, *workers = words
-        done = kill_workers(engine, run_id, workers, before=float(before), helpers=which == "all")
+        for line in sys.stdin:
+            before, which, *workers = line.split()
+            done = kill_workers(
+                engine, run_id, workers, before=float(before), helpers=which == "all"
+            )
+            sys.stdout.write("done\n" if done else "failed\n")
+            sys.stdout.flush()
     except OrchestratorError:
         return 1
     finally:
         engine.close()
-    return 0 if done else 1
+    return 0
 
 
 if __name__ == "__main__":

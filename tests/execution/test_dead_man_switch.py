@@ -35,10 +35,10 @@ class Killer:
         self._said = run / "killed"
         program = run / "kill"
         program.write_text(
-            f"#!/bin/sh\nread before which workers || exit 0\n"
-            f"while [ -e {run}/broken ]; do exit 1; done\n"
+            f"#!/bin/sh\nwhile read before which workers; do\n"
+            f"[ ! -e {run}/broken ] || exit 1\n"
             f"env > {run}/env; pwd > {run}/place; echo $which > {run}/which\n"
-            f'printf "%s " $workers >> {self._said}\n'
+            f'printf "%s " $workers >> {self._said}; echo done\ndone\n'
         )
         program.chmod(0o700)
         self.command = [str(program)]
@@ -111,10 +111,24 @@ class TestWhatItDecides:
         now(5)
         switch.act()
         assert switch._loaded is not None
-        process, _ = switch._loaded
+        process, *_ = switch._loaded
         switch.take("idle 1")
         eventually(lambda: (switch.act(), has_ended(process))[1], "its end")
         assert killer.killed == []
+
+    def test_command_that_is_loaded_serves_several_deadlines(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        switch = killer.switch()
+        self.running(switch, 1, 1)
+        self.running(switch, 2, 2)
+        loaded = list[object]()
+        for _ in range(3):
+            switch.act()
+            loaded.append(switch._loaded)
+            now(1)
+        assert killer.killed == ["1", "2"]
+        assert loaded[0] == loaded[1] == loaded[2]
 
     def test_services_outlive_a_task_that_is_killed_while_the_process_lives(
         self, killer: Killer, now: Callable[[float], None]

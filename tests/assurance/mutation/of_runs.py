@@ -206,7 +206,7 @@ def limits() -> Iterator[Protection]:
         ends,
         ("log limit", "if self.log.size > limits.log_limit:", "if False:"),
         ("silent workers are stopped", "if limits.idle_timeout and", "if False and"),
-        ("deadline", "if now >= deadline:", "if False:"),
+        ("deadline", "if uptime() >= deadline:", "if False:"),
         ("budget", "if terms.budget is not None and", "if False and"),
         ("SIGKILL after grace", '        self.container.kill("SIGKILL")\n', ""),
     )  # fmt: skip
@@ -266,7 +266,7 @@ def limits() -> Iterator[Protection]:
         ("switch ends only for a resumed run's switch", "        if self._mark is None:\n"
          "            self._mark = self._sign()\n", ""),
         ("containers of a lost run are killed at once", "switch.is_lost or (asked", "(asked"),
-        ("failed kill is repeated", "return status == 0", "return True"),
+        ("failed kill is repeated", "return done\n", "return True\n"),
         ("signal after the process's death kills at once", "(asked and switch.alone)", "False"),
         ("a signal ends no run", "(asked and switch.alone)", "asked"),
     )  # fmt: skip

@@ -235,8 +235,13 @@ def doors() -> Iterator[Protection]:
         "config/run.py", ("tests/config/test_untrusted_file.py -k HostileFile",),
         ("model name that looks like an option refused",
          'if name.lstrip().startswith("-"):', "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "config/values.py", ("tests/config/test_ranges.py", "tests/config/test_untrusted_file.py"),
         ("longest timeout limited",
-         "min(self.timeout_per_worker, _LONGEST_TIMEOUT)", "self.timeout_per_worker"),
+         "Seconds = Annotated[float, Field(ge=0, le=LONGEST)]",
+         "Seconds = Annotated[float, Field(ge=0)]"),
+        ("smallest CPU limit", "Field(ge=0.01, le=1024)", "Field(gt=0, le=1024)"),
     )  # fmt: skip
     yield from patches(
         "cli/commands/image.py", ("tests/cli/output/test_ci.py",),
