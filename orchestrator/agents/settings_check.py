@@ -12,6 +12,7 @@ from orchestrator.agents.base import (
     AgentSettings,
 )
 from orchestrator.broker.keys import BASE_URLS, takes_keys
+from orchestrator.config.company import Company
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import AuthenticationError, ConfigError
 from orchestrator.text.sanitize import is_text, one_line
@@ -119,6 +120,7 @@ def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) 
     names = (
         *agent.inherited_env,
         *(one.variable for one in config.isolation.private_repositories),
+        *Company.parse(config.isolation.company).sources,
         # The broker, and not the program, connects to these servers.
         *(BASE_URLS if config.isolation.keys == "broker" else ()),
     )

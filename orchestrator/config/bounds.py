@@ -119,6 +119,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
     CONTAINER_FIELDS["keys"]: _keys,
     **{CONTAINER_FIELDS[name]: _added for name in ("allow", "setup_allow", "check_allow")},
     **{CONTAINER_FIELDS[name]: _added for name in ("secrets", "copy", "git_read", "key_models")},
+    CONTAINER_FIELDS["company"]: _added,
     CONTAINER_FIELDS["calls_per_minute"]: _longer,
     CONTAINER_FIELDS["read_only"]: _less,
     CONTAINER_FIELDS["runtime"]: _other,
@@ -132,7 +133,7 @@ _UNTRUSTED: tuple[FieldPath, ...] = (
     *(RUN_FIELDS[name] for name in ("include_uncommitted", "context")),
     *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network")),
     *(CONTAINER_FIELDS[name] for name in ("allow", "setup_allow", "check_allow")),
-    *(CONTAINER_FIELDS[name] for name in ("secrets", "copy", "git_read")),
+    *(CONTAINER_FIELDS[name] for name in ("company", "secrets", "copy", "git_read")),
 )
 """Settings that the preset `untrusted` bounds besides those that it sets: workers get nothing
 that the user did not type.

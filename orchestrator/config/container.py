@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
+from orchestrator.config.company_entries import parsed_entries
 from orchestrator.config.git_hosts import PrivateRepository
 from orchestrator.config.option import Group, Option
 from orchestrator.config.values import (
@@ -171,6 +172,19 @@ class Isolation(Model):
     """Private repositories that workers may read with git: `https://HOST/PATH=VARIABLE`, or
     `https://HOST/PATH/*=VARIABLE` for all below a path. The token in your variable stays in the
     credential broker, which refuses every push. This setting needs `keys: broker`."""
+    company: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ISOLATION,
+            "NAME=VALUE",
+            help="Company's mirror (`pip`, `npm`, `go`), `proxy`, or `ca` file of authorities; "
+            "repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
+    """A company's network, for workers, `setup` and checks that have a network: `pip=URL`,
+    `npm=URL` and `go=URL` name mirrors, `proxy=URL` a proxy for open networks, `ca=FILE`
+    certificate authorities. A URL with a password must be in a variable: `pip=VARIABLE`."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False
     """Mount worktrees read-only, so that workers can neither change nor commit files. A worker can
     then write only to `/tmp`, its home directory and its caches. The `setup` commands can still
@@ -274,6 +288,12 @@ class Isolation(Model):
     def private_repositories(self) -> tuple[PrivateRepository, ...]:
         """Private repositories that the setting `git_read` names, with the variables of tokens."""
         return tuple(filter(None, map(PrivateRepository.parse, self.git_read)))
+
+    @field_validator("company")
+    @classmethod
+    def _usable_entries(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        parsed_entries(entries)
+        return entries
 
     @field_validator("env")
     @classmethod

@@ -4,8 +4,11 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import urlsplit
 
+from orchestrator.config.company import Company
 from orchestrator.config.network_access import Access, networked_access, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
@@ -13,6 +16,7 @@ from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import ConfigError, UnsupportedError
 from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
+from orchestrator.gateway.allowed_host import AllowedHost
 from orchestrator.gateway.host_sets import SIGN, HostSets
 from orchestrator.gateway.hosts import checked_hosts, host_of_url
 from orchestrator.gateway.package_managers import FoundUrl, Machine
@@ -78,6 +82,15 @@ def check_allow(configs: Sequence[ParallelConfig]) -> None:
             "`--allow` names a host, but no worker has a network: `network` is `none`",
             hint="remove `--allow`, or use `--network allowlist` or `--network open`",
         )
+    for config in configs:
+        proxied = Company.parse(config.isolation.company).has_proxy
+        if proxied and "open" not in config.networks and config.networks != {"none"}:
+            raise ConfigError(
+                "`--company proxy=` needs `--network open`: a proxy would connect workers to hosts "
+                "that are not on their list",
+                hint="with an allow-list, use `--company pip=URL` and the like for mirrors; the "
+                "gateway connects directly",
+            )
     stages = [(config.isolation, stage_access(config)) for config in configs]
     _check_stage("setup", [access.setup for ours, access in stages if ours.setup_allow])
     _check_stage("check", [access.checks for ours, access in stages if ours.check_allow])
@@ -142,26 +155,38 @@ def worker_egress(
     others = [*(["`--keys env`"] if uses_broker else ()), *(["no ports"] if ports else ())]
     instead = f"{' and '.join(others)} with `--network none`" if others else "`--network none`"
     check_runtime(config.isolation.runtime, without=instead)
-    if uses_broker:
-        # The broker connects to the models' APIs, and the workers only to the broker.
-        return {access: _egress(access, (), sets, needs_hosts=False) for access in accesses}
-    urls = list(base_urls(names, {**inherited_env, **config.isolation.env}))
-    if config.api_base is not None:
+    given = {**inherited_env, **config.isolation.env}
+    # The broker connects to the models' APIs, and the workers only to the broker.
+    urls = [] if uses_broker else list(base_urls(names, given))
+    if config.api_base is not None and not uses_broker:
         urls.append(config.api_base)
-    return {access: _egress(access, urls, sets) for access in accesses}
+    company = Company.parse(config.isolation.company)
+    found_egress = {}
+    for access in accesses:
+        own = company.urls(given, is_open=access.network == "open")
+        found_egress[access] = _egress(access, urls, sets, own, needs_hosts=not uses_broker)
+    return found_egress
 
 
 def _egress(
-    access: Access, urls: Sequence[str], sets: HostSets, *, needs_hosts: bool = True
+    access: Access,
+    urls: Sequence[str],
+    sets: HostSets,
+    company: Sequence[str] = (),
+    *,
+    needs_hosts: bool = True,
 ) -> Egress:
     if access.network == "none":
         # Entries of the list are for stages that have a network.
         return Egress(image=BASE_IMAGE, hosts=())
     if access.network == "open":
-        return Egress(image=BASE_IMAGE, allowed=allowed_destinations(access.allow, urls))
-    found = map(host_of_url, urls)
+        return Egress(
+            image=BASE_IMAGE, allowed=allowed_destinations(access.allow, (*urls, *company))
+        )
+    found = filter(None, map(host_of_url, urls))
     learn = access.network == "learn"
-    hosts = checked_hosts([*sets.hosts(access.allow), *filter(None, found)], learn=learn)
+    own = _hosts_of_company(company)
+    hosts = checked_hosts([*sets.hosts(access.allow), *found, *own], learn=learn)
     if not hosts and needs_hosts and not learn:
         raise ConfigError(
             "the network is `allowlist`, but the list of allowed hosts is empty",
@@ -170,6 +195,16 @@ def _egress(
     ports = sorted({host.port for host in hosts if host.name == HOST})
     allowed = tuple((HOST, port) for port in ports)
     return Egress(image=BASE_IMAGE, allowed=allowed, hosts=hosts, learn=learn)
+
+
+def _hosts_of_company(urls: Iterable[str]) -> Iterator[AllowedHost]:
+    """Yield entries for a company's mirrors, which may be in a private network."""
+    for host in filter(None, map(host_of_url, urls)):
+        yield host
+        with suppress(OSError, ValueError):
+            for address in _addresses(host.name):
+                if not ipaddress.IPv4Network(address).is_global and host.name != HOST:
+                    yield replace(host, network=str(ipaddress.IPv4Network(address)))
 
 
 def check_gateways(

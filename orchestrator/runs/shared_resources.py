@@ -15,6 +15,7 @@ from orchestrator.execution.cancel import Cancel
 from orchestrator.execution.dead_man_switch import LATE, Switch, make_switch
 from orchestrator.execution.ports import PortBlocks
 from orchestrator.execution.start_throttle import StartThrottle
+from orchestrator.files.atomic import write_private
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
 from orchestrator.git.repository import Repository
@@ -31,7 +32,8 @@ from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget
 from orchestrator.threads import meanwhile
-from orchestrator.worker.checked_run import CheckedRun
+from orchestrator.worker.checked_run import CheckedRun, CheckedSettings
+from orchestrator.worker.container_specs import CA_FILE
 from orchestrator.worker.context import RunContext
 from orchestrator.worker.prepare import checkouts_of, ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
@@ -152,7 +154,20 @@ def prepare_shared(
         switch=switch,
         resumed=resumed,
     )
+    _write_authorities(request.settings, directory)
     return _with_network(run, record.workers)
+
+
+def _write_authorities(settings: CheckedSettings, directory: RunDirectory) -> None:
+    """Write the company's certificate authorities for all containers, once for a run.
+
+    Raises:
+        ConfigError: The file with the authorities cannot be used.
+    """
+    file = directory.path / CA_FILE
+    bundle = None if file.exists() else settings.company.bundle()
+    if bundle is not None:
+        write_private(file, bundle, mode=0o644)
 
 
 def _make_checkout(checkouts: Checkouts | None, base: str) -> None:

@@ -11,6 +11,7 @@ from orchestrator.broker.keys import (
     shown_to_workers,
     takes_keys,
 )
+from orchestrator.config.company import Company
 from orchestrator.config.network_access import Access, StageAccess
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
@@ -51,8 +52,21 @@ class CheckedSettings:
     def shown(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables without those that the credential broker keeps."""
         kept = {one.variable for one in self.config.isolation.private_repositories}
+        kept |= set(self.company.sources)
         found = shown_to_workers(env, self.agent.inherited_env)
         return {name: value for name, value in found.items() if name not in kept}
+
+    @property
+    def company(self) -> Company:
+        """Return the company's mirrors, proxy and certificate authorities."""
+        return Company.parse(self.config.isolation.company)
+
+    def company_env(self, access: Access) -> dict[str, str]:
+        """Return the variables with which programs use the company's network."""
+        if access.network == "none":
+            return {}
+        given = {**self.inherited_env, **self.config.isolation.env}
+        return self.company.environment(given, is_open=access.network == "open")
 
     def keys(self, model: str | None) -> Keys | None:
         """Return the keys that the credential broker holds for a worker; None with `--keys env`.

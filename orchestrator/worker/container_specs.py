@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
 from orchestrator.broker.repositories import GIT_FILE
+from orchestrator.config.company import BUNDLE
 from orchestrator.config.network_access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, TmpfsMount
@@ -21,6 +22,8 @@ from orchestrator.workspace.shared_files import variables
 
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _GIT_SETTINGS = "/run/git-settings"
+CA_FILE = "ca-bundle.crt"
+"""Name of the file with certificate authorities in a run's directory."""
 _IN_TURN = """\
 exec 2>&1
 number=0
@@ -68,7 +71,7 @@ def worker_container(
         workdir=WORKSPACE,
         labels=worker.labels(role="worker"),
         env={
-            **_common_env(worker, workspace, secrets, offline=chosen.network == "none"),
+            **_common_env(worker, workspace, secrets, chosen),
             **command.default_env,
             **given.inherited_env,
             **command.env,
@@ -82,6 +85,7 @@ def worker_container(
             *workspace.shared,
             *_secret_mounts(secrets),
             *_git_mounts(worker, given.git),
+            *_ca_mounts(worker),
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
@@ -194,7 +198,7 @@ def job_container(
         agents,
         name=f"{agents.name}-{job.name}",
         env={
-            **_common_env(worker, workspace, secrets, offline=job.access.network == "none"),
+            **_common_env(worker, workspace, secrets, job.access),
             **command.default_env,
             **command.env,
             **({} if job.closed else config.isolation.env),
@@ -224,11 +228,13 @@ def job_limits(worker: WorkerContext, workspace: Workspace, job: Job) -> Contain
 
 
 def _common_env(
-    worker: WorkerContext, workspace: Workspace, secrets: Path | None, *, offline: bool
+    worker: WorkerContext, workspace: Workspace, secrets: Path | None, access: Access
 ) -> dict[str, str]:
     """Return the variables that all containers of a worker have in common."""
+    offline = access.network == "none"
     return {
         **_environment(),
+        **worker.settings.company_env(access),
         # Each writable directory of a confined worker is a mount, at which git would stop
         # searching.
         **({"GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"} if workspace.confined_to else {}),
@@ -249,6 +255,13 @@ def _git_mounts(worker: WorkerContext, given: Mapping[str, str]) -> tuple[BindMo
         return ()
     source = worker.directory / GIT_FILE
     return (BindMount(source=source, target=_GIT_SETTINGS, read_only=True),)
+
+
+def _ca_mounts(worker: WorkerContext) -> tuple[BindMount, ...]:
+    if worker.settings.company.ca is None:
+        return ()
+    source = worker.run.directory.path / CA_FILE
+    return (BindMount(source=source, target=BUNDLE, read_only=True),)
 
 
 def _environment() -> dict[str, str]:

@@ -60,6 +60,11 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     ),
     "key_models": (["--key-models", "a*,b"], ("isolation", "key_models"), ("a*", "b")),
     "calls_per_minute": (["--calls-per-minute", "7"], ("isolation", "calls_per_minute"), 7),
+    "company": (
+        ["--company", "pip=https://mirror.example/simple"],
+        ("isolation", "company"),
+        ("pip=https://mirror.example/simple",),
+    ),
     "env": (["--env", "A=1"], ("isolation", "env"), {"A": "1", "B": "2"}),
     "env_file": (["--env-file", "variables"], ("isolation", "env"), {"A": "1", "B": "2"}),
     "secrets": (["--secret", "TOKEN"], ("isolation", "secrets"), ("TOKEN",)),

@@ -41,6 +41,7 @@ WIDE: dict[str, tuple[str, str]] = {
     "secrets": ("[TOKEN]", ""),
     "copy": ("[.env]", ""),
     "git_read": ("['https://git.example/a=TOKEN']", "https://git.example/a=TOKEN"),
+    "company": ("['pip=http://evil.example/']", "pip=http://evil.example/"),
 }
 UNTRUSTED = {"preset": "untrusted"}
 

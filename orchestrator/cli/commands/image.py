@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from orchestrator.cli.options import Json, with_options
 from orchestrator.cli.output.build_progress import BuildProgress
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import is_redrawn
+from orchestrator.config.company import Company
 from orchestrator.engine import load_engine
 from orchestrator.engine.image_protocol import Progress
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
@@ -87,10 +89,34 @@ class BuildOptions:
             metavar="IMAGE", help=f"Name of the image. [default: {worker_image('AGENT')}]"
         ),
     ] = None
+    company: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            envvar="ORCHESTRATOR_COMPANY",
+            help="Company's mirror (`pip`, `npm`), `proxy` or `ca` file; repeatable.",
+        ),
+    ] = None
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Rebuild all layers of the image.")
     ] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False
+
+
+@contextmanager
+def _build_variables(entries: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Provide the variables of this process, with those of a company's network."""
+    try:
+        company = Company.parse(entries)
+    except ValueError as error:
+        raise ConfigError(f"`--company`: {error}") from error
+    bundle = company.bundle()
+    with tempfile.NamedTemporaryFile(prefix="orchestrator-ca-") as file:
+        file.write(bundle or b"")
+        file.flush()
+        own = company.environment(os.environ, is_open=True)
+        known = {} if bundle is None else {"PIP_CERT": file.name}
+        yield {**os.environ, **own, **known}
 
 
 @app.command()
@@ -112,9 +138,13 @@ def build(options: BuildOptions) -> None:
             hint="remove `--tag` and `--from`",
         )
     own = _project(options.project, quiet=options.quiet) if options.project else None
-    with _engine() as engine, _progress(quiet=options.quiet) as progress:
+    with (
+        _engine() as engine,
+        _progress(quiet=options.quiet) as progress,
+        _build_variables(options.company or ()) as environ,
+    ):
         builder = ImageBuilder(
-            engine=engine, environ=os.environ, progress=progress, use_cache=not options.no_cache
+            engine=engine, environ=environ, progress=progress, use_cache=not options.no_cache
         )
         builder.build_base(options.base)
         if options.agent is AgentImage.BROKER:
