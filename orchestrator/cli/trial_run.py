@@ -32,7 +32,7 @@ def try_commands(config: ParallelConfig, limit: float) -> None:
         with interruptible(lambda again: trial.cancel(kill=again)):
             tried = trial.run(project.setup, checks, project.teardown, limit=limit)
     if tried.setup is not None:
-        problems = [tried.setup]
+        problems = [f"setup: {tried.setup}"]
     else:
         found = zip(checks, tried.checks, strict=True)
         problems = [f"`{line}`: {why}" for line, why in found if why is not None]

@@ -9,6 +9,7 @@ from orchestrator.runs.trial import Trial
 from orchestrator.text.sanitize import one_line
 
 _LONGEST = 160
+_NEEDS_SETUP = "needs the setup command, which does not work"
 
 
 def problems_of(
@@ -37,8 +38,7 @@ def problems_of(
         elif checks and (setup is None or tries.works(setup)):
             tries.try_checks([setup] if setup else [], checks)
         else:
-            because = tries.problems.get(setup.line, "") if setup else ""
-            tries.problems |= {check.line: f"needs setup: {because}" for check in checks}
+            tries.problems |= {check.line: _NEEDS_SETUP for check in checks}
     return tries.problems
 
 
@@ -79,7 +79,7 @@ class _Tries:
         if tried.setup is None or not setups:
             said += zip(checks, tried.checks, strict=True)
         else:
-            said += [(one, f"needs setup: {tried.setup}") for one in checks]
+            said += [(one, _NEEDS_SETUP) for one in checks]
         for command, problem in said:
             if problem is None:
                 self.worked.add(command.line)
