@@ -25,6 +25,7 @@ from orchestrator.config.merge import merge
 from orchestrator.config.presets import PRESETS
 from orchestrator.config.project import Service
 from orchestrator.config.run import ParallelConfig
+from orchestrator.config.values import DEFAULT_TIMEOUT
 
 Wider = Callable[[Any, Any], bool]
 """Function of two values of a setting: whether the second grants more than the first."""
@@ -139,6 +140,7 @@ _UNTRUSTED: tuple[FieldPath, ...] = (
 that the user did not type.
 """
 _SERVICES = PROJECT_FIELDS["services"]
+_CHECKS = PROJECT_FIELDS["checks"]
 _OF_SERVICES = (("limits", "cpus"), ("limits", "memory"), ("limits", "pids"))
 _INSTEAD: Mapping[FieldPath, FieldPath] = {
     CONTAINER_FIELDS["setup_network"]: CONTAINER_FIELDS["network"],
@@ -176,6 +178,20 @@ class Typed:
         for field in _OF_SERVICES:
             if field in self.of_preset and self._services(config, field):
                 yield field, _SERVICES
+
+        if RUN_FIELDS["timeout_per_worker"] in self.of_preset:
+            for field in self._slow(config):
+                yield RUN_FIELDS["timeout_per_worker"], field
+
+    def _slow(self, config: ParallelConfig) -> Iterator[FieldPath]:
+        """Yield the settings of others whose commands may run longer than a worker."""
+        longest = max(self.config.timeout_per_worker or inf, DEFAULT_TIMEOUT)
+        project, own = config.project, self.config.project
+        if any((check.timeout or inf) > longest for check in {*project.checks} - {*own.checks}):
+            yield _CHECKS
+        waits = (one for name, one in project.services.items() if own.services.get(name) != one)
+        if any(service.health_timeout > longest for service in waits):
+            yield _SERVICES
 
     def _services(self, config: ParallelConfig, field: FieldPath) -> bool:
         """Return whether a service that the user did not type exceeds a limit of the worker."""

@@ -132,6 +132,23 @@ def test_service_has_no_larger_limits_than_the_preset(limit, tmp_path):
         load(UNTRUSTED, file=file)
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("checks: [{run: make, timeout: 0}]", "checks"),
+        ("checks: [{run: make, timeout: 601}]", "checks"),
+        ("services: {db: {image: i, health_timeout: 99999}}", "services"),
+    ],
+)
+def test_command_of_a_file_cannot_run_longer_than_the_preset_allows(text, named, tmp_path):
+    file = write(tmp_path, text + "\n", "mine.yaml")
+    assert load(file=file)
+    with pytest.raises(ConfigError, match=rf":1: `{named}`.*`timeout_per_worker`: 300"):
+        load(UNTRUSTED, file=file)
+    stricter = write(tmp_path, "checks: [{run: make, timeout: 60}]\n", "strict.yaml")
+    assert load(UNTRUSTED, file=stricter)
+
+
 TASK = {
     # The option that the user typed, and a task's key that asks for more.
     "max_steps": (["--max-steps", "5"], "max_steps: 6"),
