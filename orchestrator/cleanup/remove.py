@@ -339,13 +339,19 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
 def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
     if worker.path.exists() and worker.worktree() is None:
         raise RepositoryError(
-            f"{worker.path} is no longer the worker's worktree and was left alone: move it away"
+            f"{worker.path} is no longer the worker's worktree and was left alone: move it away, "
+            f"or run `git worktree repair {worker.path}` if the repository was moved"
         )
     try:
         remove_worktree(repository, worker.path)
-    except GitCommandError:
+    except GitCommandError as error:
         if worker.path.exists():
             raise
+        if "locked working tree" in error.stderr:
+            raise RepositoryError(
+                f"the worktree {worker.path} is locked and its directory is gone: "
+                f"`git worktree unlock {worker.path}` allows its removal"
+            ) from error
     if tip is None:
         return
     elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.spec.ref)

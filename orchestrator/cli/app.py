@@ -22,7 +22,7 @@ from orchestrator.cli.output.ci import check_switches
 from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
 from orchestrator.cli.output.streams import LostOutputError, Streams
 from orchestrator.cli.usage_errors import usage_message
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.files.owner import user_name
 from orchestrator.text.sanitize import is_text, one_line
 from orchestrator.text.split_lines import split_lines
@@ -292,6 +292,14 @@ def _check_arguments(arguments: Sequence[str]) -> None:
             )
 
 
+def _is_nowhere() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def _report(error: Exception) -> int:
     if isinstance(error, OrchestratorError):
         tell_failure(error)
@@ -306,6 +314,9 @@ def _report(error: Exception) -> int:
     if isinstance(error, PermissionError) and error.filename:
         tell_error(*_forbidden(Path(os.fsdecode(error.filename)), error))
         return ConfigError.exit_code
+    if isinstance(error, FileNotFoundError) and _is_nowhere():
+        tell_failure(RepositoryError("the current directory was removed", hint="change to another"))
+        return RepositoryError.exit_code
     what = (split_lines(str(error)) or [""])[0]
     tell_error(
         f"internal error: {type(error).__name__}: {what}",

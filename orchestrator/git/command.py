@@ -354,12 +354,13 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
     git = Git(None)
     try:
         answer = git.text(
-            "-C", str(directory), "rev-parse", "--path-format=absolute",
-            "--show-toplevel", "--git-dir", "--git-common-dir",
+            "-C", str(directory), "rev-parse",
+            "--show-toplevel", "--absolute-git-dir", "--git-common-dir",
         )  # fmt: skip
     except GitCommandError as error:
         raise _not_a_repository(directory, error) from error
-    top, git_dir, common_dir, *more = map(Path, answer.split("\n"))
+    top, git_dir, common_dir, *more = (directory / line for line in answer.split("\n"))
+    common_dir = common_dir.resolve()  # `--path-format=absolute` needs git 2.31
     if more:
         raise RepositoryError("the path of the repository has a line break: rename the directory")
     for path in (top, common_dir):

@@ -1,15 +1,20 @@
 """Commit uncommitted changes without changing the checkout's files, index or branch."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.git.in_progress import check_settled
 from orchestrator.git.repository import Repository
+from orchestrator.text.sanitize import one_line
+
+_UNREADABLE = re.compile(r"open\(\"(.*)\"\): Permission denied")
 
 
 def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
@@ -17,6 +22,18 @@ def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
     new = git.run("diff-index", *form, parent).split(b"\0")
     paths = (path + b"\0" for path in new if os.fsdecode(path) in without)
     git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"".join(paths))
+
+
+def _add(git: Git, arguments: Iterable[str]) -> None:
+    try:
+        git.run("add", "-A", *arguments)
+    except GitCommandError as error:
+        if (found := _UNREADABLE.search(error.stderr)) is None:
+            raise
+        raise RepositoryError(
+            f"uncommitted changes cannot be read: `{one_line(found[1])}`: permission denied",
+            hint="make the file readable for you, or let git ignore it",
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +104,7 @@ def snapshot(
             git.run("read-tree", parent)
         sparse = ("--sparse",) if (git_dir / "info" / "sparse-checkout").exists() else ()
         paths = (".", *(f":(exclude,top,literal){path}" for path in excluded))
-        git.run("add", "-A", *sparse, "--", *paths)
+        _add(git, (*sparse, "--", *paths))
         if without:
             _leave_out(git, parent, without)
         written = git.text("write-tree")

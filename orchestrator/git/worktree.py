@@ -95,6 +95,11 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     git_dir = pointed_git_dir(path)
     if git_dir is None:
         raise RepositoryError(f"{path} is not a worktree")
+    if not git_dir.is_dir():
+        raise RepositoryError(
+            f"the git directory of {path} is not at {git_dir}",
+            hint=f"if the repository was moved or renamed: `git worktree repair {path}`",
+        )
     if marked and not (git_dir / WORKER_MARK).exists():
         raise RepositoryError(f"{path} is no longer a worker's worktree")
     return Worktree(path=path, branch=branch, git_dir=git_dir)

@@ -75,6 +75,7 @@ def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
         return NO_COPIES
     collapsed = _ls_files(repository, "--exclude-standard", "--directory")
     ignored = tuple(_that_are_ignored(repository, collapsed))
+    _refuse_unreadable(repository.top, patterns)
     asked = _matching(repository, patterns)
     _refuse_secrets(asked, patterns)
     by_list = {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
@@ -178,6 +179,24 @@ def _listed(top: Path) -> tuple[str, ...]:
 
 def _came_with_the_repository(repository: Repository) -> bool:
     return bool(repository.git.run("ls-files", "-z", "--", LIST))
+
+
+def _refuse_unreadable(top: Path, patterns: Sequence[str]) -> None:
+    """Refuse a pattern whose directory cannot be read, in which git finds nothing.
+
+    Raises:
+        ConfigError: The directory is not readable.
+    """
+    for pattern in patterns:
+        fixed = _WILD.split(pattern.lstrip("/"))[0]
+        *folders, _ = fixed.split("/")
+        for number in range(1, len(folders) + 1):
+            folder = top.joinpath(*folders[:number])
+            if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
+                raise ConfigError(
+                    f"`--copy {one_line(pattern)}`: the directory {folder} cannot be read",
+                    hint="make the directory readable for you",
+                )
 
 
 def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:

@@ -1,0 +1,121 @@
+"""Tests of commands in directories that were removed, moved, or cannot be read."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.errors import ConfigError, RepositoryError
+from orchestrator.git.repository import Repository
+from orchestrator.git.snapshot import snapshot_checkout
+from orchestrator.git.worktree import open_worktree
+from orchestrator.workspace.untracked import choose_copies
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git, make_repository
+from tests.support.runs import shell_run
+
+NOBODY = 65534
+
+
+@pytest.mark.parametrize("words", [["ls"], ["doctor"], ["merge"], ["config", "show"]])
+def test_removed_directory_is_named(tmp_path: Path, words: list[str]) -> None:
+    place = tmp_path / "gone"
+    place.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$0"; exec "$@"', str(place), sys.executable, "-P", "-m",
+         "orchestrator", *words],
+        cwd=place, capture_output=True, text=True, check=False, timeout=100,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "the current directory was removed" in done.stderr
+
+
+def test_repository_with_a_line_break_in_its_path_is_refused(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "a\nb")
+    with pytest.raises(RepositoryError, match="line break"):
+        Repository(repo)
+
+
+def test_locked_worktree_without_its_directory_is_named(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    shell_run(repo, local_engine, "echo x > new")
+    tree = repo / ".architect-parallel-1"
+    git(repo, "worktree", "lock", str(tree))
+    tree.rename(repo.parent / "away")
+
+    (worker,) = cleanup(repo, engine=local_engine).workers
+    assert "git worktree unlock" in (worker.problem or "")
+
+    git(repo, "worktree", "unlock", str(tree))
+    (worker,) = cleanup(repo, engine=local_engine).workers
+    assert worker.problem is None
+
+
+def test_renamed_repository_names_the_way_to_repair_it(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    shell_run(repo, local_engine, "echo x > new")
+    moved = repo.rename(repo.parent / "moved")
+
+    tree = moved / ".architect-parallel-1"
+    with pytest.raises(RepositoryError) as caught:
+        open_worktree(tree, "architect/parallel-1")
+    assert f"git worktree repair {tree}" in str(caught.value.hint)
+
+    git(moved, "worktree", "repair", str(tree))
+    assert open_worktree(tree, "architect/parallel-1").git_dir.is_dir()
+
+
+@pytest.fixture
+def unreadable(repo: Path) -> Path:
+    """Return a repository of another user with a directory and a file that he cannot read."""
+    (repo / "dir" / "inner").mkdir(parents=True)
+    (repo / "dir" / "inner" / "file").write_text("x\n")
+    (repo / "secret").write_text("x\n")
+    return repo
+
+
+@pytest.mark.parametrize("pattern", ["dir/**", "/dir/*.txt", "dir/inner/file", "dir/inner/*"])
+def test_pattern_below_an_unreadable_directory_is_refused(
+    unreadable: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    real = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path).name != "dir" and real(path, mode)
+    )
+    with pytest.raises(ConfigError, match="dir cannot be read"):
+        choose_copies(Repository(unreadable), [pattern])
+    choose_copies(Repository(unreadable), ["*.log"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_unreadable_uncommitted_file_is_named(unreadable: Path) -> None:
+    (unreadable / "secret").chmod(0)
+    subprocess.run(["chown", "-R", str(NOBODY), str(unreadable)], check=True)
+    (unreadable / "secret").chmod(0)
+    for parent in unreadable.parents:
+        if parent != Path("/tmp") and parent.is_relative_to("/tmp"):
+            parent.chmod(0o755)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setegid(NOBODY)
+            os.seteuid(NOBODY)
+            os.setreuid(NOBODY, NOBODY)
+            repository = Repository(unreadable)
+            repository.state_dir.mkdir()
+            snapshot_checkout(
+                repository, parent=git(unreadable, "rev-parse", "HEAD"), message="m",
+                scratch=repository.state_dir / "index",
+            )  # fmt: skip
+        except RepositoryError as error:
+            code = 0 if "`secret`: permission denied" in error.message else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
