@@ -104,6 +104,19 @@ class MutantRuns:
         """Return the checks that report mutants as failed on the base commit."""
         return frozenset(self._known)
 
+    @property
+    def tries_hidden(self) -> bool:
+        """Return whether a check reports mutants of hidden tests on the base commit."""
+        if self._mixes is None:
+            return False
+        tests = self._mixes.tests
+        return any(
+            tests[place].path in self.hidden
+            for known in self._known.values()
+            for one in known
+            for place in (*one.sure, *(each for found in one.by_file.values() for each in found))
+        )
+
     def collect(self, commits: Iterable[str]) -> None:
         """Run the checks on candidates' commits with mixed tests; suspicious results twice."""
         commits = [*commits]

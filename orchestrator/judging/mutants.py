@@ -105,6 +105,12 @@ def has_known_runner(command: str) -> bool:
     return bool(_runners_of(command))
 
 
+def named_runner_reads(command: str, path: str) -> bool:
+    """Return whether a check names a test runner that takes a file for a file of tests."""
+    name = PurePosixPath(path).name
+    return any(one.command.search(command) and one.files.fullmatch(name) for one in _RUNNERS)
+
+
 def make_mixes(
     commands: Sequence[str],
     paths: Sequence[str],

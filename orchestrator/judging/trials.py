@@ -7,6 +7,7 @@ from orchestrator.judging.evidence import Evidence
 from orchestrator.judging.hidden_tests import HiddenTests
 from orchestrator.judging.judgement import CheckVerdict, Flag, Proof
 from orchestrator.judging.mutant_runs import MutantRuns, Trial
+from orchestrator.judging.mutants import named_runner_reads
 from orchestrator.judging.trees import Trees
 from orchestrator.text.sanitize import one_line
 
@@ -48,17 +49,25 @@ class Trials:
         for one in passed:
             if (trial := runs.unproved(commit, one.command)) is not None:
                 return [_contradictory(commit, one.command, trial)]
-        without = self._without_proof(case, passed)
+        without = self._without_proof(case, passed, runs)
         return [] if without is None else [_unproved(without)]
 
-    def _without_proof(self, case: Case, passed: Sequence[CheckVerdict]) -> str | None:
+    def _without_proof(
+        self, case: Case, passed: Sequence[CheckVerdict], runs: MutantRuns
+    ) -> str | None:
         """Return a check on which a candidate relies, though nothing shows that it tests anything.
 
         Checks that pass on the base commit too prove nothing about the candidate, if another check
-        does. Hidden tests prove that a candidate passes tests that it does not know.
+        does. Hidden tests prove that a candidate passes tests that it does not know; those that run
+        in the process of the candidate's code do so only if they have mutants.
         """
         if case.hidden == "pass":
-            return None
+            in_process = (
+                one.command
+                for one in passed
+                if any(named_runner_reads(one.command, path) for path in self._rules.hidden)
+            )
+            return None if runs.tries_hidden else next(in_process, None)
         if self._rules.tests == "free" and case.has_own_tests:
             return passed[0].command
         fixed = [one.command for one in passed if one.verdict == "fixed"]
@@ -90,8 +99,8 @@ def _proof(commit: str, check: str, trial: Trial) -> tuple[Proof, ...]:
 
 def _unproved(check: str) -> Flag:
     message = (
-        f"no test that must fail could be added to `{one_line(check, limit=80)}`, and no hidden "
-        "tests pass: review the change"
+        f"nothing shows that `{one_line(check, limit=80)}` reports failures: no mutant of a test "
+        "is known to fail, and no hidden tests prove the change; review it"
     )
     return Flag(flag="unproved", out=False, message=message)
 

@@ -16,7 +16,7 @@ from orchestrator.judging.failing_tests import failed_tests
 from orchestrator.judging.mutants import Mixes, make_mixes
 from orchestrator.judging.python_mutants import PythonSource
 from orchestrator.judging.text_mutants import TextSource
-from tests.support.judging import PRODUCT, flags, judge
+from tests.support.judging import PRODUCT, RIGHT, flags, judge
 from tests.support.merges import World
 
 UNITTEST = b'''
@@ -406,3 +406,20 @@ def test_tests_that_the_base_cannot_load_have_mutants(world: World, runner: str)
     judgement = judge(world, *candidates, checks=(), must_fix=(check,))
     assert {one.worker_id: flags(one) for one in judgement.ranking} == {1: [], 2: ["forged"]}
     assert judgement.picked == 1
+
+
+def test_hidden_tests_without_mutants_prove_nothing(world: World) -> None:
+    helped = b"""import unittest
+from calc import area
+
+class TestMore(unittest.TestCase):
+    def check(self, one):
+        self.assertEqual(area(one, 3), one * 3)
+    def test_more(self):
+        self.check(7)
+"""
+    judgement = judge(world, {"calc.py": RIGHT}, hidden={"tests/test_more.py": helped})
+    assert flags(judgement.ranking[0], out=False) == ["unproved"]
+    values = helped.replace(b"one * 3", b"21")
+    direct = values.replace(b"self.check(7)", b"self.assertEqual(area(7, 3), 21)")
+    assert judge(world, {"calc.py": RIGHT}, hidden={"tests/test_more.py": direct}).picked == 1

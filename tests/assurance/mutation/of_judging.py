@@ -94,11 +94,14 @@ def judging() -> Iterator[Protection]:
          "controls = False and"),
     )  # fmt: skip
     yield from patches(
-        "judging/python_mutants.py judging/failing_tests.py judging/ranking.py judging/judge.py",
+        "judging/python_mutants.py judging/failing_tests.py judging/ranking.py judging/judge.py "
+        "judging/trials.py",
         ("tests/judging/test_mutants.py", "tests/judging/test_tournament.py"),
         ("mutants are made only where an expectation is always checked",
          "        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):\n",
          "        if False:\n"),
+        ("hidden tests without mutants prove nothing",
+         "return None if runs.tries_hidden else next(in_process, None)", "return None"),
         ("values are changed rather than operators",
          "        if len(found) == 1:\n", "        if False:\n"),
         ("name in a report of another test is no failure",
