@@ -143,7 +143,7 @@ def test_worker_without_a_deadline_is_not_killed(client: docker.APIClient, repo:
         cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     eventually(lambda: "worker" in running(client, repo), "the start")
-    (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    (run,) = (repo / ".git" / "orchestrator" / "runs").glob("*/")
     process.kill()
     process.wait()
 
