@@ -68,6 +68,25 @@ class WorkerState(StrEnum):
     CHECK = "check"
     DONE = "done"
 
+    @property
+    def sentence(self) -> str:
+        """What a message says of a worker in this state, after its number."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    WorkerState.QUEUED: "is queued",
+    WorkerState.RETRYING: "waits for its next attempt",
+    WorkerState.PREPARING: "is being prepared",
+    WorkerState.SETUP: "is being set up",
+    WorkerState.RUNNING: "is running",
+    WorkerState.STOPPING: "is being stopped",
+    WorkerState.TEARDOWN: "is being torn down",
+    WorkerState.HARVESTING: "has ended, and its work is being committed",
+    WorkerState.CHECK: "has ended, and its commit is being checked",
+    WorkerState.DONE: "has ended",
+}
+
 
 @dataclass
 class WorkerView:
@@ -124,6 +143,16 @@ class RunHistory:
         if self.directory.is_live():
             return RunState.RUNNING
         return RunState.DIED if self._whole() is None else RunState.FINISHED
+
+    def sentence(self, worker_id: int) -> str:
+        """Return what a message says of a worker now, after its number."""
+        while self.read():
+            pass
+        live = self.directory.is_live()
+        if self.worker_result(worker_id, live=live) is not None:
+            return WorkerState.DONE.sentence
+        said = self.workers[worker_id].state.sentence
+        return said if live else f"had no result when its run died: it {said}, as last recorded"
 
     def result(self) -> RunResult:
         """Return the result of a run that is not live.

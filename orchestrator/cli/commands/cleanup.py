@@ -162,7 +162,8 @@ def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run:
         raise typer.Exit(missing.exit_code)
     if missing is not None:
         tell(f"the container engine was not checked: {missing.message}")
-    if report.problems or any(worker.problem for worker in report.workers):
+    spared = wanted.workers and (report.live or (report.others and not report.workers))
+    if spared or report.problems or any(worker.problem for worker in report.workers):
         raise typer.Exit(SOME_LEFT)
 
 

@@ -76,14 +76,17 @@ def _tell_others(found: Conflicts, branches: Sequence[Branch]) -> None:
     if found.failing:
         alone = ", ".join(map(str, found.failing))
         tell(f"workers whose own commits fail the checks: {alone}")
-    empty = [str(branch.worker_id) for branch in branches if branch.is_empty]
+    unfinished = [str(branch.worker_id) for branch in branches if branch.status is None]
+    if unfinished:
+        tell(f"workers without a result, whose later work is not compared: {', '.join(unfinished)}")
+    empty = [str(one.worker_id) for one in branches if one.is_empty and one.status is not None]
     if empty:
         tell(f"workers that committed nothing: {', '.join(empty)}")
 
 
 def _show(found: Conflicts) -> None:
     if not found.workers:
-        tell(f"no worker of run {found.run_id} committed anything")
+        tell(f"no worker of run {found.run_id} has committed anything")
         return
     show("\n".join([_files(found), "", *_pairs(found), _sum(found)]))
 

@@ -114,7 +114,8 @@ def _hang_up(engine: Engine, container: str, mark: str) -> None:
 @contextmanager
 def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
     """Yield engine and id of a worker's container, in `run` or the newest run with the worker."""
-    run_id = open_run(run, worker=worker).run_id
+    with open_run(run, worker=worker) as history:
+        run_id, said = history.run_id, history.sentence(worker)
     labels = {
         MANAGED: "true",
         REPOSITORY: str(Repository(Path.cwd()).common_dir),
@@ -126,7 +127,14 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
     try:
         containers = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
         if not containers:
-            raise NotRunningError(f"worker {worker} has no container")
+            raise NotRunningError(
+                f"worker {worker} of run {run_id} {said}: it has no container",
+                hint="list workers with `orchestrator ls`",
+            )
+    except BaseException:
+        engine.close()
+        raise
+    try:
         yield engine, containers[0]
     except NotRunningError as error:
         raise NotRunningError(

@@ -157,15 +157,25 @@ def time_lines(
 
 
 def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
-    """Return a line with the failed tasks of a workflow; no line if no task failed."""
-    failed = [worker for worker in bad if worker.name is not None and not is_consequence(worker)]
-    return [f"Failed: {', '.join(map(_failure_cause, failed))}"] if failed else []
+    """Return lines with the tasks of a workflow that did not succeed; none if all succeeded.
+
+    Tasks that decide the run's status come first, and are named by their own status.
+    """
+    named = [worker for worker in bad if worker.name is not None and not is_consequence(worker)]
+    lines = []
+    for required in (True, False):
+        for status in (Status.FAILED, Status.TIMEOUT, Status.PARTIAL):
+            found = [one for one in named if (one.required, one.status) == (required, status)]
+            word = "Timed out" if status is Status.TIMEOUT else status.capitalize()
+            more = "" if required else ", not critical"
+            if found:
+                lines.append(f"{word}{more}: {', '.join(map(_failure_cause, found))}")
+    return lines
 
 
 def _failure_cause(worker: WorkerResult) -> str:
     how = f"exit {worker.exit_code}" if worker.exit_code else worker.reason or worker.status
-    unasked = "" if worker.required else ", not critical"
-    return f"{called(worker.worker_id, worker.name)} {how}{unasked}"
+    return f"{called(worker.worker_id, worker.name)} {how}"
 
 
 def _total(result: RunResult) -> str:

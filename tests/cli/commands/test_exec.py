@@ -119,8 +119,8 @@ class TestRefusals:
     def test_worker_that_is_not_running_is_refused(self, run_id: str, capsys) -> None:
         assert run(["exec", "2", "--", "true"]) == 3
         assert capsys.readouterr().err == (
-            f"error: worker 2 of run {run_id} is not running, or its container is paused\n\n"
-            "hint: list workers with `orchestrator ls`, or see `orchestrator logs 2`\n"
+            f"error: worker 2 of run {run_id} has ended: it has no container\n\n"
+            "hint: list workers with `orchestrator ls`\n"
         )
 
     def test_worker_that_has_just_ended_is_refused(self, container, run_id: str, capsys) -> None:
