@@ -69,6 +69,24 @@ def test_limits_of_a_number_are_accepted_and_what_is_beyond_is_refused(
         assert not is_accepted(model, name, absurd)
 
 
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        # The kernel enforces no smaller share, and has no larger process id.
+        (Limits, "cpus", 0.0000001), (Limits, "cpus", 0.001), (Service, "cpus", 0.001),
+        (Limits, "pids", 99_999_999_999_999), (Service, "pids", 4_194_305),
+        (Limits, "open_files", 1_048_577), (Limits, "memory", "1m"), (Service, "memory", "1m"),
+        (Limits, "log_limit", "99999999999t"), (Limits, "disk", "99999999999t"),
+        # A clock cannot wait for so long.
+        (Limits, "grace", 1e300), (Check, "timeout", 1e300), (RateLimit, "refill_rate", 1e-300),
+    ],
+)  # fmt: skip
+def test_value_that_the_engine_or_the_kernel_does_not_enforce_is_refused(
+    model: type[BaseModel], name: str, value: Any
+) -> None:
+    assert not is_accepted(model, name, value)
+
+
 def test_a_setting_of_every_kind_is_in_the_table() -> None:
     names = {str(row.id) for row in NUMBERS}
     assert {
