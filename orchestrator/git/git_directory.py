@@ -38,7 +38,7 @@ def shallow_commits(common_dir: Path) -> frozenset[str]:
 def read_line(path: Path) -> str | None:
     """Return a small file's text without the final line break; None if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow=True) as file:
             return os.fsdecode(file.read(_LONGEST_POINTER)).rstrip("\r\n")
     except OSError:
         return None
