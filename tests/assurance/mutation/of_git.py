@@ -143,6 +143,19 @@ def repository() -> Iterator[Protection]:
          '"process": ""}'),
     )  # fmt: skip
     yield from patches(
+        "git/required_filters.py", ("tests/git/test_required_filters.py",),
+        ("files under a required filter are found",
+         "        if name in filters:", "        if False:"),
+        ("attributes that a worker removed count",
+         "for commit in (base, tip) for", "for commit in (tip,) for"),
+        ("attributes that a worker added count", "(base, tip) for path in", "(base,) for path in"),
+    )  # fmt: skip
+    yield from patches(
+        "git/in_progress.py", ("tests/git/test_in_progress.py",),
+        ("conflicts without an operation are found", "(paths := _unmerged(repository))",
+         "(paths := [])"),
+    )  # fmt: skip
+    yield from patches(
         "git/disarm.py", ("tests/git/test_disarm.py",),
         *((f"programs of the tree: {name}", f'    (r"{pattern}', '    (r"no-such-key')
           for name, pattern in _PROGRAMS.items()),
