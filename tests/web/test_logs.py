@@ -228,3 +228,10 @@ def test_a_found_line_is_shown_with_links_to_what_is_around(repo):
         assert "Show later output" in shown
     assert "No line contains this text" in visitor.get(f"{RUN}/1?find=zzz").text
     assert visitor.get(f"{RUN}/1?at=99999999").status == 200
+
+
+def test_a_search_ends_in_time(tmp_path, monkeypatch):
+    path = tmp_path / "stdout.log"
+    path.write_bytes(b"x\n" * CHUNK)
+    monkeypatch.setattr(logs, "_PATIENCE", 0.0)
+    assert find_lines(log_of(path), "y") == ([], True)

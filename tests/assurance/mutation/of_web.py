@@ -68,6 +68,10 @@ def web() -> Iterator[Protection]:
          "        if self._actions is None:\n            self._actions = Actions(repr)\n"),
     )  # fmt: skip
     yield from patches(
+        "web/highlight.py", ("tests/web/test_diffs.py",),
+        ("lexers have a limit of time", "timeout=_LIMITS.time, check=True,", "check=True,"),
+    )  # fmt: skip
+    yield from patches(
         "web/rendering.py web/logs.py web/ansi.py web/artifacts.py web/merge_pages.py "
         "web/actions.py web/server.py web/export.py",
         (f"{_PAGES} {_LOGS} {_ANSI} {_ARTIFACTS}", f"{_ACTIONS} {_SERVER}"),
@@ -81,9 +85,11 @@ def web() -> Iterator[Protection]:
         ("control characters in logs are visible", 'return (Run("", lines(text)),) if text',
          'return (Run("", text),) if text'),
         ("control characters in coloured logs are visible",
-         "yield Run(style.look, lines(text[place : found.start()]))",
-         "yield Run(style.look, text[place : found.start()])"),
-        ("number of coloured parts has a limit", "if count == MOST_RUNS:", "if False:"),
+         "yield Run(before.look, lines(before.text[:-1] if ends else before.text))",
+         "yield Run(before.look, before.text)"),
+        ("number of coloured parts has a limit",
+         "plain, coloured = runs[:-MOST_RUNS], runs[-MOST_RUNS:]", "plain, coloured = (), runs"),
+        ("searches of logs end in time", "if time.monotonic() > until:", "if False:"),
         ("artifacts are below their directory", ' or ".." in parts:', ":"),
         ("links in the path of an artifact are not followed",
          "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW", "os.O_RDONLY | os.O_DIRECTORY"),
