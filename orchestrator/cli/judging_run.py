@@ -29,7 +29,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
-from orchestrator.judging.check_run import Tests
+from orchestrator.judging.check_run import Tests, check_commands
 from orchestrator.judging.hidden_files import read_hidden
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.pick import silent
@@ -99,6 +99,9 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
     must_fix = tuple(options.must_fix or ())
     configured = tuple(check.run for check in settings.project.checks)
     checks = wanted.checks or (configured if must_fix else required_checks(settings, "judging"))
+    others = (options.coverage, options.probe, options.judge)
+    given = (*checks, *must_fix, *(options.lint or ()), *(one for one in others if one is not None))
+    check_commands(given)
     return JudgingRules(
         checks=tuple(one for one in dict.fromkeys(checks) if one not in must_fix),
         must_fix=must_fix,
