@@ -26,6 +26,7 @@ from orchestrator.agents.output.search import (
 )
 from orchestrator.agents.plugin import ForeignAgent
 from orchestrator.agents.unsupported import unsupported_settings
+from orchestrator.engine.counters import Counters
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status
@@ -41,6 +42,7 @@ __all__ = [
     "Claims",
     "Cost",
     "Count",
+    "Counters",
     "ExitStatus",
     "Flag",
     "ProgressReader",

@@ -153,7 +153,7 @@ services:
         "4g",
         f"{file}:5: `services.db.imag` is unknown, did you mean `services.db.image`?",
         f"{file}:9: `services.web` needs `image`",
-        f'{file}:10: `services.x` is `"y"`: must be a mapping with {kinds}`cpus`, `memory`, `pids`',
+        f'{file}:10: `services.x` is `"y"`: must be a mapping with {kinds}`cpus`, `memory`, `pids`, `required`',
     ]
 
 

@@ -245,7 +245,7 @@ def test_programs_of_the_workers_git_configuration_never_run(home_from, tmp_path
 def test_users_name_is_written_as_one_line(home_from, repo: Path) -> None:
     git(repo, "config", "user.name", 'A "B" \\ C\n[core]\n\tfsmonitor = false')
     worker = home_from("git config user.name > name; ! git config core.fsmonitor")
-    assert show(repo, f"{worker.branch}:name") == 'A "B" \\ C [core] \tfsmonitor = false'
+    assert show(repo, f"{worker.branch}:name") == 'A "B" \\ C[core]\tfsmonitor = false'
 
 
 def test_ignored_files_are_not_harvested(home_from) -> None:

@@ -49,8 +49,8 @@ class PullRequestOptions:
         bool,
         typer.Option(
             "--keep-commits",
-            help="Push the workers' own commits, and list them with what a forge may do because "
-            "of their messages. [default: one commit of yours with all changes]",
+            help="Push the workers' own commits, and list what a forge may do by their messages. "
+            "[default: one commit of yours with all changes]",
         ),
     ] = False
     draft: Annotated[bool, typer.Option("--draft", help="Create draft pull requests.")] = False
