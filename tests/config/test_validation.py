@@ -143,6 +143,7 @@ services:
 """
     file = write(tmp_path, text)
     kinds = "`image`, `command`, `env`, `port`, `health`, `health_timeout`, `variables`, `tmpfs`, "
+    kinds += "`cpus`, `memory`, `pids`, "
     assert mistakes(file=file) == [
         f"{file}:3: `services.db.image` is `3`: must be text that is not empty",
         f"{file}:7: `services.db.env.A`: must be text",
@@ -153,7 +154,7 @@ services:
         "4g",
         f"{file}:5: `services.db.imag` is unknown, did you mean `services.db.image`?",
         f"{file}:9: `services.web` needs `image`",
-        f'{file}:10: `services.x` is `"y"`: must be a mapping with {kinds}`cpus`, `memory`, `pids`, `required`',
+        f'{file}:10: `services.x` is `"y"`: must be a mapping with {kinds}`required`',
     ]
 
 
