@@ -1,4 +1,6 @@
-"""Two ordinary users and root of one machine, who work in one repository with the local engine.
+"""Two ordinary users and root of one machine, who work in one repository.
+
+They use the local engine, or the Docker daemon as members of the group of its socket.
 
 A command runs in a fork of this process that has given up root's rights, so that the user needs no
 access to the interpreter's files. All modules are imported before.
@@ -25,7 +27,8 @@ from typing import Any
 
 import orchestrator
 from orchestrator.cli.app import run as run_command
-from orchestrator.engine import ImageInfo
+from orchestrator.engine import ContainerEngine, ImageInfo
+from orchestrator.engine.docker import DockerEngine
 from tests.support.live import PATIENCE, eventually
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
@@ -53,6 +56,8 @@ class World:
     top: Path
     umask: int
     home: Path
+    socket_group: int | None = None
+    """The group of the Docker daemon's socket; None for the local engine."""
     forks: list[int] = field(default_factory=list)
 
     @property
@@ -124,16 +129,19 @@ class World:
         )
 
     def _shell_run(self, user: str, task: str) -> int:
-        result = shell_run(self.repo, LocalEngine(self._engine(user)), task)
+        result = shell_run(self.repo, self._engine(user), task)
         return 0 if result.status == "success" else 1
 
-    def _engine(self, user: str) -> Path:
-        return self.home / user / "engine"
+    def _engine(self, user: str) -> ContainerEngine:
+        has_docker = self.socket_group is not None
+        return DockerEngine() if has_docker else _Engine(self.home / user / "engine")
 
     def _use_engine(self, user: str) -> None:
+        if self.socket_group is not None:
+            return
         for module in list(sys.modules.values()):
             if hasattr(module, "load_engine"):
-                module.load_engine = lambda _: _Engine(self._engine(user))  # type: ignore[attr-defined]
+                module.load_engine = lambda _: self._engine(user)  # type: ignore[attr-defined]
 
     def fork(self, user: str, act: Callable[[], int], *, cwd: Path | None = None) -> int:
         """Call a function in a process of a user, and return the id of the process."""
@@ -160,7 +168,7 @@ class World:
         os.umask(self.umask)
         if UIDS[user]:
             sys.executable = _PYTHON
-            os.setgroups([GROUP])
+            os.setgroups([GROUP, *filter(None, [self.socket_group])])
             os.setgid(GROUP)
             os.setuid(UIDS[user])
 
@@ -190,12 +198,16 @@ class _Engine(LocalEngine):
 
 
 @contextmanager
-def world(layout: str) -> Iterator[World]:
-    """Make a repository of `ann`: `shared` with a group, `private`, or `closed` to others."""
+def world(layout: str, socket_group: int | None = None) -> Iterator[World]:
+    """Make a repository of `ann`: `shared` with a group, `private`, or `closed` to others.
+
+    With the group of its socket, the users have the Docker daemon in place of the local engine.
+    """
     _import_everything()
     top = Path(tempfile.mkdtemp(prefix="orchestrator-users-"))
     top.chmod(0o777)
     made = World(top, {"shared": 0o002, "private": 0o022, "closed": 0o077}[layout], top / "home")
+    made.socket_group = socket_group
     made.home.mkdir()
     made.home.chmod(0o755)
     for user, uid in UIDS.items():

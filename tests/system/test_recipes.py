@@ -36,6 +36,15 @@ FAILS = (
     "; echo 'a.txt:1:1: bad'; exit 3"
 )
 """A task that leaves test results and fails."""
+MADE_IS_GOOD = """import unittest
+
+from made import MADE
+
+
+class TestMade(unittest.TestCase):
+    def test_made(self):
+        self.assertEqual(MADE, "good")
+"""
 
 
 def documents(name: str) -> Iterator[Any]:
@@ -151,18 +160,37 @@ def test_action_runs_tasks_and_reports(repo: Path, tmp_path: Path, job: dict[str
 
 @pytest.mark.docker
 @pytest.mark.extra
-def test_action_chooses_the_best_candidate(repo: Path, tmp_path: Path, job: dict[str, str]) -> None:
-    task = 'echo "$ORCHESTRATOR_MODEL" > made.txt\ntest -s made.txt\n'
-    words = ["--models", "good,bad", "--must-fix", "grep good made.txt", "--network", "none",
+@pytest.mark.parametrize(
+    "checks",
+    [
+        ("--must-fix", "python3 -m unittest", "--check", "grep MADE made.py"),
+        ("--must-fix", "grep good made.py"),
+    ],
+    ids=["tests", "no tests"],
+)
+def test_action_chooses_the_best_candidate(
+    repo: Path, tmp_path: Path, job: dict[str, str], checks: tuple[str, ...]
+) -> None:
+    (repo / "made.py").write_text("MADE = 'nothing'\n")
+    (repo / "test_made.py").write_text(MADE_IS_GOOD)
+    git(repo, "add", "--all")
+    git(repo, "commit", "-q", "-m", "Add a module, and a test that fails")
+    task = """echo "MADE = '$ORCHESTRATOR_MODEL'" > made.py\ntest -s made.py\n"""
+    words = ["--models", "good,bad", *checks, "--network", "none",
              "--cpus", "1", "--memory", "256m"]  # fmt: skip
     inputs = {"tasks": task, "candidates": "2", "options": "\n".join(words)}
     codes, printed = run_action(repo, job, inputs)
-    assert codes == {"Run": 0, "Clean up": 0}, printed
-    values = outputs(tmp_path / "output")
-    assert values["winner"] == "1"
-    assert git(repo, "show", f"{values['winner-commit']}:made.txt") == "good"
-    assert "worker 1 is the best" in (tmp_path / "summary").read_text()
+    values, summary = outputs(tmp_path / "output"), (tmp_path / "summary").read_text()
     assert git(repo, "branch", "--list", "architect/*") == ""
+    if "python3 -m unittest" not in checks:
+        assert codes == {"Run": 2, "Clean up": 0}, printed
+        assert values.get("winner", "") == values.get("winner-commit", "") == ""
+        assert "unproved" in summary
+        return
+    assert codes == {"Run": 0, "Clean up": 0}, printed
+    assert values["winner"] == "1"
+    assert git(repo, "show", f"{values['winner-commit']}:made.py") == "MADE = 'good'"
+    assert "worker 1 is the best" in summary
 
 
 @pytest.mark.extra

@@ -1,13 +1,20 @@
 """Two ordinary users and root in one repository: every command, in every order."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import permutations
+from pathlib import Path
 from typing import NamedTuple
 
+import docker
 import pytest
 import typer
 
 from orchestrator.cli.app import COMMANDS, _Group, _imported
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.labels import REPOSITORY
+from tests.support.daemon import ours
 from tests.support.users import UIDS, Said, World, world
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
@@ -22,6 +29,7 @@ class Row(NamedTuple):
     """Words that name another user's run; None for a command that names no run."""
 
 
+SOCKET = Path("/var/run/docker.sock")
 SHELL = "--agent-cli shell --network none --workers 1 --quiet"
 TABLE: dict[str, Row] = {
     "ls": Row("ls --all", 0),
@@ -167,3 +175,41 @@ def test_a_busy_repository_is_busy_with_the_run_of_another_user() -> None:
         said = here.run("ben", *words.split())
         assert "nothing was started" not in said.err
         assert len(here.run_ids()) == 2
+
+
+@pytest.mark.docker
+@pytest.mark.extra
+def test_containers_of_another_user_run_on(client: docker.APIClient) -> None:
+    with world("shared", socket_group=SOCKET.stat().st_gid) as here, removed(here.repo):
+        theirs = here.start("ann", "live")
+        running = ours(client, here.repo)
+        assert running
+        mine = here.start("ben", "finished")
+        said = use(here, "ben", "ls --all", mine)
+        assert f"{theirs}  run of {here.name('ann')}, not readable, running" in said.out
+        for words in (
+            "stop --run {run} --all", "exec --run {run} {number} true", "logs --run {run}",
+            "parallel-cleanup --run {run}",
+        ):  # fmt: skip
+            said = use(here, "ben", words, theirs)
+            assert (said.code, here.name("ann") in said.err) == (3, True), (words, said)
+        for words in ("logs --run {run}", "gc --older-than 0s", "parallel-cleanup --run {run}"):
+            assert use(here, "ben", words, mine).code == 0, words
+        assert not (here.repo / f".architect-parallel-{here.number(mine)}").exists()
+        assert ours(client, here.repo) == running
+        said = use(here, "ann", "exec --run {run} {number} cat new.txt", theirs)
+        assert (said.code, said.out) == (0, "new\n")
+        check_owner(here, "ann", theirs, "live", is_root=False)
+        assert ours(client, here.repo) == []
+
+
+@contextmanager
+def removed(repo: Path) -> Iterator[None]:
+    """Remove what is left of a repository's runs in the Docker daemon."""
+    try:
+        yield
+    finally:
+        engine = DockerEngine()
+        for leftover in engine.leftovers({REPOSITORY: str(repo / ".git")}):
+            engine.remove(leftover)
+        engine.close()
