@@ -132,7 +132,7 @@ def _suites(report: RunReport) -> Iterator[_Suite]:
             properties=_of_worker(worker),
             cases=[
                 *(_worker_case(report, worker), *_check_cases(worker)),
-                *_test_cases(worker, report.junit),
+                *_test_cases(worker, report),
             ],
         )
 
@@ -205,11 +205,13 @@ def _check_verdict(check: CheckResult) -> _Verdict | None:
     return _Verdict("failure", kind, check.message or kind, text)
 
 
-def _test_cases(worker: WorkerReport, globs: Sequence[str]) -> Iterator[_Case]:
+def _test_cases(worker: WorkerReport, report: RunReport) -> Iterator[_Case]:
     """Yield the tests in a worker's own JUnit files; other workers may have run the same tests."""
     key = _plain(worker.key)
     seen: dict[tuple[str, str], int] = {}
-    for found in read_tests(worker.directory, globs) if globs else ():
+    if not report.junit:
+        return
+    for found in read_tests(worker.directory, report.junit, workers=len(report.workers)):
         if isinstance(found, str):
             problem = _Verdict("error", "unusable_file", found)
             yield _Case(f"orchestrator.{key}.tests", one_line(found, limit=200), 0.0, problem)

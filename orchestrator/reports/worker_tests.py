@@ -14,8 +14,14 @@ from orchestrator.workspace.artifacts import collected
 _MOST_BYTES = 8 * 1024**2
 """Maximum size in bytes of a JUnit file."""
 _MOST_FILES = 100
+_MOST_READ = 32 * 1024**2
+"""Maximum size in bytes of all JUnit files of one worker."""
 _MOST_CASES = 20_000
 """Maximum number of tests of one worker."""
+_CASES = 200_000
+"""Number of tests that the workers of a run share, if each of them has many."""
+_TEXT = 20 * 1000**2
+"""Number of characters of messages and texts that the workers of a run share."""
 _DEEPEST = 50
 _LONGEST_NAME = 300
 _LONGEST_TEXT = 4000
@@ -38,14 +44,20 @@ class UnusableError(ValueError):
     """A file is not a JUnit file, or exceeds a limit."""
 
 
-def read_tests(root: Path, globs: Iterable[str]) -> Iterator[list[WorkerTest] | str]:
+def read_tests(
+    root: Path, globs: Iterable[str], *, workers: int = 1
+) -> Iterator[list[WorkerTest] | str]:
     """Yield the tests of each JUnit file of a worker, or why a file cannot be used.
+
+    Messages and texts of tests are empty after the worker's share of them is used.
 
     Args:
         root: The worker's state directory.
         globs: Patterns of the paths of the files among the artifacts; `*` also matches `/`.
+        workers: Number of workers of the run.
     """
-    patterns, files, cases = tuple(globs), 0, 0
+    patterns, files, left = tuple(globs), 0, _MOST_READ
+    room = _Room(min(_MOST_CASES, _CASES // workers), _TEXT // workers)
     for path, file in collected(root):
         if not any(fnmatchcase(path, pattern) for pattern in patterns):
             continue
@@ -54,18 +66,34 @@ def read_tests(root: Path, globs: Iterable[str]) -> Iterator[list[WorkerTest] | 
             yield f"there are more than {_MOST_FILES} JUnit files: the others were left out"
             return
         try:
-            found = _parsed(file.read(_MOST_BYTES + 1), most=_MOST_CASES - cases)
+            data = file.read(min(_MOST_BYTES, left) + 1)
+            left -= len(data)
+            if left < 0:
+                yield f"the JUnit files exceed {_MOST_READ // 1024**2} MiB: some were left out"
+                return
+            yield _parsed(data, room)
         except (OSError, UnusableError) as error:
             yield f"{one_line(path)}: {error}"
-        else:
-            cases += len(found)
-            yield found
 
 
-def _parsed(data: bytes, *, most: int) -> list[WorkerTest]:
+@dataclass
+class _Room:
+    """What is left of a worker's share."""
+
+    cases: int
+    text: int
+
+    def kept(self, text: str, *, most: int) -> str:
+        """Return the part of a text for which there is room."""
+        part = text[: min(most, self.text)]
+        self.text -= len(part)
+        return part
+
+
+def _parsed(data: bytes, room: _Room) -> list[WorkerTest]:
     if len(data) > _MOST_BYTES:
         raise UnusableError(f"the file is larger than {_MOST_BYTES // 1024**2} MiB")
-    reader = _Reader(most)
+    reader = _Reader(room)
     parser = expat.ParserCreate()
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
@@ -74,7 +102,10 @@ def _parsed(data: bytes, *, most: int) -> list[WorkerTest]:
     parser.EntityDeclHandler = reader.refuse
     try:
         parser.Parse(data, True)
-    except (expat.ExpatError, LookupError) as error:
+    except UnusableError:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        # Not all encodings that Python knows can be used in XML.
         raise UnusableError(f"the file is not XML ({one_line(str(error))})") from error
     if not reader.is_junit:
         raise UnusableError("the file is not a JUnit file")
@@ -85,7 +116,7 @@ def _parsed(data: bytes, *, most: int) -> list[WorkerTest]:
 class _Reader:
     """Collects the tests of a file from the events of an XML parser."""
 
-    most: int
+    room: _Room
     found: list[WorkerTest] = field(default_factory=list)
     is_junit: bool = False
     _open: list[str] = field(default_factory=list)
@@ -97,8 +128,9 @@ class _Reader:
         if len(self._open) > _DEEPEST:
             raise UnusableError("the elements are nested too deeply")
         if name == "testcase":
-            if len(self.found) >= self.most:
-                raise UnusableError(f"the worker has more than {_MOST_CASES} tests")
+            if self.room.cases <= 0:
+                raise UnusableError("the worker has more tests than the report has room for")
+            self.room.cases -= 1
             self.found.append(
                 WorkerTest(
                     suite=one_line(attributes.get("classname", ""), limit=_LONGEST_NAME),
@@ -110,12 +142,13 @@ class _Reader:
             case = self.found[-1]
             if case.outcome != "failed":
                 case.outcome = _OUTCOMES[name]
-                case.message = attributes.get("message", "")[:_LONGEST_TEXT]
+                message = attributes.get("message", "")
+                case.message = self.room.kept(message, most=_LONGEST_TEXT)
 
     def text(self, text: str) -> None:
         if self._open[-1] in _OUTCOMES and self.found:
             case = self.found[-1]
-            case.text = (case.text + text)[:_LONGEST_TEXT]
+            case.text += self.room.kept(text, most=_LONGEST_TEXT - len(case.text))
 
     def end(self, _: str) -> None:
         self._open.pop()

@@ -27,6 +27,12 @@ _MANY = 400
 """Number of changed lines above which a file's changes are hidden until a click."""
 _LONGEST_COMPARED = 400
 """Maximum number of characters of a line in which a page marks what changed."""
+_MOST_WORDS = 128
+"""Maximum number of words of a line in which a page marks what changed."""
+_MOST_PAIRS = 2_000_000
+"""Maximum number of pairs of words that are compared for one page: the worst lines need time in
+proportion to the third power of their words.
+"""
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+(\d{1,9})(?:,\d+)? @@ ?(.*)")
 _WORDS = re.compile(r"\w+|\s+|.")
 Mark = Literal["add", "del", "same", "hunk", "note"]
@@ -244,12 +250,28 @@ def _coloured(files: Sequence[FileDiff]) -> tuple[FileDiff, ...]:
     sources = [(file.path.rpartition("/")[2], "\n".join(line.text for line in file.lines
                 if line.mark in marks)) for file in files for marks in _SIDES]  # fmt: skip
     found = iter(highlight(sources) or [[]] * len(sources))
+    room = _Room()
     return tuple(
-        replace(file, lines=_with_syntax(file, next(found), next(found))) for file in files
+        replace(file, lines=_with_syntax(file, next(found), next(found), room)) for file in files
     )
 
 
-def _with_syntax(file: FileDiff, old: Sequence[Spans], new: Sequence[Spans]) -> tuple[Line, ...]:
+@dataclass
+class _Room:
+    """Number of pairs of words that may still be compared for a page."""
+
+    pairs: int = _MOST_PAIRS
+
+    def has(self, first: Sequence[str], second: Sequence[str]) -> bool:
+        if max(len(first), len(second)) > _MOST_WORDS:
+            return False
+        self.pairs -= len(first) * len(second)
+        return self.pairs >= 0
+
+
+def _with_syntax(
+    file: FileDiff, old: Sequence[Spans], new: Sequence[Spans], room: _Room
+) -> tuple[Line, ...]:
     sides = (iter(old), iter(new))
     shown: list[Line] = []
     for line in file.lines:
@@ -259,7 +281,7 @@ def _with_syntax(file: FileDiff, old: Sequence[Spans], new: Sequence[Spans]) -> 
     changed: dict[int, tuple[Run, ...]] = {}
     for removed, added in _blocks(shown):
         for pair in zip(removed, added, strict=False):
-            changed |= {id(line): runs for line, runs in _compared(*pair)}
+            changed |= {id(line): runs for line, runs in _compared(*pair, room)}
     return tuple(replace(line, runs=changed.get(id(line), line.runs)) for line in shown)
 
 
@@ -271,11 +293,13 @@ def _split(line: Line, spans: Spans) -> Line:
     return replace(line, runs=(*runs, Run("", text[at:])) if at < len(text) else tuple(runs))
 
 
-def _compared(removed: Line, added: Line) -> Iterator[tuple[Line, tuple[Run, ...]]]:
+def _compared(removed: Line, added: Line, room: _Room) -> Iterator[tuple[Line, tuple[Run, ...]]]:
     """Yield two lines with marks at the words that differ, if the lines have words in common."""
     if removed is added or max(len(removed.text), len(added.text)) > _LONGEST_COMPARED:
         return
     words = [_WORDS.findall(line.text) for line in (removed, added)]
+    if not room.has(*words):
+        return
     matcher = SequenceMatcher(a=words[0], b=words[1], autojunk=False)
     same = [block for block in matcher.get_matching_blocks() if block.size]
     if sum(len("".join(words[0][one.a : one.a + one.size]).strip()) for one in same) < 3:

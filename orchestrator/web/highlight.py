@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from orchestrator.git.limits import Limits
 
 _LIMITS = Limits(memory=256 * 1024**2, cpu=3, time=3.0)
+_MOST_SPANS = 60_000
+"""Maximum number of spans of all texts; what is behind them has no colours."""
 Spans = Sequence[tuple[str, int]]
 """The parts of a line: name of a CSS class, empty for plain text, and number of characters."""
 
@@ -44,7 +46,7 @@ def _main() -> None:
 
     looks = {Comment: "c", Keyword: "k", String: "s", Number: "m", Name.Function: "t",
              Name.Class: "t", Name.Tag: "t", Name.Decorator: "t"}  # fmt: skip
-    found = []
+    found, room = [], _MOST_SPANS
     for name, text in json.load(sys.stdin):
         kind = find_lexer_class_for_filename(name)
         lines: list[list[tuple[str, int]]] = [[]]
@@ -56,6 +58,9 @@ def _main() -> None:
                     lines.append([])
                 if part:
                     lines[-1].append((look, len(part)))
+                    room -= 1
+            if room <= 0:
+                break
         found.append(lines)
     json.dump(found, sys.stdout)
 

@@ -40,6 +40,8 @@ cut in half and missed.
 """
 _MOST_COPIED = 1_000_000
 """Maximum number of artifacts of a worker that are copied or read."""
+_BESIDE_HEAD = frozenset({"objects", "refs", "commondir"})
+"""Names in a directory that, together with `HEAD`, make git take the directory for a repository."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST = 1024
 """Maximum length in bytes of an artifact's path, because programs cannot easily open files with
@@ -194,6 +196,9 @@ def _take_artifacts(handed: Path, kept: Path) -> Iterator[str]:
 def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
     """Remove all but regular files and directories, become their owner, and list the files.
 
+    Git executes programs that the configuration of a repository names, even for `git status`.
+    Therefore no directory stays a repository.
+
     Returns:
         Paths of at most MOST_LISTED + 1 files, and the number of removed entries by reason.
     """
@@ -204,12 +209,19 @@ def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
     while pending:
         folder = pending.pop()
         with os.scandir(top / folder) as entries:
+            # Case is ignored, because some file systems ignore it.
+            is_git = any(entry.name.lower() in _BESIDE_HEAD for entry in entries)
+        of_git = {".git", "head"} if is_git else {".git"}
+        with os.scandir(top / folder) as entries:
             for entry in entries:
                 path = f"{folder}{entry.name}"
                 kind = entry.stat(follow_symlinks=False).st_mode
                 if len(os.fsencode(path)) > _LONGEST:
                     _remove(Path(entry.path), kind)
                     removed["had too long a path and were left out"] += 1
+                elif entry.name.lower() in of_git:
+                    _remove(Path(entry.path), kind)
+                    removed["were parts of git repositories and were left out"] += 1
                 elif stat.S_ISDIR(kind):
                     _make_ours(Path(entry.path))
                     pending.append(f"{path}/")

@@ -48,9 +48,11 @@ def test_tests_of_matching_files_are_read(tmp_path: Path) -> None:
         ("", "not XML"),
         ("<html/>", "not a JUnit file"),
         (b"<testsuite>" + b" " * (8 * 1024**2) + b"</testsuite>", "larger than 8 MiB"),
-        ("<testsuite>" + "<testcase name='a'/>" * 20_001 + "</testsuite>", "more than 20000"),
+        ("<testsuite>" + "<testcase name='a'/>" * 20_001 + "</testsuite>", "more tests than"),
         ("<testsuite>" * 60 + "</testsuite>" * 60, "nested too deeply"),
         (b'<?xml version="1.0" encoding="evil"?><testsuite/>', "not XML"),
+        (b'<?xml version="1.0" encoding="shift_jis"?><testsuite/>', "not XML"),
+        (b'<?xml version="1.0" encoding="undefined"?><testsuite/>', "not XML"),
     ],
 )
 def test_unusable_files_are_named(tmp_path: Path, content: str | bytes, problem: str) -> None:
@@ -90,3 +92,21 @@ def test_texts_are_bounded(tmp_path: Path) -> None:
          f'<failure message="{long}">{long}</failure></testcase></testsuite>')  # fmt: skip
     ((case,),) = read_tests(tmp_path, ["*"])
     assert max(map(len, (case.name, case.suite, case.message, case.text))) <= 4000  # type: ignore[union-attr]
+
+
+def test_tests_of_many_workers_share_the_room(tmp_path: Path) -> None:
+    case = '<testcase name="a"><failure message="{0}">{0}</failure></testcase>'.format("x" * 4000)
+    left(tmp_path, "j.xml", f"<testsuite>{case * 100}</testsuite>")
+    ((*found,),) = read_tests(tmp_path, ["*"], workers=1000)
+    assert sum(len(test.message) + len(test.text) for test in found) == 20_000
+    assert [test.outcome for test in found] == ["failed"] * 100
+    left(tmp_path, "j.xml", f"<testsuite>{'<testcase/>' * 201}</testsuite>")
+    assert [type(one) for one in read_tests(tmp_path, ["*"], workers=1000)] == [str]
+
+
+def test_size_of_all_files_is_bounded(tmp_path: Path) -> None:
+    for number in range(6):
+        left(tmp_path, f"{number}.xml", b"<testsuite>" + b" " * 8_000_000 + b"</testsuite>")
+    found = [*read_tests(tmp_path, ["*"])]
+    assert found[:-1] == [[]] * 4
+    assert "32 MiB" in found[-1]

@@ -1,6 +1,9 @@
 """Changes on pages: whole counts, moved files, directories, two columns, and marks in lines."""
 
+from difflib import SequenceMatcher
+
 from orchestrator.git.repository import Repository
+from orchestrator.web import diffs
 from orchestrator.web import highlight as highlighting
 from orchestrator.web.diffs import MOST_LINES, read_diff, tree_of
 from orchestrator.web.highlight import highlight
@@ -113,3 +116,25 @@ def test_code_that_takes_too_long_has_no_classes(monkeypatch):
     slow = highlighting._LIMITS.__class__(memory=2**28, cpu=3, time=0.01)
     monkeypatch.setattr(highlighting, "_LIMITS", slow)
     assert highlight([("a.py", "x = 1")]) == []
+
+
+def test_number_of_spans_is_bounded():
+    found = highlight([("a.py", "1+" * 50_000), ("b.py", "x = 1\n")])
+    assert sum(len(line) for text in found for line in text) < 70_000
+
+
+def test_words_of_a_page_are_compared_within_a_limit(tmp_path, monkeypatch):
+    asked = []
+
+    class Counting(SequenceMatcher):
+        def __init__(self, **given):
+            asked.append(len(given["a"]) * len(given["b"]))
+            super().__init__(**given)
+
+    monkeypatch.setattr(diffs, "SequenceMatcher", Counting)
+    repo = make_repository(tmp_path / "repo")
+    changed(repo, files={"a.txt": ("same" + "+-" * 50 + "\n") * 500, "0.txt": "+-" * 190 + "\n"})
+    changed(repo, files={"a.txt": ("same" + "-++" * 33 + "\n") * 500, "0.txt": "-+" * 190 + "\n"})
+    assert 100 < len(asked)
+    assert sum(asked) <= 2_000_000
+    assert max(asked) <= 128 * 128

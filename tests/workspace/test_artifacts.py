@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -309,3 +310,31 @@ class TestCopies:
         with pytest.raises(FileExistsError):
             copy_collected(tmp_path / "worker", tmp_path / "out")
         assert (tmp_path / "out" / "file").read_text() == "old"
+
+    @pytest.mark.parametrize("below", [".git", ".GIT", "deep/.git", "", "deep/mirror.git"])
+    def test_repositories_among_artifacts_execute_nothing(
+        self, place: Path, tmp_path: Path, below: str
+    ) -> None:
+        fake = place / "artifacts" / below
+        for name, content in {
+            "HEAD": "ref: refs/heads/main\n",
+            "objects/kept": "",
+            "refs/kept": "",
+            "config": f"[core]\nbare = false\nworktree = .\nfsmonitor = touch {tmp_path}/ran;\n",
+            "report.xml": "<testsuite/>",
+        }.items():
+            (fake / name).parent.mkdir(parents=True, exist_ok=True)
+            (fake / name).write_text(content)
+        handover = taken(place)
+        copy_collected(place.parent, tmp_path / "out")
+        for folder in (tmp_path / "out").rglob("*"):
+            if folder.is_dir():
+                subprocess.run(["git", "status"], cwd=folder, capture_output=True, check=False)
+        subprocess.run(["git", "status"], cwd=tmp_path, capture_output=True, check=False)
+        assert not (tmp_path / "ran").exists()
+        assert "were parts of git repositories" in "".join(handover.notes)
+
+    def test_pointer_to_a_repository_is_left_out(self, place: Path) -> None:
+        (place / "artifacts" / ".git").write_text("gitdir: elsewhere\n")
+        (place / "artifacts" / "HEAD").write_text("an ordinary file")
+        assert taken(place).artifacts == ("HEAD",)

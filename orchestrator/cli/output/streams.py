@@ -57,6 +57,8 @@ class Outlet(io.RawIOBase):
         self._most = most
         self._is_lossy = is_lossy
         self._pending: deque[bytes] = deque()
+        self._size = 0
+        """Number of bytes that wait."""
         self._is_stalled = False
         self._changed = threading.Condition()
         self._writer: threading.Thread | None = None
@@ -105,11 +107,12 @@ class Outlet(io.RawIOBase):
             self._changed.wait_for(lambda: not self._pending)
 
     def _add(self, piece: bytes) -> None:
-        if sum(map(len, self._pending)) > self._most:
+        if self._size > self._most:
             if not self._is_lossy:
                 self._lose(OSError(errno.ENOBUFS, "its reader does not read"))
             return
         self._pending.append(piece)
+        self._size += len(piece)
         self._changed.notify_all()
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, name="output", daemon=True)
@@ -138,7 +141,7 @@ class Outlet(io.RawIOBase):
                 return
             with self._changed:
                 if self._pending:
-                    self._pending.popleft()
+                    self._size -= len(self._pending.popleft())
                 self._is_stalled = self._is_stalled and bool(self._pending)
                 self._changed.notify_all()
 

@@ -531,11 +531,19 @@ def caches() -> Iterator[Protection]:
          "if stat.S_ISREG(info.st_mode):\n                folder",
          "if not stat.S_ISDIR(info.st_mode):\n                folder"),
         ("a copy replaces nothing", "os.O_CREAT | os.O_EXCL", "os.O_CREAT"),
+        ("no artifact is a part of a git repository", "elif entry.name.lower() in of_git:",
+         "elif False:"),
+        ("bare repositories are recognised", "if is_git else", "if False else"),
     )  # fmt: skip
     yield from patches(
         "reports/worker_tests.py", ("tests/reports/test_worker_tests.py",),
         ("size of a JUnit file limited", "if len(data) > _MOST_BYTES:", "if False:"),
-        ("number of tests limited", "if len(self.found) >= self.most:", "if False:"),
+        ("number of tests limited", "if self.room.cases <= 0:", "if False:"),
+        ("size of all JUnit files limited", "if left < 0:", "if False:"),
+        ("size of the tests' texts limited", "part = text[: min(most, self.text)]",
+         "part = text[:most]"),
+        ("odd encodings are named", "expat.ExpatError, LookupError, ValueError)",
+         "expat.ExpatError, LookupError)"),
         ("depth of a JUnit file limited", "if len(self._open) > _DEEPEST:", "if False:"),
     )  # fmt: skip
     yield from patches(

@@ -70,6 +70,12 @@ def web() -> Iterator[Protection]:
     yield from patches(
         "web/highlight.py", ("tests/web/test_diffs.py",),
         ("lexers have a limit of time", "timeout=_LIMITS.time, check=True,", "check=True,"),
+        ("number of coloured spans limited", "if room <= 0:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "web/diffs.py", ("tests/web/test_diffs.py",),
+        ("words of long lines are not compared", "> _MOST_WORDS:", "> 10**9:"),
+        ("compared words of a page limited", "return self.pairs >= 0", "return True"),
     )  # fmt: skip
     yield from patches(
         "web/rendering.py web/logs.py web/ansi.py web/artifacts.py web/merge_pages.py "
