@@ -66,9 +66,26 @@ class RecordedWorker:
     def worktree(self) -> Worktree | None:
         """Return the worker's worktree; None if the directory is gone or is something else now."""
         try:
-            return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
+            return self.opened()
         except RepositoryError:
             return None
+
+    def opened(self) -> Worktree | None:
+        """Return the worker's worktree; None if nothing is at its path.
+
+        Raises:
+            RepositoryError: Something else is there, or the repository was moved or copied.
+        """
+        if not os.path.lexists(self.path):
+            return None
+        try:
+            return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
+        except RepositoryError as error:
+            way = error.hint or "move it away"
+            raise RepositoryError(
+                f"{self.path} is no longer the worker's worktree and was left alone: "
+                f"{error.message}: {way}"
+            ) from error
 
     def is_half_shown(self, worktree: Worktree) -> bool:
         """Return whether a process died while it created the worktree.

@@ -2,16 +2,18 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import OrchestratorError
-from orchestrator.git.repository import Repository
+from orchestrator.git.git_directory import pointed_git_dir
+from orchestrator.git.repository import DIRECTORIES, Repository
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import read_outline
 
@@ -110,6 +112,15 @@ def _remove(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuc
         for _, same in groupby(sorted(leftovers, key=place), key=place):
             list(pool.map(remove, same))
     return stuck
+
+
+def unrecorded_worktrees(repository: Repository, known: Set[Path]) -> list[str]:
+    """Return a message for each worktree at a worker's place that no recorded worker has."""
+    return [
+        f"{path} is the worktree of no recorded worker and was left alone: move it away"
+        for path in sorted(repository.top.glob(f"{DIRECTORIES}*"))
+        if path not in known and pointed_git_dir(path) is not None
+    ]
 
 
 def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:

@@ -6,7 +6,8 @@ resume the run meanwhile.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from orchestrator.cleanup.inventory import (
     owners,
     worker_refs,
 )
-from orchestrator.cleanup.orphans import find_leftovers, remove_all, worker_of
+from orchestrator.cleanup.orphans import find_leftovers, remove_all, unrecorded_worktrees, worker_of
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
 from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
@@ -122,6 +123,8 @@ def cleanup(
         _clean_run(job, run)
     if run_id is None and job.wanted == Wanted():
         _remove_stray(job)
+        known = {worker.path for worker in job.owners.values()}
+        job.problems += unrecorded_worktrees(job.repository, known)
         if purge:
             _purge_landings(job, runs)
             _purge_results(job)
@@ -133,9 +136,14 @@ def cleanup(
 
 
 def _undo_settings(job: _Cleanup) -> None:
+    with _noting(job), job.repository.lock():
+        give_back(job.repository)
+
+
+@contextmanager
+def _noting(job: _Cleanup) -> Iterator[None]:
     try:
-        with job.repository.lock():
-            give_back(job.repository)
+        yield
     except RepositoryError as error:
         job.problems.append(error.message)
 
@@ -212,6 +220,11 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
         for worker in workers
         if job.wanted.includes(job.repository, worker, present=worker.number in present)
     }
+    for worker in (
+        one for one in workers if one.number in present - chosen and job.wanted.reaches(one)
+    ):
+        with _noting(job):
+            worker.opened()
     occupied = _remove_leftovers(job, run, chosen)
     going = [worker for worker in workers if worker.number in present & chosen]
     cleaned = [_clean(job, worker, occupied=worker.number in occupied) for worker in going]
@@ -300,6 +313,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     with repository.lock():
         if not worker.still_owns_its_number(repository):
             raise RepositoryError("another run now uses the worker's number")
+        worker.opened()
         tip = repository.commit_of(worker.spec.ref)
         kept = None if job.purge else work_to_keep(repository, worker, tip)
         backup = backup_ref(repository, worker, kept) if kept else None
@@ -337,11 +351,6 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
 
 
 def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
-    if worker.path.exists() and worker.worktree() is None:
-        raise RepositoryError(
-            f"{worker.path} is no longer the worker's worktree and was left alone: move it away, "
-            f"or run `git worktree repair {worker.path}` if the repository was moved"
-        )
     try:
         remove_worktree(repository, worker.path)
     except GitCommandError as error:

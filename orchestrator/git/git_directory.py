@@ -57,3 +57,27 @@ def pointed_git_dir(worktree: Path) -> Path | None:
     if not pointer.startswith("gitdir: ") or "\0" in pointer:
         return None
     return Path(os.path.normpath(worktree / pointer.removeprefix("gitdir: ")))
+
+
+def place_of(git_dir: Path) -> Path:
+    """Return the linked worktree that the file `gitdir` of a worktree's git directory names."""
+    # A pointer may be relative to the directory that contains it.
+    return Path(os.path.normpath(git_dir / (read_line(git_dir / "gitdir") or ""))).parent
+
+
+def present_place(recorded: Path, common_dir: Path) -> Path:
+    """Return where a recorded worktree of the user is, if its repository was moved or copied."""
+    git_dir, beside = pointed_git_dir(recorded) or recorded / ".git", common_dir.parent
+    if is_same(git_dir, common_dir) or is_same(git_dir.parent.parent, common_dir):
+        return recorded
+    if any(place_of(one) == recorded for one in (common_dir / "worktrees").glob("*")):
+        return recorded
+    return beside if is_same(beside / ".git", common_dir) else recorded
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Return whether two paths lead to the same existing file."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False

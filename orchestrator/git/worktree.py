@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.disarm import keep_off
-from orchestrator.git.git_directory import pointed_git_dir, read_line
+from orchestrator.git.git_directory import is_same, place_of, pointed_git_dir, read_line
 from orchestrator.git.repository import WORKER_MARK, Repository
 from orchestrator.git.worktree_list import linked_worktrees
 from orchestrator.worker_spec import WorkerSpec
@@ -99,6 +99,11 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
         raise RepositoryError(
             f"the git directory of {path} is not at {git_dir}",
             hint=f"if the repository was moved or renamed: `git worktree repair {path}`",
+        )
+    if not is_same(place_of(git_dir) / ".git", path / ".git"):
+        raise RepositoryError(
+            f"{path} is a copy of {place_of(git_dir)}, which git records as the worktree",
+            hint=f"remove the copy; if the directory was moved: `git worktree repair {path}`",
         )
     if marked and not (git_dir / WORKER_MARK).exists():
         raise RepositoryError(f"{path} is no longer a worker's worktree")

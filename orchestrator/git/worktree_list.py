@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.errors import GitCommandError
 from orchestrator.git.command import Git
-from orchestrator.git.git_directory import pointed_git_dir, read_line
+from orchestrator.git.git_directory import is_same, place_of, pointed_git_dir, read_line
 from orchestrator.git.repository import Repository
 
 _POINTER = "ref: "
@@ -48,8 +48,7 @@ def linked_worktrees(common_dir: Path) -> list[ListedWorktree]:
     """Return the linked worktrees of a repository, those included whose directories are missing."""
     found = []
     for git_dir in sorted((common_dir / "worktrees").glob("*")):
-        # A pointer may be relative to the directory that contains it.
-        place = Path(os.path.normpath(git_dir / (read_line(git_dir / "gitdir") or ""))).parent
+        place = place_of(git_dir)
         found.append(ListedWorktree(place, git_dir, _leads_to(place, git_dir)))
     return found
 
@@ -75,10 +74,7 @@ def _main(common_dir: Path) -> ListedWorktree:
 
 def _leads_to(worktree: Path, git_dir: Path) -> bool:
     """Return whether git finds this git directory when it runs in a worktree."""
-    try:
-        return (pointed_git_dir(worktree) or worktree / ".git").samefile(git_dir)
-    except OSError:
-        return False
+    return is_same(pointed_git_dir(worktree) or worktree / ".git", git_dir)
 
 
 def _setting(common_dir: Path, key: str, *options: str) -> str | None:

@@ -6,10 +6,11 @@ runs several times slower.
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from orchestrator.git.git_directory import present_place
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.worker_spec import WorkerSpec
 
@@ -37,6 +38,15 @@ class RunOutline(BaseModel):
         return {**known, "engine": "", "workers": [{**one, **_SECRET} for one in names]}
 
 
+_Outline = TypeVar("_Outline", bound=RunOutline)
+
+
+def placed(outline: _Outline, run: RunDirectory) -> _Outline:
+    """Return a record with the present path of its checkout: the repository may have been moved."""
+    common_dir = run.path.parents[2]
+    return outline.model_copy(update={"top": present_place(outline.top, common_dir)})
+
+
 def read_outline(run: RunDirectory) -> RunOutline | None:
     """Read the outline of a run; return None if its record is missing or has an unknown format.
 
@@ -44,8 +54,8 @@ def read_outline(run: RunDirectory) -> RunOutline | None:
     """
     try:
         if run.other_user is not None:
-            return RunOutline.model_validate(run.public.read())
-        return RunOutline.model_validate_json((run.path / RECORD).read_bytes())
+            return placed(RunOutline.model_validate(run.public.read()), run)
+        return placed(RunOutline.model_validate_json((run.path / RECORD).read_bytes()), run)
     except (OSError, ValidationError):
         return None
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_outline import RECORD, RunOutline
+from orchestrator.state.run_outline import RECORD, RunOutline, placed
 from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
@@ -76,7 +76,7 @@ def is_run_id(text: str) -> bool:
 def read_record(run: RunDirectory) -> RunRecord | None:
     """Read a run's record; return None if the record is missing or has an unknown format."""
     try:
-        return RunRecord.model_validate_json((run.path / RECORD).read_bytes())
+        return placed(RunRecord.model_validate_json((run.path / RECORD).read_bytes()), run)
     except (OSError, ValidationError):
         return None
 

@@ -1,17 +1,20 @@
 """Tests of commands in directories that were removed, moved, or cannot be read."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git.repository import Repository
 from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.git.worktree import open_worktree
+from orchestrator.state.listing import list_runs
 from orchestrator.workspace.untracked import choose_copies
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
@@ -69,6 +72,76 @@ def test_renamed_repository_names_the_way_to_repair_it(
 
     git(moved, "worktree", "repair", str(tree))
     assert open_worktree(tree, "architect/parallel-1").git_dir.is_dir()
+
+
+def _listed(repo: Path) -> list[str | None]:
+    runs = list_runs(Repository(repo)).runs
+    return [worker.worktree_path for run in runs for worker in run.workers]
+
+
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(merged=True)])
+def test_commands_find_the_worktrees_of_a_moved_repository(
+    repo: Path, local_engine: LocalEngine, wanted: Wanted
+) -> None:
+    shell_run(repo, local_engine, "echo x > new")
+    moved = repo.rename(repo.parent / "moved")
+    tree = moved / ".architect-parallel-1"
+    git(moved, "merge", "-q", "architect/parallel-1")
+
+    assert _listed(moved) == [str(tree)]
+    report = cleanup(moved, engine=local_engine, wanted=wanted)
+    said = [*report.problems, *(worker.problem or "" for worker in report.workers)]
+    assert f"git worktree repair {tree}" in " ".join(said)
+    assert (tree / "new").exists()
+    assert git(moved, "rev-parse", "architect/parallel-1")
+
+    git(moved, "worktree", "repair", str(tree))
+    (worker,) = cleanup(moved, engine=local_engine, wanted=wanted).workers
+    assert (worker.problem, worker.worktree) == (None, str(tree))
+    assert not tree.exists()
+
+
+def test_cleanup_of_a_copied_repository_leaves_the_original_alone(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    shell_run(repo, local_engine, "echo x > new")
+    copied = Path(shutil.copytree(repo, repo.parent / "copied", symlinks=True))
+
+    (worker,) = cleanup(copied, engine=None).workers
+    assert f"{copied / '.architect-parallel-1'} is a copy" in (worker.problem or "")
+    shutil.rmtree(copied / ".architect-parallel-1")
+    (worker,) = cleanup(copied, engine=None).workers
+    assert f"checked out in {repo / '.architect-parallel-1'}" in (worker.problem or "")
+
+    assert _listed(repo) == [str(repo / ".architect-parallel-1")]
+    (worker,) = cleanup(repo, engine=local_engine).workers
+    assert worker.problem is None
+    assert not (repo / ".architect-parallel-1").exists()
+
+
+def test_run_of_a_linked_worktree_is_found_after_the_main_worktree_was_moved(
+    repo: Path, tmp_path: Path, local_engine: LocalEngine
+) -> None:
+    linked = tmp_path / "linked"
+    git(repo, "worktree", "add", "-q", str(linked), "-b", "topic")
+    shell_run(linked, local_engine, "echo x > new")
+    moved = repo.rename(repo.parent / "moved")
+
+    assert _listed(moved) == [str(linked / ".architect-parallel-1")]
+    git(moved, "worktree", "repair", str(linked), str(linked / ".architect-parallel-1"))
+    (worker,) = cleanup(linked, engine=local_engine).workers
+    assert worker.problem is None
+    assert not (linked / ".architect-parallel-1").exists()
+
+
+def test_cleanup_names_a_worktree_that_it_does_not_know(repo: Path, tmp_path: Path) -> None:
+    """The main worktree of a separate git directory was moved: git records no place of it."""
+    stray = repo / ".architect-parallel-1"
+    stray.mkdir()
+    (stray / ".git").write_text(f"gitdir: {tmp_path}/gone/.git/worktrees/x\n")
+
+    (problem,) = cleanup(repo, engine=None).problems
+    assert str(stray) in problem
 
 
 @pytest.fixture

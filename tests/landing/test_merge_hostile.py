@@ -48,7 +48,9 @@ def test_no_program_runs(world: World, evil: Path, where: str, form: str) -> Non
     ran = evil.parent / "ran"
     assert ran.exists(), "the test's own git ran the program"
     ran.unlink()
-    merged = merge(world, one, two, three, form=form, on_conflict="skip")
+    refused = merge(world, one, two, form=form, dry_run=True)
+    assert [left.reason for left in refused.left] == ["unfiltered", "unfiltered"]
+    merged = merge(world, one, two, three, form=form, on_conflict="skip", unfiltered=True)
     assert (merged.landed, [left.worker_id for left in merged.left]) == ((1, 2), [3])
     undo(Repository(world.repo), into=None, run_id=None)
     assert not ran.exists()

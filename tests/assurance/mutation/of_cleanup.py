@@ -27,7 +27,7 @@ def cleanup() -> Iterator[Protection]:
          "        if True:\n            _clean_workers("),
         ("branch checked out elsewhere is kept", "    if elsewhere:\n", "    if False:\n"),
         ("directory that is no worktree is kept",
-         "if worker.path.exists() and worker.worktree() is None:", "if False:"),
+         "        worker.opened()\n        tip =", "        tip ="),
         ("engine objects of other runs are kept", "found = job.leftovers.get(run.run_id, [])",
          "found = [one for some in job.leftovers.values() for one in some]"),
         ("container is removed before its files are read", "    if occupied:\n",
