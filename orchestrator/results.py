@@ -69,7 +69,21 @@ class Reason(StrEnum):
     INTERNAL_ERROR = "internal_error"
     """A bug in the orchestrator."""
 
+    @property
+    def sentence(self) -> str:
+        """What a page says of the reason beside its name."""
+        return _SENTENCES.get(self, self.value.replace("_", " "))
 
+
+_SENTENCES = {
+    Reason.OOM: "out of memory", Reason.PIDS: "too many processes",
+    Reason.OPEN_FILES: "too many open files", Reason.DISK: "disk limit reached",
+    Reason.INODES: "too many files", Reason.LOG_LIMIT: "too much output",
+    Reason.IDLE: "no output for too long", Reason.AUTH: "authentication failed",
+    Reason.BUDGET: "budget used up", Reason.TIMEOUT: "time limit reached",
+    Reason.NEEDS_INPUT: "waited for an answer",
+}  # fmt: skip
+"""Sentences for reasons whose names do not explain themselves."""
 _BLOCKED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT})
 """Reasons of tasks that could not start from the work of the tasks that they depend on."""
 
@@ -276,15 +290,22 @@ class WorkerResult(BaseModel):
         return self.reason in _BLOCKED or (is_unneeded and self.name is not None)
 
     @property
-    def outcome(self) -> str:
-        """Return status, reason and attempts in words: `failed (oom), attempt 2`.
+    def word(self) -> str:
+        """Return the name of the final state, for people: `skipped`, `cancelled` or the status."""
+        if self.never_ran:
+            return "skipped"
+        return (Reason.CANCELLED if self.reason is Reason.CANCELLED else self.status).value
 
-        A task that did not run because of other tasks is `skipped (dependency)`.
-        """
-        status = "skipped" if self.never_ran else self.status.value
-        reason = f" ({self.reason.value})" if self.reason else ""
-        attempt = f", attempt {self.attempts}" if self.attempts > 1 else ""
-        return status + reason + attempt
+    @property
+    def ending(self) -> str:
+        """Return the final state with its reason: `failed (oom)`, `skipped (dependency)`."""
+        told = self.reason is None or self.reason.value == self.word
+        return self.word if told else f"{self.word} ({self.reason})"
+
+    @property
+    def outcome(self) -> str:
+        """Return the final state, its reason and attempts: `failed (oom), attempt 2`."""
+        return self.ending + (f", attempt {self.attempts}" if self.attempts > 1 else "")
 
 
 class RunResult(BaseModel):
@@ -301,12 +322,18 @@ class RunResult(BaseModel):
     results: list[WorkerResult]
 
 
+def ended_word(status: Status, results: Iterable[WorkerResult]) -> str:
+    """Return the name of a run's final state: its status, or `cancelled` if all workers were."""
+    is_cancelled = {one.reason for one in results} == {Reason.CANCELLED}
+    return (Reason.CANCELLED if is_cancelled else status).value
+
+
 def overall_status(results: Sequence[WorkerResult]) -> Status:
     """Return the worst worker status, in the order `failed`, `timeout`, `partial`, `success`.
 
     Workers that are not required count only if a required task was skipped.
     """
-    causes, skipped = _causes(results)
+    causes, skipped = causes_of(results)
     statuses = {result.status for result in causes}
     if not causes and not skipped:
         return Status.SUCCESS
@@ -338,7 +365,7 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
         results: One per worker.
         fail_on: `any`, or `all`: with `all`, the code is 0 if any required worker succeeded.
     """
-    causes, skipped = _causes(results)
+    causes, skipped = causes_of(results)
     succeeded = any(one.required and one.status is Status.SUCCESS for one in results)
     if not (causes or skipped) or (fail_on == "all" and succeeded):
         return 0
@@ -359,7 +386,7 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
     return 1
 
 
-def _causes(results: Sequence[WorkerResult]) -> tuple[list[WorkerResult], bool]:
+def causes_of(results: Sequence[WorkerResult]) -> tuple[list[WorkerResult], bool]:
     """Return the results that make a run fail, and whether a required task was skipped.
 
     A required task that was skipped because another task failed makes the run fail, even if that

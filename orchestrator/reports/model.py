@@ -70,6 +70,8 @@ class WorkerReport(_Frozen):
     """Whether the worker is on the critical path, which determines the run's duration."""
     directory: Path
     """Directory with the worker's logs and state."""
+    has_died: bool = Field(default=False, exclude=True)
+    """Whether the run's process died before the worker had a result."""
 
     @property
     def title(self) -> str:
@@ -100,7 +102,8 @@ class WorkerReport(_Frozen):
     def is_waiting_for_answer(self) -> bool:
         """Whether the worker runs, and its latest alert is a question to the user."""
         latest = self.alerts[-1].trigger if self.alerts else None
-        return self.state is WorkerState.RUNNING and latest == "needs_input"
+        runs = self.state is WorkerState.RUNNING and not self.has_died
+        return runs and latest == "needs_input"
 
     @property
     def seconds(self) -> float:

@@ -3,7 +3,8 @@
 from collections import Counter
 
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.results import Status, WorkerResult
+from orchestrator.results import Status, WorkerResult, ended_word
+from orchestrator.state.history import word_of
 from orchestrator.text.quantities import duration, money, size
 
 
@@ -16,7 +17,9 @@ def heading(report: RunReport) -> str:
 
 def state(report: RunReport) -> str:
     """Return a run's status, such as `failed`; if it has none, its state, such as `died`."""
-    return report.status.value if report.status else report.state.value
+    if report.status is None:
+        return report.state.value
+    return ended_word(report.status, [one.result for one in report.workers if one.result])
 
 
 def sums(report: RunReport) -> str:
@@ -36,7 +39,8 @@ def outcome(worker: WorkerReport) -> str:
     """Return a worker's status, such as `failed (oom), attempt 2`; before its end, its state."""
     result = worker.result
     if result is None:
-        return "waits for an answer" if worker.is_waiting_for_answer else worker.state.value
+        word = word_of(worker.state, None, is_live=not worker.has_died)
+        return "waits for an answer" if worker.is_waiting_for_answer else word
     return result.outcome
 
 

@@ -98,12 +98,14 @@ class _Reading:
         reports = []
         for position, (number, view) in enumerate(self._history.workers.items(), start=1):
             result = self._history.worker_result(number, live=live)
-            report = self._worker(view, position, result)
+            report = self._worker(view, position, result, live=live)
             own = phases.get(number) or tuple(_agent_phase(result))
             reports.append(report.model_copy(update={"phases": own}))
         return reports
 
-    def _worker(self, view: WorkerView, position: int, result: WorkerResult | None) -> WorkerReport:
+    def _worker(
+        self, view: WorkerView, position: int, result: WorkerResult | None, *, live: bool
+    ) -> WorkerReport:
         spec, directory = view.spec, self._history.directory
         archived = (Checkpoints(path).given_up() for _, path in directory.attempts(spec.worker_id))
         return WorkerReport(
@@ -126,6 +128,7 @@ class _Reading:
             cost=result.cost if result else view.cost or 0.0,
             cost_known=result.cost_known if result else view.cost is not None,
             directory=directory.worker(spec.worker_id),
+            has_died=result is None and not live,
         )
 
     def _agent(self, name: str | None) -> str | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from orchestrator.events import Event, Intervention, RunDone, WorkerDone
-from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.results import Reason, RunResult, Status, WorkerResult, ended_word
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 100
@@ -47,14 +47,13 @@ def notification(run_id: str, event: Event, *, is_open: bool = False) -> Message
 def _failure(result: WorkerResult) -> str:
     """Describe a worker's failure without the worker's own text, which could contain markup."""
     name = f" ({result.name})" if result.name else ""
-    reason = f" ({result.reason.value})" if result.reason else ""
-    return f"worker {result.worker_id}{name} ended: {result.status.value}{reason}"
+    return f"worker {result.worker_id}{name} ended: {result.outcome}"
 
 
 def _end(result: RunResult) -> str:
     passed = sum(one.status is Status.SUCCESS for one in result.results)
     counted = f"{passed} of {len(result.results)} workers succeeded"
-    return f"run {result.run_id}: {result.status.value}, {counted}"
+    return f"run {result.run_id}: {ended_word(result.status, result.results)}, {counted}"
 
 
 def _failed(result: WorkerResult) -> bool:

@@ -9,7 +9,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError
-from orchestrator.events import Emit, RunDone, ignore
+from orchestrator.events import Emit, Notice, RunDone, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult
@@ -24,6 +24,10 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.attempts import attempt
+
+_HAD_ENDED = (
+    "run {} had ended already: no worker was resumed; repeat one with `orchestrator retry N`"
+)
 
 
 class ResumedRun:
@@ -132,6 +136,8 @@ class ResumedRun:
             result = history.result()
         recorder = Recorder(claimed, self._emit, Redactor())
         with release_shared(engine, claimed, recorder):
+            if claimed.directory.run_result() is not None:
+                self._emit(Notice(message=_HAD_ENDED.format(claimed.directory.run_id)))
             with suppress(OSError):
                 claimed.directory.write_run_result(result)
             self._emit(RunDone(result=result))

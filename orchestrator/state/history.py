@@ -55,7 +55,10 @@ class RunState(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """State of a worker, according to the last recorded event about it."""
+    """State of a worker, according to the last recorded event about it.
+
+    The value is the name of the state wherever people read it; `word_of` names final states too.
+    """
 
     QUEUED = "queued"
     RETRYING = "retrying"
@@ -86,6 +89,16 @@ _SENTENCES = {
     WorkerState.CHECK: "has ended, and its commit is being checked",
     WorkerState.DONE: "has ended",
 }
+
+
+def word_of(state: WorkerState, result: WorkerResult | None, *, is_live: bool) -> str:
+    """Return the name of a worker's present or final state, for people.
+
+    A worker without a result, whose run's process died, is `died`.
+    """
+    if result is not None:
+        return result.word
+    return (state if is_live else RunState.DIED).value
 
 
 @dataclass
@@ -149,10 +162,10 @@ class RunHistory:
         while self.read():
             pass
         live = self.directory.is_live()
-        if self.worker_result(worker_id, live=live) is not None:
-            return WorkerState.DONE.sentence
-        said = self.workers[worker_id].state.sentence
-        return said if live else f"had no result when its run died: it {said}, as last recorded"
+        result, state = self.worker_result(worker_id, live=live), self.workers[worker_id].state
+        if result is not None:
+            return f"{WorkerState.DONE.sentence}: {result.outcome}"
+        return state.sentence if live else f"had no result when its run died (last: {state})"
 
     def result(self) -> RunResult:
         """Return the result of a run that is not live.
@@ -204,10 +217,18 @@ class RunHistory:
         match event:
             case RunStarted():
                 self._first = self._first or event.at
+                self._begin_again()
             case RunDone(result=result):
                 self._result = result
             case _:
                 self._note_worker(event)
+
+    def _begin_again(self) -> None:
+        """Forget results: a resumed run repeats those that it keeps, and replaces the others."""
+        self._result = None
+        for worker in self.workers.values():
+            if worker.result is not None:
+                worker.state, worker.result = WorkerState.QUEUED, None
 
     def _note_worker(self, event: Event) -> None:
         about = event.result if isinstance(event, WorkerDone) else event

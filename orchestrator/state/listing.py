@@ -5,13 +5,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.files.remove_tree import entry_names
 from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView, attempts
+from orchestrator.state.history import (
+    RunHistory,
+    RunState,
+    WorkerState,
+    WorkerView,
+    attempts,
+    word_of,
+)
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.worker_lookup import holders_of, is_left
@@ -45,6 +52,8 @@ class ListedWorker(_Listed):
     status: Status | None
     """Final status; null before the worker's end."""
     reason: Reason | None
+    outcome: str = Field(default="", exclude=True)
+    """The final state with its reason, or the present state, in words."""
     branch: str | None
     """Name of the branch; null if the branch is gone or belongs to another run now."""
     worktree_path: str | None
@@ -185,6 +194,7 @@ def _listed(place: _Place) -> ListedRun:
                     kept_refs=tuple(ref for owner, ref in place.kept_refs if owner == number),
                     used=_used(place.run, number, worktrees.get(number)),
                 ),
+                is_live=state is RunState.RUNNING,
             )
             for number, worker in history.workers.items()
         )
@@ -213,7 +223,9 @@ class _Held:
     used: DiskUse
 
 
-def _worker(worker: WorkerView, result: WorkerResult | None, held: _Held) -> ListedWorker:
+def _worker(
+    worker: WorkerView, result: WorkerResult | None, held: _Held, *, is_live: bool
+) -> ListedWorker:
     used = held.used
     return ListedWorker(
         worker_id=worker.spec.worker_id,
@@ -223,6 +235,7 @@ def _worker(worker: WorkerView, result: WorkerResult | None, held: _Held) -> Lis
         state=WorkerState.DONE if result else worker.state,
         status=result.status if result else None,
         reason=result.reason if result else None,
+        outcome=result.ending if result else word_of(worker.state, None, is_live=is_live),
         branch=held.branch,
         worktree_path=str(held.worktree) if held.worktree else None,
         kept_refs=held.kept_refs,

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.results import Reason, RunResult, Status
+from orchestrator.results import RunResult, ended_word
+from orchestrator.state.history import RunState
 
 Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
 _WORST_FIRST: Sequence[Tone] = ("danger", "warning", "active", "idle", "neutral", "success")
@@ -29,22 +30,28 @@ class Badge:
         return _WORST_FIRST.index(self.tone)
 
 
-STATUSES: Mapping[Status, Badge] = {
-    Status.SUCCESS: Badge("Succeeded", "success"),
-    Status.PARTIAL: Badge("Partial", "warning"),
-    Status.FAILED: Badge("Failed", "danger"),
-    Status.TIMEOUT: Badge("Timed out", "danger"),
+_TONES: Mapping[str, Tone] = {
+    "success": "success",
+    "partial": "warning",
+    "failed": "danger",
+    "timeout": "danger",
+    "died": "danger",
+    "cancelled": "neutral",
+    "skipped": "neutral",
+    "queued": "idle",
+    "retrying": "idle",
 }
-INTERRUPTED = Badge("Interrupted", "danger")
-"""State of a worker whose run died before the worker ended."""
+
+
+def badge_of(word: str) -> Badge:
+    """Return the badge of a run's or worker's state, from the name of the state."""
+    return Badge(word.capitalize(), _TONES.get(word, "active"))
 
 
 def run_badge(result: RunResult | None, *, is_live: bool) -> Badge:
     """Return the state of a run as a word with a tone (such as `danger`) for its colour."""
     if is_live:
-        return Badge("Running", "active")
-    if result is None:
-        return Badge("Died", "danger")
-    if {one.reason for one in result.results} == {Reason.CANCELLED}:
-        return Badge("Cancelled", "neutral")
-    return STATUSES[result.status]
+        return badge_of(RunState.RUNNING.value)
+    return badge_of(
+        RunState.DIED.value if result is None else ended_word(result.status, result.results)
+    )

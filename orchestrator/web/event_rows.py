@@ -22,7 +22,7 @@ from orchestrator.events import (
     WorkerStopping,
     WorkerWaiting,
 )
-from orchestrator.results import Status, WorkerResult
+from orchestrator.results import Status, WorkerResult, ended_word
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import moment, plural, short_duration
 
@@ -85,7 +85,7 @@ def _words(event: Event) -> tuple[str, str]:
         case RunStarted(workers=workers, slots=slots):
             return f"Run started: {plural(len(workers), 'worker')}, {slots} at once", "active"
         case RunDone(result=result):
-            return f"Run ended: {result.status.value}", _tone(result.status)
+            return f"Run ended: {ended_word(result.status, result.results)}", _tone(result.status)
         case WorkerDone(result=result):
             return _ending(result), _tone(result.status)
         case ProviderPaused(provider=provider, seconds=seconds):
@@ -97,9 +97,8 @@ def _words(event: Event) -> tuple[str, str]:
 
 
 def _ending(result: WorkerResult) -> str:
-    reason = f" ({result.reason.value.replace('_', ' ')})" if result.reason else ""
     message = f": {result.message}" if result.message else ""
-    return f"ended: {result.status.value}{reason}{message}"
+    return f"ended: {result.outcome}{message}"
 
 
 def _worker_words(event: Event) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlencode
 
+from orchestrator.results import Status
 from orchestrator.state.excluded_commits import judgement_numbers
 from orchestrator.web.formats import ago, moment, now
 from orchestrator.web.rendering import Page, Site, render
@@ -12,7 +13,7 @@ from orchestrator.web.run_catalog import PAGE, ListedRun, RunCatalog
 from orchestrator.web.summaries import summarize_run
 from orchestrator.web.view import contains, name_of, page_of, search_of
 
-STATES = ("running", "succeeded", "partial", "failed", "timed out", "died", "cancelled")
+STATES = ("running", *Status, "died", "cancelled")
 """States of runs by which the list can be filtered."""
 
 

@@ -8,43 +8,17 @@ from typing import NamedTuple, TypedDict
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import last_line
-from orchestrator.results import Reason, WorkerResult
-from orchestrator.state.history import WorkerState
+from orchestrator.results import WorkerResult
+from orchestrator.state.history import WorkerState, word_of
 from orchestrator.text.quantities import size, slots_in_use
 from orchestrator.text.sanitize import one_line, output_line
-from orchestrator.web.badges import INTERRUPTED, STATUSES, Badge, Tone, run_badge
+from orchestrator.web.badges import Badge, Tone, badge_of, run_badge
 from orchestrator.web.formats import dollars, plural, short_duration
 from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.reader import Snapshot, WorkerRecord
 
 TITLE = 160
 """Maximum number of characters of a task that a list shows."""
-_STATES = {
-    WorkerState.QUEUED: "Queued",
-    WorkerState.RETRYING: "Waiting to retry",
-    WorkerState.PREPARING: "Preparing",
-    WorkerState.SETUP: "Setting up",
-    WorkerState.RUNNING: "Running",
-    WorkerState.STOPPING: "Stopping",
-    WorkerState.TEARDOWN: "Tearing down",
-    WorkerState.HARVESTING: "Saving work",
-    WorkerState.CHECK: "Checking",
-    WorkerState.DONE: "Done",
-}
-_REASONS = {
-    Reason.OOM: "out of memory",
-    Reason.PIDS: "too many processes",
-    Reason.OPEN_FILES: "too many open files",
-    Reason.DISK: "disk limit reached",
-    Reason.INODES: "too many files",
-    Reason.LOG_LIMIT: "too much output",
-    Reason.IDLE: "no output for too long",
-    Reason.AUTH: "authentication failed",
-    Reason.BUDGET: "budget used up",
-    Reason.TIMEOUT: "time limit reached",
-    Reason.NEEDS_INPUT: "waited for an answer",
-}
-"""Words that pages show for reasons of failures whose names do not explain themselves."""
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
@@ -219,7 +193,7 @@ def summarize_worker(
         task=one_line(spec.task, limit=TITLE),
         model=one_line(spec.model_name, limit=60),
         badge=worker_badge(worker, snapshot),
-        reason=_reason(result.reason) if result and result.reason else "",
+        reason=result.reason.sentence if result and result.reason else "",
         message=_message(worker, snapshot),
         waiting=_waiting(worker, snapshot),
         alert=_alert(worker, snapshot),
@@ -249,25 +223,11 @@ def _usage(measured: WorkerMeasured | None) -> _Usage:
     }
 
 
-def _reason(reason: Reason) -> str:
-    return _REASONS.get(reason, reason.value.replace("_", " "))
-
-
 def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
     """Return the state of a worker as a word with a tone (such as `danger`) for its colour."""
-    result = worker.result
-    if result is None:
-        if not snapshot.is_live:
-            return INTERRUPTED
-        if _alert(worker, snapshot):
-            return Badge("Needs attention", "warning")
-        waits = worker.state in (WorkerState.QUEUED, WorkerState.RETRYING)
-        return Badge(_STATES[worker.state], "idle" if waits else "active")
-    if result.never_ran:
-        return Badge("Skipped", "neutral")
-    if result.reason is Reason.CANCELLED:
-        return Badge("Cancelled", "neutral")
-    return STATUSES[result.status]
+    if worker.result is None and _alert(worker, snapshot):
+        return Badge("Needs attention", "warning")
+    return badge_of(word_of(worker.state, worker.result, is_live=snapshot.is_live))
 
 
 def _waiting(worker: WorkerRecord, snapshot: Snapshot) -> str:

@@ -79,8 +79,8 @@ def test_a_change_of_state_is_shown_by_the_next_request(
     changes: dict[str, Event] = {
         "Preparing": WorkerPreparing(at=at(1), worker_id=1),
         "Running": WorkerStarted(at=at(2), worker_id=1, container="c"),
-        "Saving work": WorkerHarvesting(at=at(3), worker_id=1),
-        "Succeeded": WorkerDone(at=at(4), result=result_of(1)),
+        "Harvesting": WorkerHarvesting(at=at(3), worker_id=1),
+        "Success": WorkerDone(at=at(4), result=result_of(1)),
     }
     for word, event in changes.items():
         before = page.value(ANSWERS)

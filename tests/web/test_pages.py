@@ -80,6 +80,9 @@ def remove_runs(repo: Path) -> Iterator[None]:
     yield
     state = repo / ".git" / "orchestrator" / "runs"
     for run in state.iterdir() if state.is_dir() else ():
+        if run.is_file():
+            run.unlink()
+            continue
         RunDirectory(run).drop_objects()
         for path in sorted(run.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
@@ -144,7 +147,7 @@ def test_run_page_shows_workers_states_and_reasons(repo):
     )
     text = Shape(browser(repo).get(RUN).text).text
     for said in (
-        "Succeeded",
+        "Success",
         "Failed · out of memory",
         "killed at 2 GB",
         "Cancelled",
@@ -152,7 +155,7 @@ def test_run_page_shows_workers_states_and_reasons(repo):
         "+12",
     ):
         assert said in text
-    assert "1 failed 1 cancelled 1 succeeded" in text
+    assert "1 failed 1 cancelled 1 success" in text
     assert "$0.5000" in text
 
 
@@ -175,14 +178,14 @@ def test_live_run_shows_alerts_and_is_refreshed(repo):
     assert version.startswith("1")
     run.log_event(WorkerHarvesting(at=at(9), worker_id=1))
     page = visitor.get(RUN, x_version=version).text
-    assert "Saving work" in page
+    assert "Harvesting" in page
     assert "needs attention" not in page, "the agent has ended"
     run.release()
     died = visitor.get(RUN).text
     assert "Died" in died
     assert "orchestrator resume" in died
     listed = Shape(visitor.get("/").text).text
-    assert "1 interrupted" in listed
+    assert "1 died" in listed
     assert "failed" not in listed
     assert " data-live" not in died
 
@@ -380,7 +383,7 @@ def test_workers_and_runs_are_filtered_by_their_states(repo):
     write_run(repo, [spec], [], run_id="20261121-093001-5f0c2a").release()
     visitor = browser(repo)
     page = visitor.get(RUN).text
-    for state, expected in (("failed", [2]), ("succeeded", [1, 3]), ("partial", [4]), ("x", [])):
+    for state, expected in (("failed", [2]), ("success", [1, 3]), ("partial", [4]), ("x", [])):
         links = Shape(visitor.get(f"{RUN}?state={state}").text).links
         assert [n for n in range(1, 5) if f"{RUN}/{n}" in links] == expected, state
         assert (f'href="?state={state}"' in page) == bool(expected)

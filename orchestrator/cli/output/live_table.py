@@ -38,6 +38,7 @@ from orchestrator.events import (
     WorkerWaiting,
 )
 from orchestrator.results import WorkerResult
+from orchestrator.state.history import WorkerState
 from orchestrator.text.quantities import duration, money, slots_in_use
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker_spec import WorkerSpec
@@ -57,7 +58,7 @@ _ROOM = 110
 """Terminal width in columns; in a narrower terminal, workers' last output lines are printed under
 the table.
 """
-_NOT_UNDER_WAY = frozenset({"waiting", "retrying"})
+_NOT_UNDER_WAY = frozenset({WorkerState.QUEUED.value, WorkerState.RETRYING.value})
 _MOST_REASONS = 4
 """Maximum number of reasons for waiting that are shown under the table."""
 _STYLES = {"success": "green", "failed": "red", "timeout": "red", "partial": "yellow"}
@@ -66,7 +67,7 @@ _STYLES = {"success": "green", "failed": "red", "timeout": "red", "partial": "ye
 @dataclass
 class _Row:
     spec: WorkerSpec
-    state: str = "waiting"
+    state: str = WorkerState.QUEUED.value
     since: float | None = None
     took: float | None = None
     cost: str = ""
@@ -155,7 +156,7 @@ class BoardView:
             case WorkerStarted():
                 # The worker may have started earlier, if the event is read from the run's record.
                 since = self._clock() - max(time.time() - event.at.timestamp(), 0)
-                self._change(event.worker_id, state="running", since=since, line="")
+                self._change(event.worker_id, state=WorkerState.RUNNING.value, since=since, line="")
             case WorkerDone(result=result):
                 self._finish(result)
             case _:
@@ -172,7 +173,7 @@ class BoardView:
     def _finish(self, result: WorkerResult) -> None:
         self._change(
             result.worker_id,
-            state=result.status.value,
+            state=result.word,
             took=result.duration,
             cost=money(result.cost, known=result.cost_known),
             steps=str(result.steps),
@@ -204,7 +205,7 @@ class BoardView:
     def _in_sight(self, rows: list[_Row]) -> list[_Row]:
         finished = [row for row in rows if row.took is not None]
         hidden = {id(row) for row in finished[:-MAX_FINISHED]}
-        return [row for row in rows if row.state != "waiting" and id(row) not in hidden]
+        return [row for row in rows if row.state != WorkerState.QUEUED and id(row) not in hidden]
 
     def _cells(self, row: _Row) -> dict[str, str]:
         seconds = row.took
@@ -234,16 +235,16 @@ def _changes(event: Event) -> dict[str, str | float | None]:
             refused = f", {event.refusals} refused" if event.refusals else ""
             return {"network": f"{event.connections}{refused}"}
         case WorkerPreparing():
-            return {"state": "preparing", "since": None, "took": None, "line": ""}
+            return {"state": WorkerState.PREPARING.value, "since": None, "took": None, "line": ""}
         case WorkerStage(stage=stage):
             return {"state": stage}
         case WorkerStopping(reason=reason):
-            return {"state": "stopping", "line": reason}
+            return {"state": WorkerState.STOPPING.value, "line": reason}
         case WorkerHarvesting():
-            return {"state": "harvesting"}
+            return {"state": WorkerState.HARVESTING.value}
         case WorkerRetrying(attempt=attempt, reason=reason):
             line = f"attempt {attempt - 1} failed: {reason}"
-            return {"state": "retrying", "since": None, "line": line}
+            return {"state": WorkerState.RETRYING.value, "since": None, "line": line}
         case _:
             return {}
 
@@ -288,7 +289,7 @@ def _reasons(rows: list[_Row], slots: int) -> list[Text]:
     under_way = sum(row.took is None and row.state not in _NOT_UNDER_WAY for row in rows)
     usual = slots_in_use(slots) if under_way >= slots else ""
     for row in rows:
-        if row.state == "waiting" and (why := row.line or usual):
+        if row.state == WorkerState.QUEUED and (why := row.line or usual):
             waiting.setdefault(why, []).append(called(row.spec.worker_id, row.spec.name))
     found = sorted(waiting.items(), key=lambda one: -len(one[1]))[:_MOST_REASONS]
     return [
@@ -304,8 +305,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _rest(rows: list[_Row], left: str) -> str:
-    waiting = sum(row.state == "waiting" for row in rows)
+    queued = sum(row.state == WorkerState.QUEUED for row in rows)
     finished = sum(row.took is not None for row in rows)
     parts = [f"{finished} of {len(rows)} done"]
-    parts += [f"{waiting} waiting"] if waiting else []
+    parts += [f"{queued} queued"] if queued else []
     return ", ".join([*parts, *([left] if left else [])])

@@ -22,7 +22,15 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.git.changes import typed_name
 from orchestrator.git.kept_refs import told
 from orchestrator.git.repository import Repository
-from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
+from orchestrator.results import (
+    RunResult,
+    Status,
+    Timings,
+    WorkerResult,
+    causes_of,
+    ended_word,
+    exit_code,
+)
 from orchestrator.text.quantities import UNKNOWN, count, duration, money, size
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
@@ -80,7 +88,7 @@ def _row(worker: WorkerResult) -> tuple[str, ...]:
         titled(worker.worker_id, worker.name),
         one_line(worker.task or ""),
         one_line(worker.model),
-        worker.status.value,
+        worker.word,
         str(worker.steps),
         money(worker.cost, known=worker.cost_known),
         duration(worker.duration),
@@ -113,12 +121,18 @@ def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
 
 
 def _sum(result: RunResult) -> str:
-    statuses = Counter(worker.status for worker in result.results)
-    parts = [f"{statuses[status]} {status.value}" for status in Status if statuses[status]]
+    words = Counter(worker.word for worker in result.results)
+    parts = [f"{number} {word}" for word, number in sorted(words.items(), key=_order_of_words)]
     return (
         f"{count(len(result.results), 'worker')}: {', '.join(parts)}; "
         f"cost {_total(result)}; {duration(result.duration)}"
     )
+
+
+def _order_of_words(entry: tuple[str, int]) -> tuple[bool, int, str]:
+    known = [status.value for status in Status]
+    word = entry[0]
+    return word not in known, known.index(word) if word in known else 0, word
 
 
 def network_line(workers: Sequence[WorkerResult]) -> list[str]:
@@ -159,18 +173,15 @@ def time_lines(
 def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
     """Return lines with the tasks of a workflow that did not succeed; none if all succeeded.
 
-    Tasks that decide the run's status come first, and are named by their own status.
+    Each line names one final state. Tasks that decided the run's status come first.
     """
-    named = [worker for worker in bad if worker.name is not None and not is_consequence(worker)]
-    lines = []
-    for required in (True, False):
-        for status in (Status.FAILED, Status.TIMEOUT, Status.PARTIAL):
-            found = [one for one in named if (one.required, one.status) == (required, status)]
-            word = "Timed out" if status is Status.TIMEOUT else status.capitalize()
-            more = "" if required else ", not critical"
-            if found:
-                lines.append(f"{word}{more}: {', '.join(map(_failure_cause, found))}")
-    return lines
+    decided = {worker.worker_id for worker in causes_of(bad)[0]}
+    lines: dict[str, list[str]] = {}
+    for worker in sorted(bad, key=lambda one: one.worker_id not in decided):
+        if worker.name is not None and not is_consequence(worker):
+            more = "" if worker.worker_id in decided else ", not critical"
+            lines.setdefault(worker.word.capitalize() + more, []).append(_failure_cause(worker))
+    return [f"{word}: {', '.join(causes)}" for word, causes in lines.items()]
 
 
 def _failure_cause(worker: WorkerResult) -> str:
@@ -221,7 +232,7 @@ def summary_line(result: RunResult) -> str:
     known = all(worker.cost_known for worker in result.results)
     return "; ".join(
         [
-            f"run {result.run_id}: {result.status.value}",
+            f"run {result.run_id}: {ended_word(result.status, result.results)}",
             f"{good} of {len(result.results)} workers succeeded",
             *named,
             *more,
@@ -237,8 +248,7 @@ _NAMED = 3
 
 def _short_failure(worker: WorkerResult) -> str:
     name = f" ({one_line(worker.name, limit=60)})" if worker.name else ""
-    why = f" ({worker.reason.value})" if worker.reason else ""
-    return f"worker {worker.worker_id}{name} {worker.status.value}{why}"
+    return f"worker {worker.worker_id}{name} {worker.ending}"
 
 
 def typed_branch(branch: str) -> str:

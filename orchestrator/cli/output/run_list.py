@@ -58,18 +58,12 @@ def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:
     return (
         titled(worker.worker_id, worker.name),
         one_line(worker.task, limit=_TASK),
-        _status(worker),
+        worker.outcome,
         worker.branch or _NONE,
         _worktree(worker, top),
         (worker.container or _NONE)[:_ID],
         size if worker.disk_complete else f"> {size}",
     )
-
-
-def _status(worker: ListedWorker) -> str:
-    if worker.status is None:
-        return worker.state.value
-    return worker.status.value + (f" ({worker.reason.value})" if worker.reason else "")
 
 
 def _worktree(worker: ListedWorker, top: Path) -> str:

@@ -18,7 +18,7 @@ def test_table_is_not_shortened_without_a_terminal(result):
         "\n"
         "worker 2 failed (oom): over its 512 MiB\n"
         "  log: /logs/2\n"
-        "worker 3 timeout (timeout)\n"
+        "worker 3 timeout\n"
         "  log: /logs/3\n"
         "3 workers: 1 success, 1 failed, 1 timeout; cost $0.0123 and 2 unknown; 10 min 1 s"
     )

@@ -127,7 +127,7 @@ def test_summary_names_failed_tasks_and_the_critical_path():
     assert lines[6:] == [
         "W2 (backend) failed (agent_failed)",
         "W3 (deploy) skipped (dependency): task `backend` failed (agent_failed)",
-        "4 workers: 2 success, 2 failed; cost ?; 16.0 s",
+        "4 workers: 1 success, 1 failed, 2 skipped; cost ?; 16.0 s",
         "sequential 15.0 s, wall 16.0 s, 0.9x",
         "critical path: design, backend (15.0 s)",
         "47% of 2 slots used, at most 1 at the same time",
@@ -140,7 +140,7 @@ def test_failed_task_without_exit_code_shows_its_reason():
     idle = worker(2, Status.PARTIAL, exit_code=0, reason=Reason.CHECKS_FAILED, required=False)
     lines = run_table(run(slow, idle), workflow=WORKFLOW).split("\n")
     assert lines[-2:] == [
-        "Timed out: W1 (design) timeout",
+        "Timeout: W1 (design) timeout",
         "Partial, not critical: W2 (backend) checks_failed",
     ]
 

@@ -94,7 +94,7 @@ class TestPlain:
             "worker 2 failed its attempt 1 (agent_failed), attempt 2 in 5.0 s",
             "✓ worker 1 success in 12.3 s: 2 files, $0.0123",
             "✗ worker 2 failed (oom) after 2 min 5 s: over its 512 MiB",
-            "✗ worker 3 timeout (timeout) after 10 min",
+            "✗ worker 3 timeout after 10 min",
         ]
 
     def test_plain_view_makes_text_harmless(self, result):
@@ -194,7 +194,7 @@ class TestBoard:
              "src/auth.py"],
             ["3", "task", "3", "default", "preparing"],
             ["worker", "4", "waits:", "all", "2", "slots", "are", "in", "use"],
-            ["1", "of", "4", "done,", "1", "waiting"],
+            ["1", "of", "4", "done,", "1", "queued"],
         ]  # fmt: skip
 
     def test_measurement_columns_appear_with_the_first_measurement(self, result):
@@ -221,7 +221,7 @@ class TestBoard:
              "298M", "13.5M", "reading", "src/auth.py"],
             ["3", "task", "3", "default", "running", "0.0", "s", "12B"],
             ["worker", "4", "waits:", "all", "2", "slots", "are", "in", "use"],
-            ["1", "of", "4", "done,", "1", "waiting"],
+            ["1", "of", "4", "done,", "1", "queued"],
         ]  # fmt: skip
 
     def test_narrow_terminal_shows_last_lines_below_the_table(self):
@@ -278,7 +278,7 @@ class TestBoard:
         ]
         drawn = board(started(1000), *done, WorkerStarted(worker_id=600, container="c"))
         assert len(drawn.splitlines()) == MAX_FINISHED + 3
-        assert "500 of 1000 done, 499 waiting" in drawn
+        assert "500 of 1000 done, 499 queued" in drawn
 
     def test_time_left_is_in_the_table_and_in_the_lines(self, result):
         begin = datetime.now(UTC) - timedelta(minutes=5)
@@ -289,7 +289,7 @@ class TestBoard:
             WorkerDone(result=done, at=begin + timedelta(minutes=4)),
             WorkerStarted(worker_id=2, container="c", at=datetime.now(UTC)),
         )
-        assert "1 of 3 done, 1 waiting, about 8 min left" in board(*events)
+        assert "1 of 3 done, 1 queued, about 8 min left" in board(*events)
         lines: list[str] = []
         view = PlainView(lines.append, clock=lambda: 0.0)
         for event in events:
