@@ -25,6 +25,7 @@ from orchestrator.errors import (
     OutputTooLongError,
     RepositoryError,
 )
+from orchestrator.git.bare import no_work_tree
 from orchestrator.git.defaults import CONFIG, ENVIRONMENT, KEPT
 from orchestrator.git.limits import UNTRUSTED, Limits
 from orchestrator.git.setpriv import creating_for
@@ -380,10 +381,8 @@ def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryErro
             f"safe.directory {directory}`",
         )
     if "work tree" in error.stderr or "bare repository" in error.stderr:
-        return RepositoryError(
-            f"the repository at {directory} is bare",
-            hint="run the command inside a checkout of the repository",
-        )
+        message, hint = no_work_tree(directory)
+        return RepositoryError(message, hint=hint)
     return NoRepositoryError(
         f"not a git repository: {directory}",
         hint="run the command inside a repository, or create a repository with `git init`",

@@ -108,7 +108,7 @@ class _Search:
         self._history = history
 
     def look_into(self, parent: _Parent) -> None:
-        names = _names(parent.git, parent.commit)
+        names = named_submodules(parent.git, parent.commit)
         for path, commit in _gitlinks(parent.git, parent.commit) if names else ():
             if path in names and len(self.found) < _MOST:
                 self._take(parent, path, commit, names[path])
@@ -166,7 +166,7 @@ def _without_filters(git: Git) -> dict[str, str]:
     return filters_off(os.fsdecode(git.run("config", "--list", "--name-only", "-z")).split("\0"))
 
 
-def _names(git: Git, commit: str) -> dict[str, str]:
+def named_submodules(git: Git, commit: str) -> dict[str, str]:
     """Return the submodules that a commit's `.gitmodules` names, by path."""
     try:
         git.run("rev-parse", "--verify", "--quiet", f"{commit}:.gitmodules")

@@ -14,6 +14,7 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import Emit, ignore
 from orchestrator.execution.cancel import Cancel
+from orchestrator.git.dead_ends import dead_ends
 from orchestrator.git.object_packs import is_partial
 from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import required_filters
@@ -162,6 +163,7 @@ class ParallelRunner:
                 f"the required filters {shown} do not run for workers: files under them come as "
                 "they are committed, and go into commits as workers write them"
             )
+        yield from dead_ends(repository, repository.resolve(self._config.base))
         if self._config.closed_stages:
             stages = ", ".join(f"`{stage}`" for stage in self._config.closed_stages)
             yield (

@@ -76,17 +76,29 @@ def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
     collapsed = _ls_files(repository, "--exclude-standard", "--directory")
     ignored = tuple(_that_are_ignored(repository, collapsed))
     _refuse_unreadable(repository.top, patterns)
-    asked = _matching(repository, patterns)
+    asked, nested = _without_nested(_matching(repository, patterns))
     _refuse_secrets(asked, patterns)
-    by_list = {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
+    by_list, more = _without_nested(
+        {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
+    )
     kept_back = _secrets(by_list, () if _came_with_the_repository(repository) else listed)
     files = sorted(asked | (by_list - set(kept_back)))
     size, outside = _measure(repository.top, files)
     chosen = Copies(
         files=tuple(path for path in files if path not in outside), ignored=ignored, size=size
     )
-    notices = _notices(chosen, patterns, kept_back, sorted(outside))
+    notices = list(_notices(chosen, patterns, kept_back, sorted(outside)))
+    if nested | more:
+        notices.append(
+            "separate repositories inside of the checkout were not copied: "
+            f"{_some(sorted(nested | more))}"
+        )
     return Copies(chosen.files, chosen.ignored, chosen.size, tuple(notices))
+
+
+def _without_nested(found: set[str]) -> tuple[set[str], set[str]]:
+    nested = {path for path in found if path.endswith("/")}
+    return found - nested, nested
 
 
 def is_secret(path: str) -> bool:
@@ -200,16 +212,15 @@ def _refuse_unreadable(top: Path, patterns: Sequence[str]) -> None:
 
 
 def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
-    """Return the untracked files that match any of the patterns."""
+    """Return what matches any of the patterns: files, and repositories, which end with `/`."""
     if not patterns:
         return set()
     with tempfile.NamedTemporaryFile(prefix="orchestrator-copy-") as file:
         file.write(os.fsencode("\n".join(patterns) + "\n"))
         file.flush()
         found = _ls_files(repository, f"--exclude-from={file.name}")
-    # git lists a nested repository, such as a worker's worktree, as a directory.
     reserved = repository.reserved()
-    return {path for path in found if not path.endswith("/") and not is_reserved(path, reserved)}
+    return {path for path in found if not is_reserved(path, reserved)}
 
 
 def _ls_files(repository: Repository, *which: str) -> set[str]:

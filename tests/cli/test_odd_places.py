@@ -5,20 +5,23 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.container import Isolation
 from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git.repository import Repository
 from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.git.worktree import open_worktree
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.listing import list_runs
 from orchestrator.workspace.untracked import choose_copies
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
-from tests.support.runs import shell_run
+from tests.support.runs import configured, shell_run
 
 NOBODY = 65534
 
@@ -192,3 +195,41 @@ def test_unreadable_uncommitted_file_is_named(unreadable: Path) -> None:
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _notices(repo: Path, **isolation: Any) -> str:
+    config = configured("echo x", isolation=Isolation(network="none", **isolation))
+    return "\n".join(ParallelRunner(config, repo).plan().notices)
+
+
+@pytest.mark.parametrize("pattern", ["vendor/**", "vendor/", "vendor/lib", "*"])
+def test_nested_repository_below_a_copied_pattern_is_named(repo: Path, pattern: str) -> None:
+    (repo / "vendor").mkdir()
+    (repo / "vendor" / "plain").write_text("x\n")
+    make_repository(repo / "vendor" / "lib")
+
+    assert "were not copied: `vendor/lib/`" in _notices(repo, copied=(pattern,))
+    assert "were not copied" not in _notices(repo, copied=("vendor/plain",))
+
+
+def test_committed_repository_without_gitmodules_is_named(repo: Path) -> None:
+    assert "separate repositories" not in _notices(repo)
+    make_repository(repo / "inner")
+    git(repo, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    git(repo, "commit", "-qm", "inner")
+
+    assert "`.gitmodules` does not name: `inner`" in _notices(repo)
+
+
+def test_committed_links_with_absolute_targets_are_named(repo: Path) -> None:
+    (repo / "inside").symlink_to("a.txt")
+    (repo / "node_modules").symlink_to("/opt/x")
+    (repo / "other").symlink_to("/opt/x")
+    (repo / "escape").symlink_to("/\x1b[2J")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "links")
+
+    (notice,) = [line for line in _notices(repo).splitlines() if "links lead out" in line]
+    assert "`node_modules -> /opt/x`, `other -> /opt/x`" in notice
+    assert "inside" not in notice
+    assert "\x1b" not in notice

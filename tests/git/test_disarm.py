@@ -1,5 +1,6 @@
 """Tests that git runs no program of a worker's tree, and still runs other programs."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,24 @@ def test_configuration_that_another_command_changes_is_left_alone(repo: Path) ->
 
     assert (repo / ".git" / "config").read_bytes() == before
     assert (repo / ".git" / "config.lock").exists()
+
+
+def test_repository_whose_worktrees_count_as_bare_names_the_command_that_repairs_it(
+    tmp_path: Path,
+) -> None:
+    """An earlier version enabled per-worktree settings and left `core.bare` for all worktrees."""
+    bare, tree = tmp_path / "b a r e.git", tmp_path / "tree"
+    git(tmp_path, "clone", "-q", "--bare", str(make_repository(tmp_path / "from")), str(bare))
+    git(bare, "worktree", "add", "-q", str(tree))
+    git(bare, "config", "extensions.worktreeConfig", "true")
+
+    with pytest.raises(RepositoryError, match=r"`core\.bare` of the repository") as caught:
+        Repository(tree)
+    for place in (bare, bare / "worktrees" / "tree"):
+        with pytest.raises(RepositoryError, match="is bare"):
+            Repository(place)
+
+    _, command, _ = str(caught.value.hint).split("`")
+    subprocess.run(["sh", "-c", command], check=True, cwd="/")
+    assert Repository(tree).top == tree
+    assert git(bare, "rev-parse", "--is-bare-repository") == "true"
