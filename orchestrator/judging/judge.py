@@ -111,8 +111,8 @@ def _base_of(runs: Sequence[RunBranches]) -> str:
             bases.add(branch.base)
             if branch.status is None:
                 raise ConfigError(
-                    f"worker {branch.worker_id} of run {run.run_id} has no result yet",
-                    hint=f"wait for the run's end: `orchestrator wait {run.run_id}`",
+                    f"worker {branch.worker_id} of run {run.run_id} {branch.sentence}: not judged",
+                    hint=run.way_to_results,
                 )
     if len(bases) != 1:
         raise _not_comparable(runs[-1].run_id, are_gone=not bases)

@@ -8,7 +8,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status
 from orchestrator.state.excluded_commits import excluded_commits
-from orchestrator.state.history import RunHistory, choose_run
+from orchestrator.state.history import RunHistory, choose_run, word_of
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.worker_lookup import holders_of
@@ -42,6 +42,10 @@ class Branch:
     excluded: str | None = None
     """Findings by which the latest judgement of the run excludes the commit; None if it does not.
     """
+    state: str = ""
+    """Name of the worker's state, such as `queued` or `cancelled`."""
+    sentence: str = ""
+    """What a message says of the worker, after its number."""
 
     @property
     def is_empty(self) -> bool:
@@ -59,6 +63,13 @@ class RunBranches:
     is_live: bool
     branches: tuple[Branch, ...]
     """The branches of the chosen workers, except those whose commits are gone."""
+
+    @property
+    def way_to_results(self) -> str:
+        """A hint on how workers without a result get one."""
+        if self.is_live:
+            return f"wait for the run's end: `orchestrator wait {self.run_id}`"
+        return f"resume the run: `orchestrator resume {self.run_id}`"
 
 
 def excluded_by_judgement(branch: Branch) -> str | None:
@@ -100,8 +111,9 @@ def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -
     found = {one.worker_id: one for one in _branches(repository, history, chosen, live=live)}
     gone = [number for number in numbers if number not in found]
     if gone:
+        said = history.sentence(gone[0])
         raise ConfigError(
-            f"worker {gone[0]} of run {history.run_id} has no commits, or its commits are gone",
+            f"worker {gone[0]} of run {history.run_id} {said}; it has no commits, or they are gone",
             hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
         )
     return RunBranches(history.run_id, history.record.created_at, live, tuple(found.values()))
@@ -124,7 +136,13 @@ def _branches(
             status = result.status if result else None
             summary = result.summary if result else None
             names = (spec.branch, spec.branch_name is not None, excluded.get(tip))
-            yield Branch(number, spec.task, base, tip, status, spec.name, summary, *names)
+            state = word_of(history.workers[number].state, result, is_live=live)
+            yield Branch(
+                *(number, spec.task, base, tip, status, spec.name, summary),
+                *names,
+                state=state,
+                sentence=history.sentence(number),
+            )
 
 
 def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]:

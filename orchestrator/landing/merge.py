@@ -123,14 +123,9 @@ def _record(merged: Merged, run: RunBranches) -> Landed:
 def _check_ended(run: RunBranches) -> None:
     for branch in run.branches:
         if branch.status is None:
-            hint = (
-                "wait for the run's end: `orchestrator wait"
-                if run.is_live
-                else "resume the run: `orchestrator resume"
-            )
             raise ConfigError(
-                f"worker {branch.worker_id} of run {run.run_id} has no result yet",
-                hint=f"{hint} {run.run_id}`",
+                f"worker {branch.worker_id} of run {run.run_id} {branch.sentence}: not merged",
+                hint=run.way_to_results,
             )
 
 
@@ -302,7 +297,8 @@ class _Plan:
         """
         number = branch.worker_id
         if branch.status is not Status.SUCCESS and not self._wish.named:
-            said = f"the worker did not succeed ({branch.status}); name its number to merge it"
+            state = branch.state or branch.status
+            said = f"the worker did not succeed ({state}); name its number to merge it"
             return LeftWorker(worker_id=number, reason="failed", message=said)
         if branch.excluded is not None and not self._wish.overrules_judgement:
             said = f"{excluded_by_judgement(branch)}; `orchestrator pick {number}` merges it anyway"

@@ -76,7 +76,7 @@ def _tell_others(found: Conflicts, branches: Sequence[Branch]) -> None:
     if found.failing:
         alone = ", ".join(map(str, found.failing))
         tell(f"workers whose own commits fail the checks: {alone}")
-    unfinished = [str(branch.worker_id) for branch in branches if branch.status is None]
+    unfinished = [f"{one.worker_id} ({one.state})" for one in branches if one.status is None]
     if unfinished:
         tell(f"workers without a result, whose later work is not compared: {', '.join(unfinished)}")
     empty = [str(one.worker_id) for one in branches if one.is_empty and one.status is not None]

@@ -56,6 +56,10 @@ def diff(
     branches = read_branches(repository, wanted, numbers).branches
     end_with_reader()
     for branch in branches:
+        if branch.status is None:
+            tell(f"worker {branch.worker_id} {branch.sentence}: only its commits are shown")
+        elif branch.is_empty:
+            tell(f"worker {branch.worker_id} {branch.sentence}; it committed nothing")
         if len(branches) > 1 and not raw:
             show(f"{called(branch.worker_id, branch.title)}: {one_line(branch.task)}")
         if stat:

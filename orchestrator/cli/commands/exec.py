@@ -128,7 +128,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
         containers = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
         if not containers:
             raise NotRunningError(
-                f"worker {worker} of run {run_id} {said}: it has no container",
+                f"worker {worker} of run {run_id} {said}; it has no container",
                 hint="list workers with `orchestrator ls`",
             )
     except BaseException:

@@ -13,7 +13,7 @@ import typer
 
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.ci import in_ci
-from orchestrator.cli.output.messages import put, show_json
+from orchestrator.cli.output.messages import put, show_json, tell
 from orchestrator.cli.output.streams import end_with_reader
 from orchestrator.cli.run_arguments import Follow, Number, RunOption, follow, open_run
 from orchestrator.errors import ConfigError
@@ -74,7 +74,7 @@ def logs(
     _check_raw(worker, raw=options.raw, force=options.force)
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
-        chosen = _stage_logs(history, numbers, stages) if stages else _logs(history, numbers)
+        chosen = [*(_stage_logs(history, numbers, stages) if stages else _logs(history, numbers))]
         sources = [_source(log, raw=options.raw, alone=bool(worker)) for log in chosen]
         for source in sources:
             stack.callback(source.close)
@@ -82,6 +82,8 @@ def logs(
             _follow(history, sources, worker)
         else:
             _show(sources)
+        if worker is not None and not any(log.path.is_file() for log in chosen):
+            tell(f"worker {worker} {history.sentence(worker)}; there is no output to print")
 
 
 def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:

@@ -39,15 +39,18 @@ def stop(
         )
     with open_run(run, worker=workers[0] if workers else None) as history:
         running = request_stop(history, workers or list(history.workers), kill=kill)
+        for number in workers or ():
+            if number not in running:
+                show(f"worker {number} {history.sentence(number)}")
         follow(lambda: False, is_live=lambda: _are_running(history, running))
         for number in running:
             result = history.directory.result(number)
-            show(_ended(number, result))
+            show(_ended(history, number, result))
 
 
-def _ended(number: int, result: WorkerResult | None) -> str:
+def _ended(history: RunHistory, number: int, result: WorkerResult | None) -> str:
     if result is None:
-        return f"worker {number} has no result: the run's process ended"
+        return f"worker {number} {history.sentence(number)}"
     if result.reason is not Reason.CANCELLED:
         return f"worker {number} ended before it was stopped: {result.outcome}"
     return f"worker {number} was stopped; its work is on the branch {result.branch}"

@@ -94,7 +94,7 @@ def test_removed_commits_are_an_error(repo, local_engine, capsys):
     assert run(["diff", "1"]) == 3
     said = capsys.readouterr().err
     assert "worker 1 of run" in said
-    assert "has no commits, or its commits are gone" in said
+    assert "it has no commits, or they are gone" in said
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ class TestRefusals:
     def test_worker_that_is_not_running_is_refused(self, run_id: str, capsys) -> None:
         assert run(["exec", "2", "--", "true"]) == 3
         assert capsys.readouterr().err == (
-            f"error: worker 2 of run {run_id} has ended: it has no container\n\n"
+            f"error: worker 2 of run {run_id} has ended: success; it has no container\n\n"
             "hint: list workers with `orchestrator ls`\n"
         )
 

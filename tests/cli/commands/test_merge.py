@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
+from orchestrator.state.history import WorkerState
 from tests.support.junit_readers import gitlab_cases
 from tests.support.live import LiveRun
 from tests.support.repository import git
@@ -100,7 +101,7 @@ def test_running_worker_is_an_error(repo, tmp_path, local_engine, capsys):
         assert run(["merge"]) == 3
         live.open_gate()
     said = capsys.readouterr().err
-    assert "has no result yet" in said
+    assert WorkerState.RUNNING.sentence in said
     assert "orchestrator wait" in said
 
 
