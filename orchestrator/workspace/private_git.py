@@ -181,6 +181,10 @@ def _make_git_dir(
     reference.parent.mkdir(parents=True, exist_ok=True)
     reference.write_text(f"{options.start}\n")
     (git_dir / "info").mkdir(exist_ok=True)
+    # As for the checkout: the attributes name no program, since no filter driver is configured.
+    attributes = repository.common_dir / "info" / "attributes"
+    if attributes.is_file():
+        shutil.copyfile(attributes, git_dir / "info" / "attributes")
     (git_dir / "info" / "exclude").write_text(
         "".join(f"{pattern}\n" for pattern in _excluded(options))
     )

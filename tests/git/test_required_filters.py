@@ -80,3 +80,33 @@ def test_run_names_the_filter_at_its_start(secret: Path, local_engine: LocalEngi
 )
 def test_required_filters(settings: dict[str, str], found: set[str]) -> None:
     assert required_filters(settings) == found
+
+
+CONVERTED = {
+    "a.u16": ("working-tree-encoding=UTF-16LE", b"h\0i\0\n\0", "hi"),
+    "a.id": ("ident", b"$Id: 0123 $\n", "$Id$"),
+    "a.crlf": ("text eol=crlf", b"x\r\n", "x"),
+    "a.auto": ("text=auto", b"x\r\n", "x"),
+}
+"""Files, each with the attributes of its pattern, the bytes of the worker, and the stored text."""
+
+
+@pytest.mark.parametrize("place", [".gitattributes", ".git/info/attributes"])
+def test_files_are_stored_as_git_add_in_the_worktree_would_store_them(
+    repo: Path, local_engine: LocalEngine, place: str
+) -> None:
+    rules = (f"*.{name[2:]} {rule}\n" for name, (rule, _, _) in CONVERTED.items())
+    (repo / place).write_text("".join(rules))
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "rules")
+    octal = {
+        name: "".join(f"\\{byte:03o}" for byte in data) for name, (_, data, _) in CONVERTED.items()
+    }
+
+    shell_run(
+        repo, local_engine, ";".join(f"printf '{text}' > {name}" for name, text in octal.items())
+    )
+
+    for name, (_, _, stored) in CONVERTED.items():
+        assert git(repo, "show", f"architect/parallel-1:{name}") == stored
+    assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
