@@ -22,7 +22,15 @@ from orchestrator.reports.html_style import STYLE
 from orchestrator.reports.logs import tail
 from orchestrator.reports.markup import escaped
 from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.plain_text import cost, counts, heading, outcome, resources, state
+from orchestrator.reports.plain_text import (
+    cost,
+    heading,
+    outcome,
+    resources,
+    state,
+    tally_of_workers,
+    word,
+)
 from orchestrator.reports.timeline import LEGEND, timeline
 from orchestrator.results import Status
 from orchestrator.text.quantities import count, duration, money
@@ -75,12 +83,11 @@ def _head(report: RunReport) -> Iterator[str]:
     status = state(report)
     yield (
         f'<header>\n<p class="run">Run <code>{escaped(report.run_id)}</code></p>\n'
-        f'<h1>{name} <span class="badge {status}">{status}</span></h1>\n<dl class="facts">\n'
+        f'<h1>{name} <span class="badge {status}">{word(report)}</span></h1>\n<dl class="facts">\n'
     )
-    numbers = [f"{number} {name}" for name, number in counts(report).items() if number]
     tokens = f"{report.tokens:,}" if report.tokens is not None else ""
     for title, value in (
-        ("Workers", ", ".join(numbers)),
+        ("Workers", tally_of_workers(report)),
         ("Duration", duration(report.duration)),
         ("Cost", money(report.cost, known=report.cost_known)),
         ("Tokens", tokens),

@@ -5,21 +5,37 @@ from collections import Counter
 from orchestrator.reports.model import RunReport, WorkerReport
 from orchestrator.results import Status, WorkerResult, ended_word
 from orchestrator.state.history import word_of
-from orchestrator.text.quantities import duration, money, size
+from orchestrator.text.quantities import duration, money, size, tally
 
 
 def heading(report: RunReport) -> str:
     """Return the result of a run in one line: `ci: failed, 2 of 3 workers succeeded`."""
     workers = "worker" if len(report.workers) == 1 else "workers"
     name = report.name or "orchestrator"
-    return f"{name}: {state(report)}, {report.passed} of {len(report.workers)} {workers} succeeded"
+    return f"{name}: {word(report)}, {report.passed} of {len(report.workers)} {workers} succeeded"
 
 
 def state(report: RunReport) -> str:
-    """Return a run's status, such as `failed`; if it has none, its state, such as `died`."""
-    if report.status is None:
-        return report.state.value
-    return ended_word(report.status, [one.result for one in report.workers if one.result])
+    """Return a run's status, such as `failed`; if it has none, its state, such as `died`.
+
+    Programs read it; people read `word`.
+    """
+    return report.status.value if report.status else report.state.value
+
+
+def word(report: RunReport) -> str:
+    """Return the name of a run's state, as everywhere: `state`, or `cancelled`."""
+    results = [one.result for one in report.workers if one.result]
+    return ended_word(report.status, results) if report.status else report.state.value
+
+
+def tally_of_workers(report: RunReport) -> str:
+    """Return the number of workers in each state: `2 success, 1 cancelled`."""
+    return tally([_word(one) for one in report.workers], first=[*Status])
+
+
+def _word(worker: WorkerReport) -> str:
+    return word_of(worker.state, worker.result, is_live=not worker.has_died)
 
 
 def sums(report: RunReport) -> str:
@@ -39,8 +55,7 @@ def outcome(worker: WorkerReport) -> str:
     """Return a worker's status, such as `failed (oom), attempt 2`; before its end, its state."""
     result = worker.result
     if result is None:
-        word = word_of(worker.state, None, is_live=not worker.has_died)
-        return "waits for an answer" if worker.is_waiting_for_answer else word
+        return "waits for an answer" if worker.is_waiting_for_answer else _word(worker)
     return result.outcome
 
 

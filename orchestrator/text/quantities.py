@@ -1,5 +1,6 @@
 """Format durations, amounts of money, sizes, counts and lists of names."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 UNKNOWN = "?"
@@ -38,6 +39,13 @@ def size(octets: int) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 file` or `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def tally(names: Sequence[str], *, first: Sequence[str]) -> str:
+    """Return how often each name occurs, such as `2 success, 1 failed`; names in `first` lead."""
+    numbers = Counter(names)
+    ordered = [*first, *sorted(numbers.keys() - {*first})]
+    return ", ".join(f"{numbers[name]} {name}" for name in ordered if numbers[name])
 
 
 def slots_in_use(slots: int) -> str:

@@ -1,7 +1,6 @@
 """Print the result of a run: a table or JSON on stdout, and next steps on stderr."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +30,7 @@ from orchestrator.results import (
     ended_word,
     exit_code,
 )
-from orchestrator.text.quantities import UNKNOWN, count, duration, money, size
+from orchestrator.text.quantities import UNKNOWN, count, duration, money, size, tally
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.timing import summarise
@@ -121,18 +120,11 @@ def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
 
 
 def _sum(result: RunResult) -> str:
-    words = Counter(worker.word for worker in result.results)
-    parts = [f"{number} {word}" for word, number in sorted(words.items(), key=_order_of_words)]
+    words = tally([worker.word for worker in result.results], first=[*Status])
     return (
-        f"{count(len(result.results), 'worker')}: {', '.join(parts)}; "
+        f"{count(len(result.results), 'worker')}: {words}; "
         f"cost {_total(result)}; {duration(result.duration)}"
     )
-
-
-def _order_of_words(entry: tuple[str, int]) -> tuple[bool, int, str]:
-    known = [status.value for status in Status]
-    word = entry[0]
-    return word not in known, known.index(word) if word in known else 0, word
 
 
 def network_line(workers: Sequence[WorkerResult]) -> list[str]:

@@ -1,5 +1,6 @@
 """Tests of commands on workers in every state: exit codes, and the states that are named."""
 
+import io
 import re
 import sys
 from collections.abc import Sequence
@@ -7,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from orchestrator.cli.app import run
+from orchestrator.cli.output.live_table import BoardView
 from orchestrator.events import (
     Event,
+    RunDone,
     RunStarted,
     WorkerDone,
     WorkerHarvesting,
@@ -19,10 +23,19 @@ from orchestrator.events import (
     WorkerStage,
     WorkerStarted,
 )
+from orchestrator.git.repository import Repository
+from orchestrator.reports.formats import FORMATS
+from orchestrator.reports.plain_text import outcome, tally_of_workers
+from orchestrator.reports.reader import read_run
 from orchestrator.results import Reason, Status, WorkerResult, sum_up
+from orchestrator.runs.notification_messages import notification
 from orchestrator.state.history import WorkerState
+from orchestrator.state.listing import list_runs
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_outline import read_outline
 from orchestrator.state.run_record import RunRecord
+from orchestrator.web.reader import RunReader
+from orchestrator.web.summaries import worker_badge
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.local_engine import LocalEngine
 from tests.support.reports import RUN_ID, at
@@ -207,4 +220,37 @@ def test_stop_names_the_end_of_a_worker_of_a_live_run(
     directory.log_event(WorkerDone(at=at(8), result=result))
     assert run(["stop", "1"]) == 0
     assert names(capsys.readouterr().out, "failed")
+    directory.release()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_tables_pages_and_reports_use_the_same_name(repo: Path, state: str) -> None:
+    directory = written(repo, state)
+    outline, report = read_outline(directory), read_run(directory)
+    assert outline is not None
+    assert report is not None
+    reader = RunReader(directory, outline)
+    snapshot = reader.snapshot()
+    reader.close()
+    (listed,) = list_runs(Repository(repo), everything=True).runs
+    told = {
+        "page": worker_badge(snapshot.workers[0], snapshot).word.lower(),
+        "list": listed.workers[0].outcome.partition(" ")[0],
+        "report": outcome(report.workers[0]).partition(" ")[0],
+        "sum": tally_of_workers(report).partition(" ")[2],
+    }
+    assert set(told.values()) == {state}, told
+    shown = FORMATS["html"].render(report) + FORMATS["markdown"].render(report)
+    assert state in named_in(re.sub("<style>.*?</style>", "", shown, flags=re.DOTALL))
+    if state != "died":
+        view = BoardView(io.StringIO())
+        for event in snapshot.events:
+            view(event)
+        paper = io.StringIO()
+        Console(file=paper, width=150).print(view.render())
+        assert state in named_in(paper.getvalue().partition("LAST LINE")[2]), paper.getvalue()
+    if state in ENDED:
+        message = notification(RUN_ID, RunDone(result=snapshot.result))
+        assert message is not None
+        assert ("cancelled" in str(message["text"])) is (state == "cancelled")
     directory.release()

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.cli.output.live_table import BoardView
-from orchestrator.cli.output.report import after_run, run_table
+from orchestrator.cli.output.report import after_run, failed_line, run_table
 from orchestrator.cli.output.views import PlainView
 from orchestrator.events import (
     Intervention,
@@ -143,6 +143,18 @@ def test_failed_task_without_exit_code_shows_its_reason():
         "Timeout: W1 (design) timeout",
         "Partial, not critical: W2 (backend) checks_failed",
     ]
+
+
+def test_only_failures_that_did_not_decide_are_called_not_critical():
+    spare = worker(1, Status.FAILED, reason=Reason.AGENT_FAILED, required=False)
+    skipped = worker(3, Status.FAILED, reason=Reason.DEPENDENCY, at=None)
+    slow = worker(2, Status.TIMEOUT, reason=Reason.TIMEOUT)
+    assert failed_line([spare]) == ["Failed, not critical: W1 (design) agent_failed"]
+    # A required task did not run because of it.
+    assert failed_line([spare, skipped]) == ["Failed: W1 (design) agent_failed"]
+    assert [line.partition(":")[0] for line in failed_line([spare, slow])] == [
+        "Timeout", "Failed, not critical"
+    ]  # fmt: skip
 
 
 def test_speed_up_is_shown_for_several_workers():
