@@ -15,7 +15,7 @@ from orchestrator.errors import EngineError, PortTakenError
 from orchestrator.events import Event, RunDone, RunStarted, WorkerDone, WorkerOutput, WorkerStarted
 from orchestrator.results import Reason, RunResult, Status, exit_code
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import read_record
 from orchestrator.worker import agent_container
 from tests.support.live import LATE, newest
@@ -309,8 +309,8 @@ def test_a_run_is_live_while_it_runs(repo: Path, local_engine: LocalEngine) -> N
 
     def look(event: Event) -> None:
         if isinstance(event, WorkerStarted):
-            (path,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
-            seen.append(RunDirectory(path).is_live())
+            (directory,) = all_runs(repo / ".git" / "orchestrator")
+            seen.append(directory.is_live())
 
     ParallelRunner(configured("true"), repo, engine=local_engine, emit=look).run()
     assert seen == [True]
