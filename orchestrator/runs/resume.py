@@ -11,6 +11,7 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Emit, Notice, RunDone, ignore
 from orchestrator.execution.cancel import Cancel
+from orchestrator.git.git_directory import pointed_git_dir
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult
 from orchestrator.runs.claimed_run import ClaimedRun
@@ -97,6 +98,7 @@ class ResumedRun:
             if _is_done(directory, record):
                 return self._conclude(ClaimedRun(record, directory), engine)
             checked = check_run(self._request(config, record, inputs), engine)
+            _check_worktrees(directory, record)
             _claim_again(checked.request.repository, directory, record)
             redactor, notify = checked.request.redactor, config.triggers.notify
             claimed = ClaimedRun(record, directory)
@@ -142,6 +144,19 @@ class ResumedRun:
                 claimed.directory.write_run_result(result)
             self._emit(RunDone(result=result))
         return result
+
+
+def _check_worktrees(directory: RunDirectory, record: RunRecord) -> None:
+    """Check that git finds the worktrees of workers without a result, as not in a moved repository.
+
+    Raises:
+        RepositoryError: Git does not find one of them.
+    """
+    for spec in record.workers:
+        worker = RecordedWorker(directory, record, spec)
+        is_made = pointed_git_dir(worker.path) is not None
+        if is_made and directory.result(spec.worker_id) is None:
+            worker.opened()
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:

@@ -16,8 +16,10 @@ from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git.repository import Repository
 from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.git.worktree import open_worktree
+from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.listing import list_runs
+from orchestrator.state.run_directory import RunDirectory
 from orchestrator.workspace.untracked import choose_copies
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
@@ -102,6 +104,25 @@ def test_commands_find_the_worktrees_of_a_moved_repository(
     (worker,) = cleanup(moved, engine=local_engine, wanted=wanted).workers
     assert (worker.problem, worker.worktree) == (None, str(tree))
     assert not tree.exists()
+
+
+def test_resume_of_a_moved_repository_is_refused_until_git_finds_the_worktrees(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    run = shell_run(repo, local_engine, "echo x > new")
+    moved = repo.rename(repo.parent / "moved")
+    directory = RunDirectory(moved / ".git" / "orchestrator" / "runs" / run.run_id)
+    for result in (directory.path, directory.worker(1)):  # as if the run had died
+        (result / "result.json").unlink()
+    tree = moved / ".architect-parallel-1"
+
+    with pytest.raises(RepositoryError, match=f"git worktree repair {tree}"):
+        ResumedRun(directory, engine=local_engine).execute()
+    assert directory.result(1) is None
+
+    git(moved, "worktree", "repair", str(tree))
+    (result,) = ResumedRun(directory, engine=local_engine).execute().results
+    assert (result.worker_id, result.worktree_path) == (1, str(tree))
 
 
 def test_cleanup_of_a_copied_repository_leaves_the_original_alone(
