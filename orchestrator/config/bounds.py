@@ -96,7 +96,7 @@ _FREE: Mapping[str, Mapping[str, FieldPath]] = {
     | {name: PROJECT_FIELDS[name] for name in ("dotenv", "caches", "setup", "teardown")},
     "Alerts, and files that do not come from a candidate.": {
         name: TRIGGER_FIELDS[name]
-        for name in ("silence", "repeated_errors", "prompts", "on_trigger", "notify")
+        for name in ("silence", "repeated_errors", "prompts", "on_trigger")
     }
     | dict(JUDGE_FIELDS),
     "Containers beside the worker; their limits are bounded by those of the worker.": {
@@ -124,6 +124,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
     CONTAINER_FIELDS["calls_per_minute"]: _longer,
     CONTAINER_FIELDS["read_only"]: _less,
     CONTAINER_FIELDS["runtime"]: _other,
+    TRIGGER_FIELDS["notify"]: _other,
     TRIGGER_FIELDS["paths"]: _outside,
     TRIGGER_FIELDS["enforce"]: _other,
     PROJECT_FIELDS["setup_timeout"]: _longer,
@@ -135,12 +136,19 @@ _UNTRUSTED: tuple[FieldPath, ...] = (
     *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network")),
     *(CONTAINER_FIELDS[name] for name in ("allow", "setup_allow", "check_allow")),
     *(CONTAINER_FIELDS[name] for name in ("company", "secrets", "copy", "git_read")),
+    TRIGGER_FIELDS["notify"],
 )
-"""Settings that the preset `untrusted` bounds besides those that it sets: workers get nothing
-that the user did not type.
+"""Settings that the preset `untrusted` bounds besides those that it sets: workers get nothing that
+the user did not type, and no program runs on this machine.
 """
+OF_THE_USER: frozenset[FieldPath] = frozenset({TRIGGER_FIELDS["notify"]})
+"""Settings of which a variable is never bounded: it concerns the user, not the workers."""
 _SERVICES = PROJECT_FIELDS["services"]
 _CHECKS = PROJECT_FIELDS["checks"]
+_SETS = CONTAINER_FIELDS["allow_sets"]
+MACHINE_SETS = frozenset({"pip", "npm", "cargo", "go", "apt", "git"})
+"""Sets of hosts that are read from this machine, unless a file defines them."""
+_ALLOWED = tuple(CONTAINER_FIELDS[name] for name in ("allow", "setup_allow", "check_allow"))
 _OF_SERVICES = (("limits", "cpus"), ("limits", "memory"), ("limits", "pids"))
 _INSTEAD: Mapping[FieldPath, FieldPath] = {
     CONTAINER_FIELDS["setup_network"]: CONTAINER_FIELDS["network"],
@@ -178,7 +186,9 @@ class Typed:
         for field in _OF_SERVICES:
             if field in self.of_preset and self._services(config, field):
                 yield field, _SERVICES
-
+        for field in _ALLOWED:
+            if field in self.of_preset and self._redefined(config, field):
+                yield field, _SETS
         if RUN_FIELDS["timeout_per_worker"] in self.of_preset:
             for field in self._slow(config):
                 yield RUN_FIELDS["timeout_per_worker"], field
@@ -192,6 +202,13 @@ class Typed:
         waits = (one for name, one in project.services.items() if own.services.get(name) != one)
         if any(service.health_timeout > longest for service in waits):
             yield _SERVICES
+
+    def _redefined(self, config: ParallelConfig, field: FieldPath) -> bool:
+        """Return whether sets of hosts that the user typed have other hosts than on this machine."""
+        names = {entry[1:].partition("=")[0] for entry in value_of(self.config, field)
+                 if entry.startswith("@")}  # fmt: skip
+        sets = config.isolation.allow_sets
+        return any(name in sets for name in names & MACHINE_SETS)
 
     def _services(self, config: ParallelConfig, field: FieldPath) -> bool:
         """Return whether a service that the user did not type exceeds a limit of the worker."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.config.bounds import Typed, shown, typed
+from orchestrator.config.bounds import OF_THE_USER, Typed, shown, typed
 from orchestrator.config.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.config.json_schema import json_schema
 from orchestrator.config.merge import merge, problems_of, problems_of_file, validate_texts
@@ -291,7 +291,11 @@ def _beyond_presets(config: ParallelConfig, layers: Layers) -> Problems:
     if config.preset is None:
         return []
     for strong, weak in (((options,), [*file, *environment]), ((environment, options), file)):
-        given = {setting.field: setting for setting in weak}
+        given = {
+            setting.field: setting
+            for setting in weak
+            if not (setting.kind == "environment" and setting.field in OF_THE_USER)
+        }
         bound = typed(*strong)
         for field, blamed in bound.exceeded_by(config):
             setting = given.get(blamed)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Emit, Notice, WorkerConnected
-from orchestrator.files.tail import last_line
+from orchestrator.files.tail import end_of
 from orchestrator.gateway.hosts import MOST_HOSTS
 from orchestrator.gateway.log import (
     LogReader,
@@ -143,8 +143,9 @@ class NetworkFollower:
 
     def _open(self, *, again: bool) -> None:
         if again:
+            last = end_of(self._path).rstrip().rpartition(b"\n")[2]
             with suppress(ValidationError):
-                self._recorded = NetworkRecord.model_validate_json(last_line(self._path)).time
+                self._recorded = NetworkRecord.model_validate_json(last).time
         try:
             self._path.touch()
         except OSError as error:

@@ -8,8 +8,7 @@ from typing import IO
 from orchestrator.engine.protocol import Container, ContainerEngine, InnerProcess
 from orchestrator.errors import OrchestratorError
 from orchestrator.text.redact import Redactor
-from orchestrator.text.sanitize import output_line
-from orchestrator.text.split_lines import printed_lines
+from orchestrator.text.sanitize import last_output_line
 
 _TAIL = 4096
 _GONE = 5.0
@@ -63,9 +62,8 @@ class Sidecar:
 
     def last_words(self) -> str:
         """Return `: ` and the last line of output, to append to a message; empty without output."""
-        lines = [line.strip() for line in printed_lines(self._tail.decode("utf-8", "replace"))]
-        last = next((line for line in reversed(lines) if line), "")
-        return f": {output_line(last, limit=_SHOWN)}" if last else ""
+        last = last_output_line(self._tail.decode("utf-8", "replace"), limit=_SHOWN)
+        return f": {last}" if last else ""
 
     def remove(self) -> None:
         """Remove the container. If this fails, a later cleanup finds it by its labels."""

@@ -101,11 +101,11 @@ class LineTail:
         return lines
 
 
-def last_line(path: Path) -> bytes:
-    """Return a file's last line that is not blank, or at most its last 4096 bytes."""
+def end_of(path: Path) -> bytes:
+    """Return a file's last 4096 bytes; empty if it cannot be read."""
     try:
         with path.open("rb", 0) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_LAST, 0))
-            return file.read(_LONGEST_LAST).rstrip().rpartition(b"\n")[2]
+            return file.read(_LONGEST_LAST)
     except OSError:
         return b""

@@ -31,6 +31,7 @@ SEQUENCE = re.compile(
     r"|[ -/]{0,4}[0-OQ-WYZ\\`-~])"
 )
 """Matches an escape sequence of terminals."""
+_ENCODED_SEQUENCE = re.compile(SEQUENCE.pattern.encode())
 _BEGUN = re.compile(
     r"(?:\r|\x1b(?:\[[0-?]{0,200}[ -/]{0,9}|[\]PX^_][^\x07\x1b\r\n]{0,4000}\x1b?|[ -/]{0,4})?)\Z"
 )
@@ -70,6 +71,21 @@ def output_lines(text: str) -> str:
 def without_sequences(text: str) -> str:
     """Return `text` without escape sequences of terminals, such as colours and links."""
     return SEQUENCE.sub("", text) if "\x1b" in text else text
+
+
+def last_output_line(text: str, *, limit: int = 200) -> str:
+    r"""Return the last line of a program's output that is not blank, as `output_line`.
+
+    Of a line that was overwritten, its last content is returned. Lines that consist of escape
+    sequences are blank. The result is empty if all lines are blank.
+    """
+    shown = re.split(r"[\r\n]", without_sequences(text))
+    return output_line(next(filter(None, map(str.strip, reversed(shown))), ""), limit=limit)
+
+
+def without_sequences_in(data: bytes) -> bytes:
+    """Return encoded text as `without_sequences`, for searches in large files."""
+    return _ENCODED_SEQUENCE.sub(b"", data) if b"\x1b" in data else data
 
 
 def begun_sequence(text: str) -> int:

@@ -12,7 +12,7 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.state.history import attempts
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.quantities import size
-from orchestrator.text.sanitize import SEQUENCE, output_line
+from orchestrator.text.sanitize import SEQUENCE, output_line, without_sequences_in
 from orchestrator.web.ansi import Run, runs_of
 
 CHUNK = 256 * 1024
@@ -200,7 +200,7 @@ def _lines_with(log: Log, pattern: re.Pattern[bytes], most: int) -> tuple[list[M
             *whole, rest = (rest + data).split(b"\n")
             for line in whole:
                 number += 1
-                if pattern.search(line.lower()):
+                if pattern.search(without_sequences_in(line).lower()):
                     if len(found) == most:
                         return found, True
                     text = output_line(line[:_LONGEST].decode("utf-8", "replace"))
@@ -211,7 +211,7 @@ def _lines_with(log: Log, pattern: re.Pattern[bytes], most: int) -> tuple[list[M
                 place, rest = place + len(rest), b""
             if time.monotonic() > until:
                 return found, True
-    if rest and pattern.search(rest.lower()) and len(found) < most:
+    if rest and pattern.search(without_sequences_in(rest).lower()) and len(found) < most:
         text = output_line(rest[:_LONGEST].decode("utf-8", "replace"))
         found.append(Match(number + 1, place, text))
     return found, False

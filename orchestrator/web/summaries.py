@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import NamedTuple, TypedDict
 
 from orchestrator.events import WorkerMeasured
-from orchestrator.files.tail import last_line
+from orchestrator.files.tail import end_of
 from orchestrator.results import WorkerResult
 from orchestrator.state.history import WorkerState, word_of
 from orchestrator.text.quantities import size, slots_in_use
-from orchestrator.text.sanitize import one_line, output_line
+from orchestrator.text.sanitize import last_output_line, one_line
 from orchestrator.web.badges import Badge, Tone, badge_of, run_badge
 from orchestrator.web.formats import dollars, plural, short_duration
 from orchestrator.web.live_usage import NOTHING
@@ -257,8 +257,7 @@ def _message(worker: WorkerRecord, snapshot: Snapshot) -> str:
         (directory / name for name in ("stdout.log", "stderr.log")),
         key=lambda path: path.stat().st_mtime_ns if path.is_file() else 0,
     )
-    printed = last_line(newest).decode("utf-8", "replace").strip()
-    return output_line(printed.rpartition("\r")[2], limit=200)
+    return last_output_line(end_of(newest).decode("utf-8", "replace"))
 
 
 def _steps(worker: WorkerRecord) -> str:

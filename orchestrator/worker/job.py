@@ -16,10 +16,10 @@ from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import start_again
 from orchestrator.execution.output import LogOptions, WorkerLog, stage_log
 from orchestrator.execution.supervisor import attend
-from orchestrator.files.tail import last_line
+from orchestrator.files.tail import end_of
 from orchestrator.state.endings import Ending
 from orchestrator.state.secret_files import Secrets
-from orchestrator.text.sanitize import one_line, output_line
+from orchestrator.text.sanitize import last_output_line, one_line
 from orchestrator.worker.checked_run import CheckedSettings
 from orchestrator.worker.container_specs import Job, job_container, job_limits
 from orchestrator.worker.context import WorkerContext
@@ -154,7 +154,7 @@ class Work:
             return None
         turn = _turn(self.log, self.job.name, len(self.job.commands))
         command = self.worker.run.redactor.text(self.job.commands[turn - 1])
-        said = output_line(last_line(self.log).decode("utf-8", "replace"))
+        said = last_output_line(end_of(self.log).decode("utf-8", "replace"))
         more = f": {said}" if said and not said.startswith(f"[{self.job.name} ") else ""
         return f"`{one_line(command, limit=_SHOWN)}` {how}{more}"
 

@@ -10,6 +10,8 @@ from orchestrator.config import bounds, fields
 from orchestrator.config.presets import PRESETS
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
+from orchestrator.gateway.host_sets import GIT
+from orchestrator.gateway.package_managers import TOOLS
 from orchestrator.workflow.model import Limits, WorkerSettings
 from orchestrator.workflow.planning import TASK_KEYS
 from tests.support.settings import load, write
@@ -41,6 +43,7 @@ WIDE: dict[str, tuple[str, str]] = {
     "secrets": ("[TOKEN]", ""),
     "copy": ("[.env]", ""),
     "git_read": ("['https://git.example/a=TOKEN']", "https://git.example/a=TOKEN"),
+    "notify": ("touch ran", ""),
     "company": ("['pip=http://evil.example/']", "pip=http://evil.example/"),
 }
 UNTRUSTED = {"preset": "untrusted"}
@@ -102,6 +105,21 @@ def test_option_allows_what_a_preset_bounds(tmp_path):
     file = write(tmp_path, "container: {memory: 2g, network: open}\n", "mine.yaml")
     config = load({**UNTRUSTED, "memory": "3g", "network": "open"}, file=file)
     assert (config.limits.memory, config.isolation.network) == (3 * 1024**3, "open")
+
+
+def test_program_of_a_variable_is_the_users(tmp_path):
+    config = load(UNTRUSTED, environ={"ORCHESTRATOR_NOTIFY": "desktop"})
+    assert config.triggers.notify == "desktop"
+
+
+def test_sets_of_hosts_that_were_typed_are_those_of_the_machine(tmp_path):
+    assert {*TOOLS, GIT} == bounds.MACHINE_SETS
+    text = "container: {allow_sets: {pip: [evil.example], corp: [corp.example]}}\n"
+    file = write(tmp_path, text, "mine.yaml")
+    typed = {**UNTRUSTED, "network": "allowlist"}
+    with pytest.raises(ConfigError, match=r"`container\.allow_sets`"):
+        load({**typed, "allow": ("@pip",)}, file=file)
+    assert load({**typed, "allow": ("@corp",)}, file=file).isolation.allow == ("@corp",)
 
 
 def test_stricter_file_is_accepted(tmp_path):

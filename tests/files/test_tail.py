@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.files.tail import LineTail, Tail, last_line
+from orchestrator.files.tail import LineTail, Tail, end_of
 
 
 @pytest.fixture
@@ -95,16 +95,10 @@ def test_unfinished_line_of_a_replaced_file_is_returned(path: Path, lines: LineT
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"", b""),
-        (b"\n\n", b""),
-        (b"one", b"one"),
-        (b"one\ntwo\n \n", b"two"),
-        (b"x" * 9000 + b"\n", b"x" * 4095),
-    ],
+    ("content", "end"),
+    [(b"", b""), (b"one\n", b"one\n"), (b"x" * 9000 + b"\n", b"x" * 4095 + b"\n")],
 )
-def test_the_last_line(path: Path, content: bytes, line: bytes) -> None:
-    assert last_line(path) == b""
+def test_the_end_of_a_file(path: Path, content: bytes, end: bytes) -> None:
+    assert end_of(path) == b""
     path.write_bytes(content)
-    assert last_line(path) == line
+    assert end_of(path) == end

@@ -5,7 +5,14 @@ import unicodedata
 
 import pytest
 
-from orchestrator.text.sanitize import begun_sequence, lines, one_line, output_line, output_lines
+from orchestrator.text.sanitize import (
+    begun_sequence,
+    last_output_line,
+    lines,
+    one_line,
+    output_line,
+    output_lines,
+)
 
 
 @pytest.mark.parametrize(
@@ -117,3 +124,17 @@ def test_hostile_sequences_take_linear_time():
         output_lines(text)
         begun_sequence(text)
         assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("cause\n\x1b[0m\n \n", "cause"),
+        ("10%\r20%\r\x1b[K", "20%"),
+        ("a\u2028b\r\n", "a\ufffdb"),
+        ("\x1b[31m\n\x1b[0m", ""),
+        ("", ""),
+    ],
+)
+def test_last_line_of_output_is_what_a_terminal_shows_last(text: str, line: str) -> None:
+    assert last_output_line(text) == line

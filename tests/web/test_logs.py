@@ -207,6 +207,14 @@ def test_the_first_error_of_a_log_is_found(tmp_path):
     assert (error.number, error.text) == (4, "src/a.c:1: error: bad")
     path.write_bytes(b"all fine\n")
     assert find_error(log_of(path)) is None
+    # The colours of GCC and of other programs stand directly before the word.
+    path.write_bytes(b"ok\na.c:1: \x1b[01;31m\x1b[Kerror: \x1b[m\x1b[Kno \x1b[1mfoo\x1b[0mbar\n")
+    error = find_error(log_of(path))
+    assert error is not None
+    assert (error.number, error.text) == (2, "a.c:1: error: no foobar")
+    assert find_lines(log_of(path), "foobar") == ([error], False)
+    path.write_bytes(b"\x1b[31mfatal: at the end")
+    assert find_error(log_of(path)) is not None
 
 
 def test_a_found_line_is_shown_with_links_to_what_is_around(repo):

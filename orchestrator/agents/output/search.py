@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
-from orchestrator.text.sanitize import output_line
+from orchestrator.text.sanitize import output_line, without_sequences
 from orchestrator.text.split_lines import printed_lines
 
 _CHUNK: Final = 256 * 1024
@@ -104,13 +104,16 @@ def json_lines(path: Path, *marks: bytes) -> Iterator[dict[str, object]]:
 
 
 def text_tail(path: Path, limit: int) -> str:
-    """Return the last `limit` bytes of a file as text; invalid UTF-8 is replaced."""
+    """Return the last `limit` bytes of a file as text, without escape sequences of terminals.
+
+    Invalid UTF-8 is replaced.
+    """
     with path.open("rb") as file:
         size = file.seek(0, 2)
         raw = _read(file, max(0, size - limit), limit)
     if size > limit:
         raw = raw.lstrip(bytes(range(0x80, 0xC0)))  # the rest of a truncated character
-    return raw.decode("utf-8", errors="replace")
+    return without_sequences(raw.decode("utf-8", errors="replace"))
 
 
 def last_line(path: Path) -> str | None:

@@ -13,12 +13,12 @@ from orchestrator.cli.run_arguments import Run, follow, open_run, show_ending
 from orchestrator.engine import load_engine
 from orchestrator.events import Emit, Stream, WorkerOutput
 from orchestrator.execution.network_log import NETWORK_LOG, ConnectionTally
-from orchestrator.files.tail import LineTail, last_line
+from orchestrator.files.tail import LineTail, end_of
 from orchestrator.gateway.log import parse_records
 from orchestrator.reports.reader import read_run
 from orchestrator.state.history import RunHistory, WorkerState
 from orchestrator.state.monitor import UsageMonitor
-from orchestrator.text.sanitize import output_line
+from orchestrator.text.sanitize import last_output_line
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
@@ -84,9 +84,7 @@ class _LastLines:
         if self._sizes.get((number, name), 0) == size:
             return
         self._sizes[number, name] = size
-        printed = last_line(path).decode("utf-8", "replace").strip()
-        # If a line is overwritten repeatedly, show its current content.
-        line = output_line(printed.rpartition("\r")[2])
+        line = last_output_line(end_of(path).decode("utf-8", "replace"))
         if line:
             emit(WorkerOutput(worker_id=number, stream=stream, line=line))
 

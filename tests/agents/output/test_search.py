@@ -314,6 +314,12 @@ def test_last_line_is_made_harmless(output: Path, content: bytes, line: str | No
     assert last_line(output) == line
 
 
+def test_escape_sequences_are_no_line(output: Path) -> None:
+    output.write_bytes(b"\x1b[31mthe cause\x1b[0m\n\x1b[0m\n\x1b]0;title\x07\r\n")
+    assert last_line(output) == "the cause"
+    assert text_tail(output, 100) == "the cause\n\n\r\n"
+
+
 def test_last_line_is_bounded(output: Path) -> None:
     fill(output, (b"x", 20 * MIB))
     assert len(last_line(output) or "") == 200
