@@ -204,7 +204,7 @@ class Typed:
             yield _SERVICES
 
     def _redefined(self, config: ParallelConfig, field: FieldPath) -> bool:
-        """Return whether sets of hosts that the user typed have other hosts than on this machine."""
+        """Return whether typed sets of hosts differ from those of this machine."""
         names = {entry[1:].partition("=")[0] for entry in value_of(self.config, field)
                  if entry.startswith("@")}  # fmt: skip
         sets = config.isolation.allow_sets

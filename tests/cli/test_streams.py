@@ -298,7 +298,7 @@ def test_run_is_merged_and_reported_while_nobody_reads(place: Place, stream: str
 
 def test_follower_of_a_silent_run_ends_with_its_reader(place: Place) -> None:
     place.renew()
-    (run,) = (place.repo / ".git" / "orchestrator" / "runs").iterdir()
+    (run,) = (place.repo / ".git" / "orchestrator" / "runs").glob("*/")
     for words in (("logs", "-f"), ("events", "-f")):
         with (run / "lease").open("r+") as lease:
             fcntl.flock(lease, fcntl.LOCK_EX)  # as the process of a live run does

@@ -107,7 +107,7 @@ def test_option_allows_what_a_preset_bounds(tmp_path):
     assert (config.limits.memory, config.isolation.network) == (3 * 1024**3, "open")
 
 
-def test_program_of_a_variable_is_the_users(tmp_path):
+def test_program_of_a_variable_is_the_users():
     config = load(UNTRUSTED, environ={"ORCHESTRATOR_NOTIFY": "desktop"})
     assert config.triggers.notify == "desktop"
 

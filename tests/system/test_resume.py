@@ -59,7 +59,7 @@ def resumed(repo: Path, client: docker.APIClient) -> dict[int, Any]:
 
 
 def log_of(repo: Path, worker: int) -> Path:
-    (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    (run,) = (repo / ".git" / "orchestrator" / "runs").glob("*/")
     return run / f"worker-{worker}" / "stdout.log"
 
 

@@ -275,7 +275,7 @@ def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> 
     )  # fmt: skip
     wait_for(client, repo, role)
     if role == "worker":
-        (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+        (run,) = (repo / ".git" / "orchestrator" / "runs").glob("*/")
         log = run / "worker-1" / "stdout.log"
         eventually(lambda: log.exists() and "made" in log.read_text(), "its output")
     process.send_signal(signal.SIGKILL)
@@ -285,7 +285,7 @@ def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> 
 def resumed(repo: Path, client: docker.APIClient) -> Path:
     """Resume a run; let its worker end once the run is live; return the directory of its log."""
     process = start("resume", "--json", cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    (run,) = (repo / ".git" / "orchestrator" / "runs").glob("*/")
     log = run / "worker-1" / "stdout.log"
 
     def waits() -> bool:

@@ -130,7 +130,7 @@ def settings() -> Iterator[Protection]:
         ("a preset bounds hosts and secrets", 'if name == "untrusted":', "if False:"),
         ("no limit is more than any limit", "(value or inf) > (typed or inf)",
          "(value or 0) > (typed or 0)"),
-        ("services are bounded by a preset", 
+        ("services are bounded by a preset",
          "if field in self.of_preset and self._services", "if False and self._services"),
         ("typed sets of hosts are those of the machine",
          "if field in self.of_preset and self._redefined", "if False and self._redefined"),

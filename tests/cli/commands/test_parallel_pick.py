@@ -112,7 +112,7 @@ def test_interrupted_judgement_can_be_repeated(
 ) -> None:
     assert run(["parallel", FIX, *SHELL, "--workers", "1"]) == 0
     state = Repository(repo).state_dir
-    (of_agent,) = (state / "runs").iterdir()
+    (of_agent,) = (state / "runs").glob("*/")
     check = "echo begun; sleep 987"
     with start("judge", "--check", check, cwd=repo, stderr=subprocess.PIPE) as process:
         logs = (state / "runs").glob
