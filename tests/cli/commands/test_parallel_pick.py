@@ -121,7 +121,7 @@ def test_interrupted_judgement_can_be_repeated(
         assert process.wait(PATIENCE) == code
     if number == signal.SIGKILL:
         # Otherwise, the containers would run until their deadlines, as after any killed run.
-        (of_check,) = (path.name for path in (state / "runs").iterdir() if path != of_agent)
+        (of_check,) = (path.name for path in (state / "runs").glob("*/") if path != of_agent)
         assert run(["parallel-cleanup", "--run", of_check]) == 0
     with closing(docker.APIClient()) as client:
         eventually(lambda: not ours(client, repo), "the end of all containers")
