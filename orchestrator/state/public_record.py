@@ -1,7 +1,7 @@
 """Whose a run is, and what users who may not read the run's directory know of it.
 
-A run's directory can only be entered by its owner. The file beside it, which all users of the
-repository can read, has the names of the run's worktrees and branches, which these users see
+A run's directory can only be entered by its owner. Another file, which all users of the repository
+can read, has the names of the run's worktrees and branches, which these users see
 anyway, and its process, which tells them whether the run is in progress.
 """
 
@@ -28,7 +28,9 @@ class PublicRecord:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file = directory.with_name(f"{directory.name}.json")
+        self.place = directory.parent.with_name("owners")
+        """The directory of these files."""
+        self._file = self.place / f"{directory.name}.json"
 
     def other_user(self) -> str | None:
         """Return the owner of a run that this process may not read; None if it may read the run."""

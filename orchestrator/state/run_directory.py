@@ -1,6 +1,6 @@
 """The files of a run on disk, for other processes and for users.
 
-orchestrator/runs/<run-id>.json       what users who may not read the directory may know of the run
+orchestrator/owners/<run-id>.json     what users who may not read the directory may know of the run
 orchestrator/runs/<run-id>/           in the repository's git common directory
     lease                             locked for as long as the run's process lives
     switch          id of the dead man's switch in charge
@@ -118,6 +118,7 @@ class RunDirectory:
             public: What users who may not read the directory may know of the plan.
         """
         make_shared(self.path.parent)
+        make_shared(self.public.place)
         self.path.mkdir(mode=0o700)
         self.path.chmod(0o700)
         self.public.write(public or {})

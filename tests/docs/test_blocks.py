@@ -182,8 +182,9 @@ def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
         Draft202012Validator(manifest_schema()).validate(document)
         return
 
-    # Services and allow-lists are only accepted from a file given with `--config`.
-    needs_name = "services" in document or "allow" in document.get("container", {})
+    # Services, allow-lists and a company's servers are only accepted from a named file.
+    container = document.get("container", {})
+    needs_name = "services" in document or {"allow", "company"} & {*container}
     named = file if needs_name else None
     config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=named)
 

@@ -110,7 +110,7 @@ class World:
 
     def number(self, run: str) -> int:
         """Return the number of the only worker of a run."""
-        record = json.loads((self.repo / f".git/orchestrator/runs/{run}.json").read_text())
+        record = json.loads((self.repo / f".git/orchestrator/owners/{run}.json").read_text())
         return int(record["workers"][0]["worker_id"])
 
     def scratch(self, user: str) -> Path:

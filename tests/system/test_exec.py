@@ -169,4 +169,4 @@ class TestEnd:
         worker.wait(PATIENCE)
         done = orchestrator("exec", "1", "--", "true", cwd=repo)
         assert done.returncode == 3
-        assert "is not running" in done.stderr
+        assert "has no container" in done.stderr

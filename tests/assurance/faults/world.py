@@ -320,7 +320,7 @@ class PlainWorld(World):
 
 def scratch(state: Path) -> list[str]:
     """List what is left in a run's state besides records, logs and handed-over files."""
-    kept = {"lock", "overlay", "runs", "checkouts"}
+    kept = {"lock", "memory", "overlay", "owners", "runs", "checkouts"}
     found = [path.name for path in state.glob("*") if path.name not in kept]
     found += [path.name for path in state.glob("checkouts/*") if path.name != "lock"]
     inside = (p for p in state.glob("runs/*/*/*") if p.is_dir() and p.name != "artifacts")
