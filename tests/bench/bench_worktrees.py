@@ -93,7 +93,7 @@ class Bench:
         cleanup(self.root, engine=None, run_id=self._run_id())
 
     def _run_id(self) -> str:
-        return max(path.name for path in (self.root / ".git/orchestrator/runs").iterdir())
+        return max(path.name for path in (self.root / ".git/orchestrator/runs").glob("*/"))
 
     def _script(self, script: str, workers: int | None = None) -> None:
         env = {

@@ -226,7 +226,7 @@ def test_prompt_contains_results_and_the_record_the_original_task(
     assert "first words" in str(done["reduce"].summary)
     assert "{{results}}" not in str(done["reduce"].summary)
     assert done["reduce"].task == "All of: {{results}}"
-    record = read_record(RunDirectory(next((repo / ".git/orchestrator/runs").iterdir())))
+    record = read_record(RunDirectory(next((repo / ".git/orchestrator/runs").glob("*/"))))
     assert record is not None
     assert [spec.prompt for spec in record.workers] == [spec.task for spec in record.workers]
 

@@ -97,7 +97,7 @@ def test_other_files_are_harvested_in_a_container(
     repo, result = run(tmp_path / "plain", engine, *OTHERS)
     plain = [n for n in range(1, len(OTHERS) + 1) if "harvest" not in engine.roles[str(n)]]
     assert [OTHERS[number - 1] for number in plain] == []
-    (runs,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    (runs,) = (repo / ".git" / "orchestrator" / "runs").glob("*/")
     left = {task: written(runs / f"worker-{n}" / "upper") for n, task in enumerate(OTHERS, 1)}
     # A converted file differs from that of the commit, and no commit has a nested git directory.
     expected_left = {OTHERS[6]: {"x.log"}, OTHERS[7]: {"x.txt"}, OTHERS[10]: left[OTHERS[10]]}

@@ -72,7 +72,7 @@ def in_memory() -> list[Path]:
 
 def of_run(repo: Path) -> list[Path]:
     """Return the files that runs of this repository have in memory."""
-    ids = {path.name for path in (state(repo) / "runs").iterdir()}
+    ids = {path.name for path in (state(repo) / "runs").glob("*/")}
     return [path for path in in_memory() if path.name.removeprefix("orchestrator-") in ids]
 
 
