@@ -34,9 +34,10 @@ def required_filters(configured: Mapping[str, str]) -> frozenset[str]:
 
 
 def unfiltered_files(repository: Repository, *, base: str, tip: str) -> tuple[str, ...]:
-    """Return the files that differ between two commits and are under a required filter.
+    """Return the files under a required filter that commits after `base` up to `tip` change.
 
-    The attributes of both commits count. Deleted files and exact copies are no new text.
+    A merge also publishes text that a later commit removed. The attributes of both commits count.
+    Deleted files and exact copies are no new text.
 
     Raises:
         RepositoryError: Git failed, or its time was up.
@@ -45,7 +46,10 @@ def unfiltered_files(repository: Repository, *, base: str, tip: str) -> tuple[st
     if not filters or base == tip:
         return ()
     changed = ("diff-tree", "-r", "-z", "--name-only", "--find-renames=100%", "--diff-filter=ACMT")
-    paths = repository.git.within(UNTRUSTED).run(*changed, base, tip)
+    git = repository.git.within(UNTRUSTED)
+    commits = git.run("rev-list", f"{base}..{tip}")
+    each = git.run(*changed, "--no-commit-id", "-c", "--stdin", stdin=commits)
+    paths = git.run(*changed, base, tip) + each
     found = {path for commit in (base, tip) for path in _under(repository, commit, paths, filters)}
     return tuple(sorted(found))
 

@@ -146,6 +146,7 @@ def repository() -> Iterator[Protection]:
         "git/required_filters.py", ("tests/git/test_required_filters.py",),
         ("files under a required filter are found",
          "        if name in filters:", "        if False:"),
+        ("text that a later commit removed counts", "base, tip) + each", "base, tip)"),
         ("attributes that a worker removed count",
          "for commit in (base, tip) for", "for commit in (tip,) for"),
         ("attributes that a worker added count", "(base, tip) for path in", "(base,) for path in"),
