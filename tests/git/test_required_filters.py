@@ -40,8 +40,8 @@ def secret(repo: Path) -> Path:
         ("echo 'more filter=crypt' >> .gitattributes; echo x > more", ["more"]),
         ("git mv a.txt secret/a.txt", []),
         ("rm secret/old", []),
-        ("echo x > secret/new; git add .; git commit -qm 1; git rm -q secret/new; git commit -qm 2; "
-         "echo y > y",
+        ("echo x > secret/new; git add .; git commit -qm 1; git rm -q secret/new; "
+         "git commit -qm 2; echo y > y",
          ["secret/new"]),
         ("git checkout -qb side; echo x > secret/new; git add .; git commit -qm 1; "
          "git checkout -q -; git merge -q --no-ff -s ours side -m 2; echo y > y", ["secret/new"]),
