@@ -9,6 +9,7 @@ KEPT = "tests/git/test_kept_refs.py"
 CHOICE = "tests/cleanup/test_selection.py"
 RESTORE = "tests/cleanup/test_restore.py"
 NAMES = "tests/runs/test_naming.py"
+PLACES = "tests/cli/test_odd_places.py"
 ACCEPTANCE = "tests/system/test_acceptance.py"
 
 
@@ -103,6 +104,12 @@ def names() -> Iterator[Protection]:
         (NAMES,),
         ("user's worktree is not mistaken for a worker's",
          "if marked and not (git_dir / WORKER_MARK).exists():", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "git/worktree.py",
+        (f"{PLACES} -k copied",),
+        ("copied repository leaves the original's worktrees alone",
+         'if not is_same(place_of(git_dir) / ".git", path / ".git"):', "if False:"),
     )  # fmt: skip
     yield from patches(
         "git/repository.py",
