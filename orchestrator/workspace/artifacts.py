@@ -132,17 +132,26 @@ def copy_collected(root: Path, target: Path) -> None:
         target: The directory, created if there are artifacts. It contains none of these files yet.
 
     Raises:
-        OSError: A file could not be copied.
+        OSError: A file could not be copied; the others were.
     """
+    problem: OSError | None = None
     for path, file in collected(root):
-        mode = 0o777 if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else 0o666
-        place = target / path
-        with output_directory(place.parent) as folder:
-            made = os.open(place.name, _NEW, mode, dir_fd=folder)
-            try:
-                copy_bytes(file.fileno(), made)
-            finally:
-                os.close(made)
+        try:
+            _copy(file, target / path)
+        except OSError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
+
+
+def _copy(file: BinaryIO, place: Path) -> None:
+    mode = 0o777 if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else 0o666
+    with output_directory(place.parent) as folder:
+        made = os.open(place.name, _NEW, mode, dir_fd=folder)
+        try:
+            copy_bytes(file.fileno(), made)
+        finally:
+            os.close(made)
 
 
 def findings(root: Path) -> str:

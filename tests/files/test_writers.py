@@ -29,7 +29,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "The descriptor was opened by the helper, or is stdout.": {
         "files/copy_bytes.py": "copy_bytes",
         "reports/github.py": "write_summary write_outputs _append",
-        "workspace/artifacts.py": "copy_collected",
+        "workspace/artifacts.py": "_copy",
         "cli/commands/diff.py": "_show_patch",
         "cli/output/streams.py": "_fill",
     },

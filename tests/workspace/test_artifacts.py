@@ -338,3 +338,16 @@ class TestCopies:
         (place / "artifacts" / ".git").write_text("gitdir: elsewhere\n")
         (place / "artifacts" / "HEAD").write_text("an ordinary file")
         assert taken(place).artifacts == ("HEAD",)
+
+    def test_file_that_cannot_be_copied_does_not_stop_the_others(self, tmp_path: Path) -> None:
+        top = tmp_path / "worker" / "artifacts"
+        names = [f"{number}" for number in range(20)]
+        top.mkdir(parents=True)
+        for name in names:
+            (top / name).write_text("new")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "7").write_text("old")
+        with pytest.raises(FileExistsError):
+            copy_collected(tmp_path / "worker", tmp_path / "out")
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {*names}
+        assert (tmp_path / "out" / "7").read_text() == "old"

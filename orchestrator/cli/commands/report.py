@@ -37,10 +37,10 @@ def report(
         raise ConfigError(f"the record of run {directory.run_id} is missing or unreadable")
     found = found.model_copy(update={"junit": tuple(junit or ())})
     problems = [] if artifacts is None else [*copy_artifacts(found, artifacts)]
-    if problems:
-        raise ConfigError("\n".join(problems))
     for target in targets:
         _write(found, target)
+    if problems:
+        raise ConfigError("\n".join(problems))
     if not targets and artifacts is None:
         show(overview(found, width=terminal_width()))
 
