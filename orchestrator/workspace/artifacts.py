@@ -7,6 +7,7 @@ All of them are hostile. In the worker's state directory:
     findings.md   the collected findings: text, limited in size, without secrets
 """
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -137,11 +138,20 @@ def copy_collected(root: Path, target: Path) -> None:
     problem: OSError | None = None
     for path, file in collected(root):
         try:
+            # Earlier versions collected parts of git repositories too.
+            if _is_of_git(root / ARTIFACTS / path, path):
+                raise PermissionError(errno.EACCES, "parts of git repositories are not copied")
             _copy(file, target / path)
         except OSError as error:
             problem = problem or error
     if problem is not None:
         raise problem
+
+
+def _is_of_git(place: Path, path: str) -> bool:
+    is_head = place.name.lower() == "head"
+    beside = is_head and any(place.with_name(name).exists() for name in _BESIDE_HEAD)
+    return beside or ".git" in path.lower().split("/")
 
 
 def _copy(file: BinaryIO, place: Path) -> None:

@@ -351,3 +351,16 @@ class TestCopies:
             copy_collected(tmp_path / "worker", tmp_path / "out")
         assert {path.name for path in (tmp_path / "out").iterdir()} == {*names}
         assert (tmp_path / "out" / "7").read_text() == "old"
+
+    @pytest.mark.parametrize("below", ["", "deep/.git/"])
+    def test_repository_that_an_earlier_version_collected_is_not_copied(
+        self, tmp_path: Path, below: str
+    ) -> None:
+        top = tmp_path / "worker" / "artifacts"
+        for name in ("plain", f"{below}HEAD", f"{below}config", f"{below}objects/x"):
+            (top / name).parent.mkdir(parents=True, exist_ok=True)
+            (top / name).write_text("x")
+        with pytest.raises(PermissionError, match="git"):
+            copy_collected(tmp_path / "worker", tmp_path / "out")
+        assert (tmp_path / "out" / "plain").exists()
+        assert not [*(tmp_path / "out").rglob("HEAD")]

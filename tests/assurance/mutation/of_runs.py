@@ -533,6 +533,8 @@ def caches() -> Iterator[Protection]:
         ("a copy replaces nothing", "os.O_CREAT | os.O_EXCL", "os.O_CREAT"),
         ("no artifact is a part of a git repository", "elif entry.name.lower() in of_git:",
          "elif False:"),
+        ("no part of a git repository is copied",
+         "if _is_of_git(root / ARTIFACTS / path, path):", "if False:"),
         ("bare repositories are recognised", "if is_git else", "if False else"),
     )  # fmt: skip
     yield from patches(
