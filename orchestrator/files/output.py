@@ -80,7 +80,7 @@ def write_output(path: Path, content: bytes, *, top: Path | None = None) -> None
 
 
 def create_output(path: Path, content: bytes) -> None:
-    """Create a file that must not exist yet.
+    """Create a file that must not exist yet; root's belongs to the directory's owner.
 
     Raises:
         OSError: The file exists, or cannot be created.
@@ -90,6 +90,9 @@ def create_output(path: Path, content: bytes) -> None:
         try:
             with os.fdopen(made, "wb") as file:
                 file.write(content)
+                here = os.fstat(place.folder)
+                if os.geteuid() == 0 and here.st_uid != 0:
+                    os.fchown(made, here.st_uid, here.st_gid)
         except OSError:
             with suppress(OSError):
                 os.unlink(place.name, dir_fd=place.folder)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.files.change_owner import change_owner
+from orchestrator.files.owner import owner_elsewhere
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.limits import UNTRUSTED
@@ -74,9 +76,28 @@ class Worktree:
             self.unlock()
         # Without `-q`, git reports that the user's own git holds the lock, and the caller waits.
         self._git(repository).succeeds("update-index", "--refresh")
+        self._give_index()
 
     def _git(self, repository: Repository) -> Git:
-        return Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
+        owner, config = owner_elsewhere(self.path), repository.without_filters()
+        return Git(self.git_dir, work_tree=self.path, config=config, owner=owner)
+
+    def _give_index(self, creator: tuple[int, int] = (0, 0)) -> None:
+        """As root, give a new index to the owner of its git directory, whose own git reads it."""
+        if os.geteuid() != 0:
+            return
+        place = os.open(self.git_dir, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # A directory of another user may have a link in place of the index.
+            index = os.open("index", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+            with os.fdopen(index, "rb"):
+                user, info = os.fstat(place), os.fstat(index)
+                if stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_uid == creator[0]:
+                    os.fchown(index, user.st_uid, user.st_gid)
+        except FileNotFoundError:
+            pass
+        finally:
+            os.close(place)
 
     def write_files(
         self, repository: Repository, commit: str, *, owner: tuple[int, int] | None
@@ -86,20 +107,20 @@ class Worktree:
         Args:
             repository: The repository.
             commit: The commit.
-            owner: uid and gid of the files. None: the caller's. The worktree's top directory and
-                its `.git` always belong to the caller: otherwise the caller's git would not trust
-                the worktree.
+            owner: uid and gid of the files. None: the caller's, or for root those of the worktree's
+                top directory. This directory and its `.git` keep their owner: otherwise git would
+                not trust the worktree.
 
         Raises:
             RepositoryError: Git failed.
         """
-        owned = owner is not None and can_own()
+        wanted = owner or owner_elsewhere(self.path)
+        creator = wanted if wanted is not None and can_own() else None
         config = {**repository.without_filters(), **repository.settings(_SPARSE)}
-        git = Git(self.git_dir, work_tree=self.path, config=config, owner=owner if owned else None)
+        git = Git(self.git_dir, work_tree=self.path, config=config, owner=creator)
         git.run("read-tree", "--reset", "-u", commit)
-        if owned:
-            os.chown(self.git_dir / "index", os.getuid(), os.getgid())
-        elif owner is not None:
+        self._give_index(creator or (0, 0))
+        if owner is not None and creator is None:
             change_owner(self.path, owner, keep=self.path)
             self.accept_owner(repository)
 
@@ -130,6 +151,7 @@ class Worktree:
             refresh = ("update-index", "--really-refresh")
             git.succeeds(*refresh, "--no-assume-unchanged", "-z", "--stdin", stdin=paths)
             lock.replace(self.git_dir / "index")
+            self._give_index()
         except BaseException:
             lock.unlink(missing_ok=True)
             raise
@@ -174,6 +196,7 @@ class Worktree:
         if again:
             self._take_in(git, base=base, tip=tip)
         self._check_out(git, base, tip)
+        self._give_index()
 
     def _check_out(self, git: Git, base: str, tip: str) -> None:
         try:

@@ -124,7 +124,9 @@ def test_the_run_of_another_user_is_left_alone_and_in_nobodys_way(case: str) -> 
                 said = use(here, caller, row.named, theirs)
                 assert said.code == 3, (name, said)
                 assert here.name(owner) in said.err, (name, said)
-        if caller != "root":
+        if caller == "root":
+            assert files_of_root(here, theirs) == []
+        else:
             assert kept(here, theirs) == before
         check_owner(here, owner, theirs, state, is_root=caller == "root")
 
@@ -151,6 +153,22 @@ def kept(here: World, run: str) -> tuple[str, ...]:
     )
 
 
+def files_of_root(here: World, run: str) -> list[str]:
+    """Return what belongs to root of a checkout, its git directory, and the worktree of a run.
+
+    Root's are the worktrees of root's runs, and files in the state directory.
+    """
+    shown = f".architect-parallel-{here.number(run)}"
+    owners = {path: path.lstat().st_uid for path in here.repo.rglob("*")}
+    places = [path.relative_to(here.repo) for path, owner in owners.items() if owner == 0]
+    return [
+        str(place)
+        for place in places
+        if place.parts[0] == shown or not place.parts[0].startswith(".architect-parallel-")
+        if place.parts[:2] != (".git", "orchestrator")
+    ]
+
+
 def check_owner(here: World, owner: str, run: str, state: str, *, is_root: bool) -> None:
     """Check that the owner of a run can go on as if nobody else had worked in the repository."""
     if state == "live":
@@ -161,7 +179,8 @@ def check_owner(here: World, owner: str, run: str, state: str, *, is_root: bool)
             assert use(here, owner, words, run).code == 0, words
     assert use(here, owner, f"parallel true {SHELL}", run).code == 0
     assert use(here, owner, "merge", run).code in (0, 3)
-    assert use(here, owner, "parallel-cleanup", run).code == 0
+    said = use(here, owner, "parallel-cleanup", run)
+    assert said.code == 0, said
 
 
 def test_a_busy_repository_is_busy_with_the_run_of_another_user() -> None:

@@ -209,7 +209,7 @@ def _needs_naming(text: str) -> bool:
 
 def _write(target: Path, text: str, *, force: bool) -> Path:
     try:
-        if force:
+        if force and target.exists():
             write_output(target, text.encode(), top=target.parent)
         else:
             create_output(target, text.encode())
