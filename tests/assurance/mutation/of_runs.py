@@ -169,9 +169,9 @@ def workspace() -> Iterator[Protection]:
         ("filters disabled for the checkout",
          "config = {**repository.without_filters(), **repository.settings(_SPARSE)}",
          "config = repository.settings(_SPARSE)"),
-        ("filters disabled for the update", "return Git(self.git_dir, work_tree=self.path, "
-         "config=repository.without_filters())",
-         "return Git(self.git_dir, work_tree=self.path)"),
+        ("filters disabled for the update",
+         "owner, config = owner_elsewhere(self.path), repository.without_filters()",
+         "owner, config = owner_elsewhere(self.path), {}"),
         ("programs of the tree disabled in the worktree",
          "keep_off(repository, worktree.path, worktree.git_dir)\n",
          "pass\n"),
@@ -180,7 +180,7 @@ def workspace() -> Iterator[Protection]:
         ("no file is assumed unchanged", '"--no-assume-unchanged", ', '"--refresh", '),
         ("files as new as the index are compared", "        shutil.copystat(index, lock)\n", ""),
         ("index of the worktree belongs to the caller",
-         "os.chown(self.git_dir / \"index\", os.getuid(), os.getgid())\n", "pass\n"),
+         "self._give_index(creator or (0, 0))\n", "pass\n"),
         ("user's changes are not overwritten", '"read-tree", "-m", "-u"',
          '"read-tree", "--reset", "-u"'),
     )  # fmt: skip
