@@ -266,7 +266,8 @@ def test_stages_get_no_untrusted_or_agent_variables(
     (worker,) = ParallelRunner(config, repo, engine=engine, agent=Keyed()).execute().results
     assert worker.status is Status.SUCCESS, worker.message
     seen = {spec.labels[ROLE]: spec for spec in engine.specs}
-    agent = seen.pop("worker")
+    agent, probe = seen.pop("worker"), seen.pop("probe", None)
+    assert probe is None or "A_KEY" not in probe.env
     assert (agent.env["A_KEY"], agent.env["MINE"]) == ("sk-agents-alone", "1")
     assert "/run/secrets" in {mount.target for mount in agent.mounts}
     assert sorted(seen) == ["check", "harvest", "setup", "teardown"]
