@@ -83,6 +83,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def isolate_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove variables of git and of CI systems; without a Docker mark, also hide the daemon."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     for name in os.environ:
         if name.startswith("GIT_") or name in CI_VARIABLES:
             monkeypatch.delenv(name)

@@ -155,7 +155,7 @@ def test_unusable_directories_are_refused(
         ({"base": "no-such-branch"}, RepositoryError),
         ({"base": "--help"}, RepositoryError),
         ({"agent_cli": "nobody"}, ConfigError),
-        ({"limits": {"cpus": 100_000}}, ConfigError),
+        ({"limits": {"cpus": 1024}}, ConfigError),
     ],
 )
 def test_unavailable_inputs_are_refused_before_anything_is_created(
