@@ -9,6 +9,7 @@ from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import named_submodules
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 
 _GITLINK, _LINK = b"160000 commit ", b"120000 blob "
 _MOST = 1000
@@ -44,7 +45,7 @@ def _absolute(git: Git, links: Sequence[bytes]) -> Iterator[str]:
     if not paths:
         return
     try:
-        sized = git.text("cat-file", "--batch-check", stdin=_lines(paths)).splitlines()
+        sized = split_lines(git.text("cat-file", "--batch-check", stdin=_lines(paths)))
         short = [line.split()[0] for line in sized if _is_short(line)]
         answer = git.run("cat-file", "--batch", stdin=_lines(short))
     except GitCommandError:
