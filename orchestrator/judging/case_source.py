@@ -1,5 +1,6 @@
 """A file with tests, some of which can be replaced by tests with a changed expectation."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -14,7 +15,7 @@ class CaseName:
     """The class of the test."""
 
 
-class CaseSource:
+class CaseSource(ABC):
     """A file with tests."""
 
     names: tuple[CaseName, ...] = ()
@@ -22,6 +23,7 @@ class CaseSource:
     others: tuple[CaseName, ...] = ()
     """All tests of the file, those of `names` included."""
 
+    @abstractmethod
     def with_mutants(self, chosen: Sequence[int], chance: Random) -> bytes:
         """Return the file, in which the chosen tests have a changed expectation.
 
@@ -29,4 +31,3 @@ class CaseSource:
             chosen: Indexes of tests in `names`.
             chance: Decides which expectation changes, and how.
         """
-        raise NotImplementedError

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.landing_arguments import UNFILTERED, RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Config, GivenSettings, Json, Report, with_settings
 from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show, show_json
@@ -88,8 +88,7 @@ class MergeOptions:
         bool,
         typer.Option(
             "--unfiltered",
-            help="Also accept files for which a required filter of git, such as encryption, did "
-            "not run.",
+            help=UNFILTERED,
             rich_help_panel=Group.MERGING,
         ),
     ] = False

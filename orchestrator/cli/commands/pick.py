@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.landing_arguments import RunAndWorkers, Unfiltered, run_and_workers
 from orchestrator.cli.options import Json, with_options
 from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show_json, tell
@@ -34,14 +34,6 @@ Into = Annotated[
         "--into",
         metavar="BRANCH",
         help="Branch to merge into. [default: the branch that is checked out]",
-    ),
-]
-Unfiltered = Annotated[
-    bool,
-    typer.Option(
-        "--unfiltered",
-        help="Also accept files for which a required filter of git, such as encryption, did not "
-        "run.",
     ),
 ]
 DryRun = Annotated[

@@ -120,7 +120,8 @@ def terminal_width() -> int | None:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
         given = os.environ.get("COLUMNS", "")
-        return int(given) if given.isdecimal() and int(given[:9]) > 0 else _WIDTH_OF_LOGS
+        width = int(given[:9]) if given.isdecimal() else 0
+        return width or _WIDTH_OF_LOGS
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
