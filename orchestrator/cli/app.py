@@ -26,6 +26,7 @@ from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.files.owner import user_name
 from orchestrator.text.sanitize import is_text, one_line
 from orchestrator.text.split_lines import split_lines
+from orchestrator.text.version import __version__
 
 USAGE = 3
 BUG = 70
@@ -345,7 +346,4 @@ def _versions() -> str:
 
 
 def _version() -> str:
-    # Imported here because it takes as long as the rest of this module, and few commands need it.
-    from importlib.metadata import version
-
-    return f"orchestrator {version('orchestrator')}"
+    return f"orchestrator {__version__}"

@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import chain
 from typing import Literal
 from urllib.parse import quote
@@ -17,6 +16,7 @@ from orchestrator.reports.as_json import to_json
 from orchestrator.reports.findings import Finding, findings
 from orchestrator.reports.model import RunReport
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.version import __version__
 
 MOST = 5000
 """Maximum number of results in a SARIF log; GitHub keeps the first 5,000."""
@@ -93,7 +93,7 @@ def render(report: RunReport) -> str:
         "tool": {
             "driver": {
                 "name": "orchestrator",
-                "version": version("orchestrator"),
+                "version": __version__,
                 "rules": [*map(_rule, rules.items())],
             }
         },

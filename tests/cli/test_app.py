@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import version
 
 import pytest
 
 from orchestrator.cli import app
 from orchestrator.cli.app import COMMANDS, run
 from orchestrator.errors import EngineError, ImageNotFoundError, OrchestratorError
+from orchestrator.text.version import __version__
 
 HEAVY = {"pydantic", "docker", "rich", "yaml", "humanize", "tenacity", "requests"}
 
@@ -64,7 +64,7 @@ def test_every_command_has_help(name, capsys):
 
 def test_version(capsys):
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"orchestrator {version('orchestrator')}\n"
+    assert capsys.readouterr().out == f"orchestrator {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_debug_prints_the_traceback(failing, capsys):
 def test_internal_error_names_the_versions(failing, capsys):
     failing(ZeroDivisionError("x"))
     run(["doctor"])
-    assert f"orchestrator {version('orchestrator')}, Python 3." in capsys.readouterr().err
+    assert f"orchestrator {__version__}, Python 3." in capsys.readouterr().err
 
 
 def test_closed_streams_cause_no_traceback():

@@ -104,7 +104,7 @@ def test_missing_packages_are_one_line_and_a_hint(monkeypatch, capsys):
     assert re.fullmatch(
         r"error: the web view is not installed: the package `\S+` is missing", said[0]
     )
-    hint = "install the extra `ui` from a checkout: `pip install '/path/to/checkout[ui]'`"
+    hint = "install the extra `ui`: `pip install 'worktree-orchestrator[ui]'`"
     assert said[1:] == ["", f"hint: {hint}"]
 
 

@@ -142,7 +142,7 @@ def _web(module: str) -> Any:  # noqa: ANN401
             raise
         raise ConfigError(
             f"the web view is not installed: the package `{error.name}` is missing",
-            hint="install the extra `ui` from a checkout: `pip install '/path/to/checkout[ui]'`",
+            hint="install the extra `ui`: `pip install 'worktree-orchestrator[ui]'`",
         ) from error
 
 

@@ -50,7 +50,8 @@ def build_files() -> Path:
         if (folder / WORKER_FILE).is_file():
             return folder
     raise ImageBuildError(
-        f"`{WORKER_FILE}` is missing from this installation", hint="reinstall `orchestrator`"
+        f"`{WORKER_FILE}` is missing from this installation",
+        hint="reinstall `worktree-orchestrator`",
     )
 
 
