@@ -1,18 +1,17 @@
 """The branches of a run's workers, with the commits where they start and end."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.results import Status
-from orchestrator.state.excluded_commits import excluded_commits
+from orchestrator.state.excluded_commits import ExcludedCommit, excluded_commits
 from orchestrator.state.history import RunHistory, choose_run, word_of
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.worker_lookup import holders_of
-from orchestrator.text.sanitize import one_line
 from orchestrator.text.split_lines import split_lines
 from orchestrator.worker_spec import WorkerSpec
 
@@ -39,9 +38,6 @@ class Branch:
     """Name of the branch, without `refs/heads/`."""
     is_named: bool = False
     """Whether the user chose the name of the branch."""
-    excluded: str | None = None
-    """Findings by which the latest judgement of the run excludes the commit; None if it does not.
-    """
     state: str = ""
     """Name of the worker's state, such as `queued` or `cancelled`."""
     sentence: str = ""
@@ -63,6 +59,8 @@ class RunBranches:
     is_live: bool
     branches: tuple[Branch, ...]
     """The branches of the chosen workers, except those whose commits are gone."""
+    excluded: Mapping[str, ExcludedCommit] = field(default_factory=dict)
+    """The commits that judgements exclude, of this run and of all others."""
 
     @property
     def way_to_results(self) -> str:
@@ -70,13 +68,6 @@ class RunBranches:
         if self.is_live:
             return f"wait for the run's end: `orchestrator wait {self.run_id}`"
         return f"resume the run: `orchestrator resume {self.run_id}`"
-
-
-def excluded_by_judgement(branch: Branch) -> str | None:
-    """Return in words that a judgement excludes a branch's worker, and why; None if it does not."""
-    if branch.excluded is None:
-        return None
-    return f"the judgement excludes the worker ({one_line(branch.excluded)})"
 
 
 def read_branches(
@@ -116,14 +107,19 @@ def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -
             f"worker {gone[0]} of run {history.run_id} {said}; it has no commits, or they are gone",
             hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
         )
-    return RunBranches(history.run_id, history.record.created_at, live, tuple(found.values()))
+    return RunBranches(
+        history.run_id,
+        history.record.created_at,
+        live,
+        tuple(found.values()),
+        excluded_commits(run.path for run in all_runs(repository.state_dir)),
+    )
 
 
 def _branches(
     repository: Repository, history: RunHistory, specs: Iterable[WorkerSpec], *, live: bool
 ) -> Iterable[Branch]:
     mine = _own_branches(repository, history)
-    excluded = excluded_commits(history.directory.path)
     while history.read():
         pass
     for spec in specs:
@@ -135,7 +131,7 @@ def _branches(
         if tip is not None and repository.commit_of(tip) == tip:
             status = result.status if result else None
             summary = result.summary if result else None
-            names = (spec.branch, spec.branch_name is not None, excluded.get(tip))
+            names = (spec.branch, spec.branch_name is not None)
             state = word_of(history.workers[number].state, result, is_live=live)
             yield Branch(
                 *(number, spec.task, base, tip, status, spec.name, summary),

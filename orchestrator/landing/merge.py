@@ -20,12 +20,13 @@ from orchestrator.git.merge_tree import merge_base, merge_pairs, quarantine, req
 from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import named, unfiltered_files
 from orchestrator.git.sealed_commits import import_commits
-from orchestrator.landing.branches import Branch, RunBranches, excluded_by_judgement
+from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
 from orchestrator.landing.conflict import Conflict, names
 from orchestrator.landing.conflict_kinds import kind_of
 from orchestrator.landing.conflict_matrix import MOST_FILES, shown_path
+from orchestrator.landing.exclusion import exclusion
 from orchestrator.landing.land import check, complete, land, only_one
 from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict
 from orchestrator.landing.order import best_order
@@ -54,7 +55,8 @@ class Wish:
     named: bool = False
     """Whether the user named the workers; otherwise only workers that succeeded are merged."""
     overrules_judgement: bool = False
-    """Whether workers that a judgement excludes are merged too, because the user insists on it."""
+    """Whether chosen workers that a judgement excludes are merged too, as the user insists on it.
+    """
     unfiltered: bool = False
     """Whether work is merged whose files a required filter of git would have changed."""
     dry_run: bool = False
@@ -158,6 +160,7 @@ class _Plan:
         self._chain = Chain(
             repository=repository, git=git, run_id=run.run_id, form=wish.form, began=run.began
         )
+        self._insisted = [one.worker_id for one in run.branches] if wish.overrules_judgement else []
         self._left: list[LeftWorker] = []
         self._contained: list[int] = []
         self._landed: list[Branch] = []
@@ -300,8 +303,11 @@ class _Plan:
             state = branch.state or branch.status
             said = f"the worker did not succeed ({state}); name its number to merge it"
             return LeftWorker(worker_id=number, reason="failed", message=said)
-        if branch.excluded is not None and not self._wish.overrules_judgement:
-            said = f"{excluded_by_judgement(branch)}; `orchestrator pick {number}` merges it anyway"
+        found = exclusion(
+            self._repository, self._run, branch, self._target.commit, insisted=self._insisted
+        )
+        if found is not None:
+            said = f"{found.said}; {found.way}"
             return LeftWorker(worker_id=number, reason="excluded", message=said)
         return None if self._wish.unfiltered else self._unfiltered(branch)
 

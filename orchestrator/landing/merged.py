@@ -22,7 +22,8 @@ class LeftWorker(BaseModel):
     )
     """Why the work was not merged: `conflict`, `merges` (a rebase of merge commits), `refused` (it
     breaks a rule for commits), `failed` (the worker did not succeed and was not named), `excluded`
-    (by the judgement of its run, and the worker was not named), `unfiltered` (a required filter of
+    (a judgement excludes its work or work that it contains, and not all these workers were
+    named), `unfiltered` (a required filter of
     git did not run for its files), `stopped` (because of another
     worker's conflict), `checks_failed` (with `--queue`), or `no_verdict` (the checks gave no
     answer).

@@ -10,7 +10,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import named, unfiltered_files
-from orchestrator.landing.branches import Branch, RunBranches, excluded_by_judgement
+from orchestrator.landing.branches import Branch, RunBranches
+from orchestrator.landing.exclusion import Exclusion, exclusion
 from orchestrator.landing.forges import Existing, Forge, Request, shown_command
 from orchestrator.landing.request_text import SentCommit, body_of, marker, title_of
 from orchestrator.landing.stack import Place, Stack
@@ -38,8 +39,7 @@ class PublishedWorker(BaseModel):
     """The commit that was pushed."""
     url: str | None = None
     note: str | None = None
-    """A note on the place of the pull request in a stack, or that a judgement excludes the worker.
-    """
+    """A note on the place of the pull request in a stack, or on work that a judgement excludes."""
     sent: tuple[SentCommit, ...] = ()
     """The pushed commits that the target lacks, newest first; at most 1000."""
     commands: tuple[str, ...] = ()
@@ -70,6 +70,8 @@ class PullRequestWish:
     """Whether the pull request of a worker that builds on another goes into the other's branch."""
     keep_commits: bool = False
     """Whether the workers' own commits are pushed, not one commit with all their work."""
+    is_best: bool = False
+    """Whether a judgement chose the worker, and no person."""
     draft: bool = False
     dry_run: bool = False
     unfiltered: bool = False
@@ -132,6 +134,10 @@ class _Publisher:
         self._forge = forge
         self._stack = Stack(repository, run, wish.target, remote, keeps_commits=wish.keep_commits)
 
+    def _exclusion(self, branch: Branch) -> Exclusion | None:
+        onto = self._remote.heads[self._wish.target]
+        return exclusion(self._repository, self._run, branch, onto)
+
     def _check_filters(self, branch: Branch) -> None:
         files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
         if files:
@@ -145,11 +151,19 @@ class _Publisher:
         """Publish the chosen workers, each after the workers that it builds on.
 
         Raises:
-            ConfigError: A required filter of git did not run for files of a worker.
+            ConfigError: A required filter of git did not run for files of a worker, or the best
+                worker's branch contains work that a judgement excludes.
         """
         for branch in self._run.branches:
-            if branch.worker_id in chosen and not self._wish.unfiltered:
+            if branch.worker_id not in chosen:
+                continue
+            if not self._wish.unfiltered:
                 self._check_filters(branch)
+            if self._wish.is_best and (found := self._exclusion(branch)):
+                raise ConfigError(
+                    f"worker {branch.worker_id} is not published: {found.said}",
+                    hint=f"`orchestrator pr {self._run.run_id} {branch.worker_id}` publishes it",
+                )
         for place in self._stack.places(chosen, stacked=self._wish.stack):
             yield self._published(place)
 
@@ -181,7 +195,8 @@ class _Publisher:
         return done.model_copy(update={"url": done.url or url})
 
     def _note(self, place: Place) -> str | None:
-        notes = (place.note, excluded_by_judgement(place.branch))
+        found = self._exclusion(place.branch)
+        notes = (place.note, found.said if found else None)
         return "; ".join(note for note in notes if note) or None
 
     def _step(self, place: Place, found: Existing | None) -> tuple[Action, list[str], str]:

@@ -1,5 +1,7 @@
-"""Read which commits the latest judgement of a run excludes, below the package that judges."""
+"""Read which commits the latest judgements exclude, below the package that judges."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
@@ -18,6 +20,8 @@ class _Flag(BaseModel):
 
 
 class _Candidate(BaseModel):
+    run_id: str = ""
+    worker_id: int
     commit: str
     out: bool
     flags: tuple[_Flag, ...] = ()
@@ -27,27 +31,48 @@ class _Judgement(BaseModel):
     ranking: tuple[_Candidate, ...] = Field(validation_alias=AliasChoices("ranking", "candidates"))
 
 
+@dataclass(frozen=True)
+class ExcludedCommit:
+    """A worker's commit that a judgement excludes."""
+
+    run_id: str
+    worker_id: int
+    commit: str
+    findings: str
+    """Names of the findings."""
+
+
 def judgement_numbers(run: Path) -> list[int]:
     """Return the numbers of the judgements in a run's directory, the latest first."""
     names = (path.stem.removeprefix(JUDGEMENT) for path in run.glob(f"{JUDGEMENT}*.json"))
     return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
 
-def excluded_commits(run: Path) -> dict[str, str]:
-    """Return the commits that the latest judgement of a run excludes, with names of the findings.
+def excluded_commits(runs: Iterable[Path]) -> dict[str, ExcludedCommit]:
+    """Return the commits that the latest judgement about them excludes.
 
     Args:
-        run: The run's directory.
+        runs: The directories of all runs. Later judgements of a run replace its earlier ones.
     """
-    for number in judgement_numbers(run):
-        try:
-            data = read_limited(run / f"{JUDGEMENT}{number}.json", most=LARGEST_JUDGEMENT)
-            judgement = _Judgement.model_validate_json(data)
-        except (OSError, ValidationError):
-            continue
-        return {
-            one.commit: ", ".join(dict.fromkeys(flag.flag for flag in one.flags if flag.out))
-            for one in judgement.ranking
-            if one.out
-        }
-    return {}
+    latest: dict[str, ExcludedCommit | None] = {}
+    for _, run, judgement in sorted(_judgements(runs), key=lambda one: one[:2]):
+        for one in judgement.ranking:
+            findings = ", ".join(dict.fromkeys(flag.flag for flag in one.flags if flag.out))
+            excluded = ExcludedCommit(one.run_id or run, one.worker_id, one.commit, findings)
+            latest[one.commit] = excluded if one.out else None
+    return {commit: one for commit, one in latest.items() if one is not None}
+
+
+def _judgements(runs: Iterable[Path]) -> Iterator[tuple[int, str, _Judgement]]:
+    """Yield the latest judgement of each run, after the time of its file and the run's id."""
+    for run in runs:
+        for number in judgement_numbers(run):
+            path = run / f"{JUDGEMENT}{number}.json"
+            try:
+                data = read_limited(path, most=LARGEST_JUDGEMENT)
+                judgement = _Judgement.model_validate_json(data)
+                time = path.stat().st_mtime_ns
+            except (OSError, ValidationError):
+                continue
+            yield time, run.name, judgement
+            break

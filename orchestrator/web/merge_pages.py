@@ -8,11 +8,13 @@ from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import read_branches
+from orchestrator.landing.exclusion import exclusion
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.target import find_target
 from orchestrator.results import Form, Status
 from orchestrator.state.excluded_commits import excluded_commits
+from orchestrator.state.run_directory import all_runs
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.judgement_page import candidate_row
 from orchestrator.web.reader import record_notice
@@ -75,12 +77,17 @@ def merge_page(view: View, given: Fields | None = None, *, named: int | None = N
 
 def _good(view: View) -> list[int]:
     """Return the numbers of the workers that succeeded, and that no judgement excludes."""
-    excluded = excluded_commits(view.snapshot.directory.path)
-    return [
+    repository, onto = view.repository, view.repository.commit_of("HEAD")
+    good = [
         one.spec.worker_id
         for one in view.snapshot.workers
-        if one.result and one.result.status is Status.SUCCESS and one.result.commit not in excluded
+        if one.result and one.result.status is Status.SUCCESS
     ]
+    if onto is None or not excluded_commits(one.path for one in all_runs(repository.state_dir)):
+        return good
+    run = read_branches(repository, view.snapshot.run_id)
+    out = {one.worker_id for one in run.branches if exclusion(repository, run, one, onto)}
+    return [number for number in good if number not in out]
 
 
 def pick_page(view: View, given: Fields | None = None, *, named: int | None = None) -> Page | None:

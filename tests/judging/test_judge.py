@@ -1,5 +1,6 @@
 """Tests of the judgement: a candidate that cheats cannot win."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import CheckRun, Watched
 from orchestrator.judging.lessons import lessons_of
 from orchestrator.judging.store import read_judgement
-from orchestrator.state.excluded_commits import excluded_commits
+from orchestrator.state.excluded_commits import ExcludedCommit, excluded_commits
 from orchestrator.state.judged_results import JUDGED, LOCK
 from tests.support.judging import (
     CHECK,
@@ -94,9 +95,15 @@ def test_excluded_commits_are_named_with_the_findings(world: World) -> None:
     right = branch(world, 2, {"calc.py": RIGHT})
     judge(world, branches=(cheat, right), must_fix=(FAST,), checks=("! grep -q area tests/*.py",))
     place = Repository(world.repo).state_dir / "runs" / "run"
-    assert excluded_commits(place) == {cheat.commit: "tests_weakened"}
+    out = ExcludedCommit("run", 1, cheat.commit, "tests_weakened")
+    assert excluded_commits([place]) == {cheat.commit: out}
     (place / "judgement-2.json").write_text("{")
-    assert excluded_commits(place) == {cheat.commit: "tests_weakened"}, "the latest readable one"
+    assert excluded_commits([place]) == {cheat.commit: out}, "the latest readable one"
+    later = place.with_name("later")
+    shutil.copytree(place, later)
+    file = later / "judgement-1.json"
+    file.write_text(file.read_text().replace('"out": true', '"out": false'))
+    assert excluded_commits([later, place]) == {}, "the latest judgement about the commit"
 
 
 def test_judgement_with_the_names_of_earlier_versions_is_read(world: World) -> None:

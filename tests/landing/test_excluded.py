@@ -1,4 +1,4 @@
-"""Tests that every way to a merge leaves out a worker that the run's judgement excludes."""
+"""Tests that every way to a merge leaves out what a judgement excludes, and what builds on it."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,16 +21,25 @@ from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run
 from tests.support.web import browser
+from tests.support.workflow_runs import result_of, task
 
-TASKS = ("echo good > good", "echo bad > bad")
-EXCLUDED = 2
+TASKS = (
+    task("good", "echo good > good"),
+    task("bad", "echo bad > bad"),
+    task("top", "echo top > top", "bad"),
+)
+EXCLUDED, ON_TOP = 2, 3
+LEFT = {"bad", "top"}
 
 
 @pytest.fixture
 def judged(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> RunResult:
-    """Return a run of two workers; its judgement excludes the second one, and picks nobody."""
+    """Return a run of three workers, of which the third builds on the second.
+
+    The judgement excludes the second worker only, and picks nobody.
+    """
     monkeypatch.chdir(repo)
-    result = shell_run(repo, local_engine, *TASKS)
+    result = result_of(repo, local_engine, *TASKS)
     forged = Flag(flag="forged", out=True, message="the check cannot be trusted")
     candidates = tuple(
         Candidate(
@@ -58,13 +67,15 @@ def _in_browser(repo: Path, result: RunResult) -> object:
     visitor, page = browser(repo), f"/repo/{result.run_id}/merge"
     shown = visitor.get(page).text
     assert 'value="1" checked' in shown
-    assert f'value="{EXCLUDED}" checked' not in shown, "the form does not propose the worker"
+    for number in (EXCLUDED, ON_TOP):
+        assert f'value="{number}" checked' not in shown, "the form does not propose the worker"
     form: dict[str, object] = {
-        "token": visitor.token(page), "worker": ["1", str(EXCLUDED)], "form": "merge",
-        "conflict": "skip",
+        "token": visitor.token(page), "worker": ["1", str(EXCLUDED), str(ON_TOP)],
+        "form": "merge", "conflict": "skip",
     }  # fmt: skip
     preview = visitor.post(page, {**form, "how": "preview"}).text
     assert "the judgement excludes the worker (forged)" in preview
+    assert "the branch contains the work of worker 2, which" in preview
     before = preview.partition('name="before" value="')[2].partition('"')[0]
     return visitor.post(page, {**form, "how": "merge", "before": before})
 
@@ -73,19 +84,26 @@ def _best(repo: Path, _: RunResult) -> object:
     judgement = Judgement.model_validate_json(
         next(Repository(repo).state_dir.glob("runs/*/judgement-1.json")).read_text()
     )
-    forced = judgement.model_copy(update={"picked": EXCLUDED, "decision": "clear"})
-    return merge_best(Repository(repo), forced)
+    for number in (EXCLUDED, ON_TOP):
+        forced = judgement.model_copy(update={"picked": number, "decision": "clear"})
+        merged = merge_best(Repository(repo), forced)
+        assert merged is not None
+        assert [one.reason for one in merged.left] == ["excluded"]
+    return None
 
 
 WAYS: Mapping[str, Callable[[Path, RunResult], object]] = {
     "merge": lambda *_: run(["merge"]),
     "merge --json": lambda *_: run(["merge", "--json", "--on-conflict", "skip"]),
     "merge --queue": _queue,
+    "merge, only what builds on it": lambda *_: run(["merge", "1", str(ON_TOP)]),
+    "merge --as squash": lambda *_: run(["merge", "--as", "squash", "--on-conflict", "skip"]),
     "Python": lambda repo, _: Merger(repo).merge(MergeOptions()),
-    "--land": lambda repo, result: LandRun(
-        Repository(repo), configured(*TASKS), "merge", quiet=True
-    )(result, show_text=False),
+    "--land": lambda repo, result: LandRun(Repository(repo), configured("-"), "merge", quiet=True)(
+        result, show_text=False
+    ),
     "pick": lambda *_: run(["pick"]),
+    "pick what builds on it": lambda *_: run(["pick", str(ON_TOP)]),
     "Python pick": lambda repo, _: pick(repo),
     "--pick auto": _best,
     "web": _in_browser,
@@ -95,11 +113,14 @@ WAYS: Mapping[str, Callable[[Path, RunResult], object]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_excluded_worker_is_not_merged(repo: Path, judged: RunResult, way: str) -> None:
     WAYS[way](repo, judged)
-    assert "bad" not in git(repo, "ls-tree", "--name-only", "main").split()
-    assert ("good" in git(repo, "ls-tree", "--name-only", "main").split()) == ("pick" not in way)
+    there = set(git(repo, "ls-tree", "--name-only", "main").split())
+    assert not there & LEFT
+    assert ("good" in there) == ("pick" not in way)
 
 
-@pytest.mark.parametrize("how", [["merge", "2"], ["pick", "2"], ["web"], ["Python"]])
+@pytest.mark.parametrize(
+    "how", [["merge", "2"], ["merge", "2", "3"], ["pick", "2"], ["web"], ["Python"]]
+)
 def test_excluded_worker_is_merged_if_a_person_insists(
     repo: Path, judged: RunResult, how: list[str]
 ) -> None:
@@ -126,6 +147,44 @@ def test_pull_request_of_an_excluded_worker_says_so(
     install_forges(tmp_path / "bin", monkeypatch, "gh", "glab")
     assert run(["pr", "--best", "--forge", "gh", judged.run_id]) == 1
     capsys.readouterr()
-    assert run(["pr", "2", "--forge", "gh", "--dry-run", "--json"]) == 0
-    (one,) = json.loads(capsys.readouterr().out)["workers"]
+    assert run(["pr", "2", "3", "--forge", "gh", "--dry-run", "--json"]) == 0
+    one, on_top = json.loads(capsys.readouterr().out)["workers"]
     assert one["note"] == "the judgement excludes the worker (forged)"
+    said = "the branch contains the work of worker 2, which the judgement excludes (forged)"
+    assert on_top["note"] == said
+    _pick(repo, ON_TOP)
+    assert run(["pr", "--best", "--forge", "gh", judged.run_id]) == 3
+    assert said in capsys.readouterr().err
+
+
+def _pick(repo: Path, number: int) -> None:
+    """Let the judgement pick a worker."""
+    (file,) = Repository(repo).state_dir.glob("runs/*/judgement-1.json")
+    judgement = Judgement.model_validate_json(file.read_text())
+    picked = judgement.model_copy(update={"picked": number, "decision": "clear"})
+    file.write_text(picked.model_dump_json())
+
+
+def test_work_on_top_of_merged_work_is_merged(repo: Path, judged: RunResult) -> None:
+    assert run(["merge", str(ON_TOP)]) == 1
+    assert run(["pick", str(EXCLUDED), "--as", "squash"]) == 0, "a person insists"
+    assert run(["merge", str(ON_TOP), judged.run_id]) == 0
+    assert "top" in git(repo, "ls-tree", "--name-only", "main").split()
+
+
+def test_work_of_another_run_is_named(
+    repo: Path,
+    judged: RunResult,
+    local_engine: LocalEngine,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, bad, top = judged.results
+    git(repo, "update-ref", f"refs/heads/{bad.branch}", f"{top.commit}")
+    later = shell_run(repo, local_engine, "echo later > later", base=bad.branch)
+    capsys.readouterr()
+    assert run(["merge", later.run_id]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"the work of worker 2 of run {judged.run_id}, which the judgement excludes" in said
+    assert not {*git(repo, "ls-tree", "--name-only", "main").split()} & {*LEFT, "later"}
+    assert run(["merge", judged.run_id, "2"]) == 0, "its own branch has moved, and it is named"
+    assert run(["merge", later.run_id]) == 0

@@ -126,6 +126,7 @@ def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOp
         target=options.into or checked_out_branch(repository),
         stack=options.stack,
         keep_commits=options.keep_commits,
+        is_best=options.best,
         draft=options.draft,
         dry_run=options.dry_run,
         unfiltered=options.unfiltered,

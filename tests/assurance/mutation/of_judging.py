@@ -63,17 +63,32 @@ def judging() -> Iterator[Protection]:
          "            self._keep(key, result)\n", "            pass\n"),
     )  # fmt: skip
     yield from patches(
-        "landing/merge.py web/merge_pages.py",
+        "landing/merge.py landing/exclusion.py landing/pull_requests.py web/merge_pages.py",
         ("tests/landing/test_excluded.py",),
         (
             "workers that the judgement excludes are merged only if a person insists",
-            "if branch.excluded is not None and not self._wish.overrules_judgement:",
-            "if False:",
+            "        if found is not None:\n            said =",
+            "        if False:\n            said =",
+        ),
+        (
+            "branch on top of excluded work is excluded too",
+            '"rev-list", branch.commit',
+            '"rev-list", "--max-count=1", branch.commit',
+        ),
+        (
+            "whoever names a worker does not name the excluded worker below it",
+            "        if number in insisted:\n",
+            "        if insisted:\n",
+        ),
+        (
+            "best worker is not published with excluded work below it",
+            "if self._wish.is_best and (",
+            "if False and (",
         ),
         (
             "web view does not propose to merge excluded workers",
-            " and one.result.commit not in excluded",
-            "",
+            "    return [number for number in good if number not in out]",
+            "    return good",
         ),
     )
     yield from patches(
