@@ -141,7 +141,7 @@ def _marked(page: str) -> object:
 def test_commands_of_a_page_print_what_it_says(page: str, tmp_path: Path, shop: Path) -> None:
     forks = tmp_path / "forks"
     with ModelServer(SCENARIO, host=bridge_gateway()) as server, fork_program(forks):
-        env = {**caller_environment(tmp_path, server.url), "COLUMNS": "160"}
+        env = {**caller_environment(tmp_path, server.url), "COLUMNS": "240"}
         # The commands of one page run the installed program, not a fork.
         first = [] if page == "README.md" else [str(forks)]
         env["PATH"] = os.pathsep.join([*first, str(Path(sys.executable).parent), env["PATH"]])

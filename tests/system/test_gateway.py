@@ -260,6 +260,7 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
     assert listed["refused"] == ["other.example", "xxxxxxxxx.example"]
 
 
+@pytest.mark.variants("open", "name")
 @pytest.mark.parametrize(
     ("options", "told"),
     [

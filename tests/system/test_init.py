@@ -74,7 +74,12 @@ def plain(project: Path) -> dict:
             ["npm test --workspaces --if-present", "cd services/ship && go test ./..."],
             id="monorepo",
         ),
-        pytest.param(COMPOSE, None, ["make check"], id="compose"),
+        pytest.param(
+            COMPOSE,
+            ["python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"],
+            ["make check"],
+            id="compose",
+        ),
     ],
 )
 @pytest.mark.variants("monorepo")

@@ -103,7 +103,7 @@ CASES = [
 ]
 
 
-@pytest.mark.variants("shared-ann-ben-live", "private-root-ann-finished")
+@pytest.mark.variants("shared-ann-ben-live")
 @pytest.mark.parametrize("case", CASES)
 def test_the_run_of_another_user_is_left_alone_and_in_nobodys_way(case: str) -> None:
     layout, owner, caller, state = case.split("-")
