@@ -20,19 +20,6 @@ from orchestrator.workspace.overlay_probe import choose_mode
 
 REFERENCE_IMAGE = "orchestrator/worker:architect"
 TASKS = {"nothing": "true", "one file": "echo work > work.txt"}
-# A simple script for comparison: worktree, container and commit, all workers at once.
-_LOOP = r"""
-for i in $(seq "$WORKERS"); do (
-  git worktree add -q --no-track -b "raw-$i" ".raw-$i" &&
-  docker run --rm --label "$LABEL" $NETWORK -v "$PWD/.raw-$i:/workspace" -w /workspace \
-    "$IMAGE" sh -c "$TASK" &&
-  if [ "$TASK" != true ]; then
-    git -C ".raw-$i" add -A && git -C ".raw-$i" commit -q -m work
-  fi
-) & done
-wait
-test "$(git for-each-ref refs/heads/raw-\* | wc -l)" = "$WORKERS"
-"""
 # Runs in the container of the reference program: its Python API, or its command line.
 _REFERENCE = r"""
 import json, os, subprocess, sys, tempfile, time
@@ -103,12 +90,8 @@ def command_line(workers: int, task: str, network: str) -> float:
 
 def shell_loop(workers: int, task: str, network: str) -> float:
     """Run docker and git in a parallel shell loop."""
-    env = {
-        "WORKERS": str(workers), "TASK": task, "IMAGE": measure.IMAGE, "LABEL": measure.LABEL,
-        "NETWORK": "--network none" if network == "none" else "",
-    }  # fmt: skip
     with measure.repository() as root:
-        return measure.timed(lambda: measure.run("sh", "-c", _LOOP, cwd=root, env=env))
+        return measure.shell_loop(root, workers, task, network)
 
 
 class Reference:

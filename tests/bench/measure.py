@@ -18,6 +18,23 @@ IMAGE = "orchestrator/base:latest"
 LABEL = "orchestrator.managed=true"
 ORCHESTRATOR = (sys.executable, "-m", "orchestrator")
 
+# A simple script for comparison: worktree, container and commit, all workers at once. One of
+# several simultaneous `git worktree add` fails at times, because it reads unfinished files of
+# another one ("failed to read .git/worktrees/.../commondir"); it is then repeated.
+_LOOP = r"""
+for i in $(seq "$WORKERS"); do (
+  add() { git worktree add -q --no-track -B "raw-$i" ".raw-$i" 2> /dev/null; }
+  { add || add || add; } &&
+  docker run --rm --label "$LABEL" $NETWORK -v "$PWD/.raw-$i:/workspace" -w /workspace \
+    "$IMAGE" sh -c "$TASK" &&
+  if [ "$TASK" != true ]; then
+    git -C ".raw-$i" add -A && git -C ".raw-$i" commit -q -m work
+  fi
+) & done
+wait
+test "$(git for-each-ref refs/heads/raw-\* | wc -l)" = "$WORKERS"
+"""
+
 Way = Callable[[], float]
 """Executes one variant once, and returns the seconds it took, without preparation."""
 
@@ -75,16 +92,36 @@ def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="orchestrator-bench-"))
     try:
         run("git", "init", "-q", "-b", "main", str(root))
-        run("git", "config", "user.email", "bench@localhost", cwd=root)
-        run("git", "config", "user.name", "bench", cwd=root)
-        # Automatic garbage collection would run in the background of later measurements.
-        run("git", "config", "gc.auto", "0", cwd=root)
+        configure(root)
         fill(root, files, size)
         run("git", "add", "-A", cwd=root)
         run("git", "commit", "-q", "-m", "base", cwd=root)
         yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def configure(root: Path) -> None:
+    """Set an author, and disable what git does automatically beside measurements."""
+    run("git", "config", "user.email", "bench@localhost", cwd=root)
+    run("git", "config", "user.name", "bench", cwd=root)
+    run("git", "config", "gc.auto", "0", cwd=root)
+
+
+def shell_loop(root: Path, workers: int, task: str, network: str) -> float:
+    """Run workers in a parallel shell loop of git and docker; return the seconds."""
+    env = {
+        "WORKERS": str(workers), "TASK": task, "IMAGE": IMAGE, "LABEL": LABEL,
+        "NETWORK": "--network none" if network == "none" else "",
+    }  # fmt: skip
+    return timed(lambda: run("sh", "-c", _LOOP, cwd=root, env=env))
+
+
+def undo_loop(root: Path, workers: int) -> None:
+    """Remove the worktrees and branches of `shell_loop`."""
+    for number in range(1, workers + 1):
+        run("git", "worktree", "remove", "--force", f".raw-{number}", cwd=root)
+        run("git", "branch", "-qD", f"raw-{number}", cwd=root)
 
 
 def fill(root: Path, files: int, size: int) -> None:

@@ -1,0 +1,36 @@
+"""Every benchmark runs, with the smallest possible sizes; its figures are not looked at."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+pytestmark = [pytest.mark.docker, pytest.mark.extra]
+
+
+def tables(tmp_path: Path, name: str, *options: str) -> dict[str, list[list[str]]]:
+    """Run a benchmark, and return the rows of its tables by their titles, without the heads."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / name), *options],
+        capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for title, table in re.findall(r"^### (.*)\n\n((?:\|.*\n)+)", done.stdout, re.MULTILINE):
+        lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+        found[title] = [lines[0], *lines[2:]]
+    return found
+
+
+def test_history(tmp_path: Path) -> None:
+    sizes = ("--commits", "3", "--files", "7", "--workers", "2", "--rounds", "1")
+    found = tables(tmp_path, "bench_history.py", *sizes)
+    shapes = found["3 commits, 7 files, network none"]
+    assert [row[0] for row in shapes[1:]] == ["first run", "again", "one commit on", "2 workers"]
+    assert all(float(row[4]) > 0 for row in shapes[1:])
+    assert [row[0] for row in found["Disk space of the shared past"][1:]] == ["1", "2"]
+    assert list(tmp_path.iterdir()) == []
