@@ -36,7 +36,7 @@ class Limit:
 
 LIMITS: Mapping[str, Limit] = {
     "files at the top of the package": Limit(8, 8),
-    "rooms": Limit(28, 28),
+    "rooms": Limit(29, 29),
     "floors of rooms": Limit(10, 10),
     "longest import chain": Limit(14, 14),
     "function lines, median": Limit(9, 9),

@@ -80,6 +80,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
         "commands.report", "report", "Report on a run in the formats of CI systems."
     ),
     "ui": _Command("commands.ui", "ui", "Show runs in a web browser."),
+    "mcp": _Command("commands.mcp", "mcp", "Serve tools for agents, by the MCP."),
     "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),

@@ -5,10 +5,11 @@ describe the work. It must not give workers anything that belongs to the user, r
 or loosen their isolation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
+from orchestrator.config.bounds import WIDER, value_of
 from orchestrator.config.container import NETWORKS, Limits
 from orchestrator.config.fields import (
     CONTAINER_FIELDS,
@@ -119,6 +120,23 @@ def loosened(
         for setting in blamed.values()
         if setting is not None
     ]
+
+
+def wider_settings(config: ParallelConfig, without: ParallelConfig) -> Iterator[FieldPath]:
+    """Yield each setting of a client or a workflow that grants more than the user's settings.
+
+    The source has the trust of a file that the user did not name, except for its tasks. It can also
+    not change commands of the project, such as checks.
+
+    Args:
+        config: The settings with those of the source.
+        without: The user's settings.
+    """
+    fixed = {*NAMED_ONLY, *STAGES.values()} - {RUN_FIELDS["tasks"]}
+    for field, wider in WIDER.items():
+        mine, given = value_of(without, field), value_of(config, field)
+        if (field in fixed and given != mine) or (wider is not None and wider(mine, given)):
+            yield field
 
 
 def closed_stages(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:

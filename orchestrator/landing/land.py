@@ -9,7 +9,9 @@ from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.merge_tree import require_git
 from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import RunBranches
 from orchestrator.landing.checkout import bring_forward, check_files, is_at
+from orchestrator.landing.merged import Merged
 from orchestrator.landing.target import NotFitError, Target, check_fit, find_target
 from orchestrator.results import Form
 from orchestrator.state.landing_record import (
@@ -47,6 +49,20 @@ def only_one(repository: Repository) -> Iterator[None]:
         )
     with lock:
         yield
+
+
+def record_of(merged: Merged, run: RunBranches) -> Landed:
+    """Return the checkpoint of a merge."""
+    tips = {one.worker_id: one.commit for one in run.branches}
+    return Landed(
+        run_id=merged.run_id,
+        form=merged.form,
+        branch=merged.target,
+        before=merged.before,
+        after=merged.after,
+        workers=merged.landed,
+        commits=tuple(tips[number] for number in merged.landed),
+    )
 
 
 def check(repository: Repository, target: Target, form: Form) -> None:

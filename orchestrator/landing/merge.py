@@ -27,15 +27,14 @@ from orchestrator.landing.conflict import Conflict, names
 from orchestrator.landing.conflict_kinds import kind_of
 from orchestrator.landing.conflict_matrix import MOST_FILES, shown_path
 from orchestrator.landing.exclusion import exclusion
-from orchestrator.landing.land import check, complete, land, only_one
+from orchestrator.landing.land import check, complete, land, only_one, record_of
 from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict
 from orchestrator.landing.order import best_order
 from orchestrator.landing.queue import Add, Answer, CommitTest, Proof, Queue
 from orchestrator.landing.resolution import Resolver, UnresolvedError
-from orchestrator.landing.target import Target, find_target
+from orchestrator.landing.target import Target, check_previewed, find_target
 from orchestrator.landing.verdicts import StoredVerdicts
 from orchestrator.results import Form, Status
-from orchestrator.state.landing_record import Landed
 from orchestrator.text.sanitize import one_line
 
 _PAIRS_TIMEOUT = 60.0
@@ -60,6 +59,8 @@ class Wish:
     unfiltered: bool = False
     """Whether work is merged whose files a required filter of git would have changed."""
     dry_run: bool = False
+    previewed: Merged | None = None
+    """A dry run that the merge must repeat exactly; otherwise nothing is changed."""
     test: CommitTest | None = None
     """Function that runs checks on a commit before it is accepted. Default: no check runs."""
     tested_by: str = ""
@@ -102,24 +103,12 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
     with quarantine(repository, place) as git:
         plan = _Plan(repository, git, run, wish, target)
         merged = plan.queued() if wish.test else plan.result()
+        check_previewed(merged, wish.previewed)
         if not merged.landed or wish.dry_run:
             return merged
         plan.hand_in(merged.after)
-    land(repository, target, _record(merged, run))
+    land(repository, target, record_of(merged, run))
     return merged
-
-
-def _record(merged: Merged, run: RunBranches) -> Landed:
-    tips = {one.worker_id: one.commit for one in run.branches}
-    return Landed(
-        run_id=merged.run_id,
-        form=merged.form,
-        branch=merged.target,
-        before=merged.before,
-        after=merged.after,
-        workers=merged.landed,
-        commits=tuple(tips[number] for number in merged.landed),
-    )
 
 
 def _check_ended(run: RunBranches) -> None:

@@ -7,6 +7,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.in_progress import is_bound, operation_in
 from orchestrator.git.repository import BRANCHES, Repository
 from orchestrator.git.worktree_list import ListedWorktree, all_worktrees, linked_worktrees
+from orchestrator.landing.merged import Merged
 from orchestrator.text.sanitize import one_line
 
 _HEADS = "refs/heads/"
@@ -157,6 +158,30 @@ def check_fit(repository: Repository, target: Target) -> None:
         )
     if target.checkout is not None:
         _check_idle(target.checkout)
+
+
+def check_previewed(merged: Merged, previewed: Merged | None) -> None:
+    """Check that a merge does what its dry run did, before anything is changed.
+
+    Args:
+        merged: The merge.
+        previewed: The dry run; None if any result is accepted.
+
+    Raises:
+        NotFitError: The target has moved, or other workers would be merged.
+    """
+    if previewed is None:
+        return
+    if (merged.target, merged.before) != (previewed.target, previewed.before):
+        raise NotFitError(
+            f"`{previewed.target}` has moved since the preview: nothing was changed",
+            hint="preview the merge again",
+        )
+    if merged.landed != previewed.landed:
+        raise NotFitError(
+            "other workers than in the preview would be merged: nothing was changed",
+            hint="preview the merge again",
+        )
 
 
 def _check_idle(checkout: Worktree) -> None:

@@ -71,6 +71,7 @@ COMMANDS: Mapping[str, Command] = {
                       done=lambda repo: (repo / "out" / "r.json").exists()),
     "ui": Command(("ui", "--export", "pages"),
                   done=lambda repo: (repo / "pages" / "index.html").exists()),
+    "mcp": Command(("mcp",)),
     "wait": Command(("wait", "--json")),
     "logs": Command(("logs",), ends_with_reader=True),
     "events": Command(("events",), ends_with_reader=True),
@@ -263,7 +264,7 @@ def test_command_does_its_work_whatever_its_output_does(
         assert command.code or how != "full" or stream == "stderr" or name in SILENT, "said nothing"
 
 
-SILENT = ("gc", "cache clear")
+SILENT = ("mcp", "gc", "cache clear")
 """Commands that print nothing on stdout here."""
 
 

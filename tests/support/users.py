@@ -74,6 +74,7 @@ class World:
                 made = os.open(place / name, os.O_WRONLY | os.O_CREAT, 0o666)
                 os.dup2(made, number)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            sys.stdin = os.fdopen(0)
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
             self._use_engine(user)
             code = run_command(list(words))

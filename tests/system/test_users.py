@@ -50,6 +50,7 @@ TABLE: dict[str, Row] = {
     "shell": Row("shell {number}", 3),
     "stop": Row("stop {number}", 3, "stop --run {run} --all"),
     "ui": Row("ui --export {scratch}/a", 0),
+    "mcp": Row("mcp", 0),
     "config show": Row("config show", 0),
     "config schema": Row("config schema", 0),
     "config validate": Row("config validate", 3),

@@ -1,0 +1,141 @@
+"""`orchestrator mcp`: serve tools for agents by the Model Context Protocol."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from orchestrator.cli.options import Config, with_options
+from orchestrator.cli.output.messages import tell
+from orchestrator.config.run import MOST_EVER
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.text.sanitize import one_line
+
+_PACKAGES = frozenset({"mcp", "mcp_types", "anyio"})
+"""Packages of the extra `mcp`."""
+
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        help="Directory in the repository that agents work with. [default: the current directory]",
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="ACTIONS",
+        help="What agents may do, from `run,stop,pick,merge`; repeatable. [default: only read]",
+    ),
+]
+MaxWorkers = Annotated[
+    int,
+    typer.Option(
+        "--max-workers",
+        metavar="N",
+        min=1,
+        max=MOST_EVER,
+        help="Maximum number of workers at the same time, of all runs that agents start.",
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget-total",
+        metavar="USD",
+        help="Budget of all runs together that agents start. [default: that of the configuration, "
+        "for each run]",
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="Preset of the runs that agents start: `untrusted`, `ci` or `trusted`.",
+    ),
+]
+AgentCli = Annotated[
+    str | None,
+    typer.Option("--agent-cli", metavar="NAME", help="Agent program of the workers."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpOptions:
+    """Options of `orchestrator mcp`: the repository, and what clients may do in it."""
+
+    root: Root = None
+    allow: Allow = None
+    max_workers: MaxWorkers = 3
+    budget_total: Budget = None
+    preset: Preset = None
+    agent_cli: AgentCli = None
+    config: Config = None
+
+
+@with_options
+def mcp(options: McpOptions) -> None:
+    """Serve tools for agents on stdin and stdout, by the Model Context Protocol.
+
+    Agents can read runs, and with `--allow` start, stop and merge them. They cannot set what a
+    configuration file that you did not name cannot set, such as images, variables or hosts.
+    """
+    repository = Repository(options.root or Path.cwd())
+    server = _module("server")
+    allowed = _allowed(options.allow or [], get_args(server.Allowed))
+    if options.budget_total is not None and not options.budget_total > 0:
+        raise ConfigError("option `--budget-total` must be more than 0")
+    starter = _module("starting")
+    limits = starter.Limits(
+        options={"preset": options.preset, "agent_cli": options.agent_cli},
+        config=options.config.absolute() if options.config else None,
+        max_workers=options.max_workers,
+        budget_total=options.budget_total,
+    )
+    starter.Starter(repository, limits).check()
+    offered = _module("tools").offered(repository, limits, allowed)
+    shown = ", ".join(allowed) or "nothing: agents only read"
+    tell(f"serving {repository.top} on stdin and stdout; allowed: {shown}")
+    try:
+        server.serve(offered)
+    except KeyboardInterrupt:
+        # Ctrl-C is an ordinary end.
+        raise typer.Exit from None
+
+
+def _allowed(given: list[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the allowed actions.
+
+    Raises:
+        ConfigError: An action is not known.
+    """
+    words = {word.strip() for text in given for word in text.split(",")}
+    wrong = sorted(words - {*known})
+    if wrong:
+        raise ConfigError(
+            f"option `--allow` is `{one_line(wrong[0])}`: must be of {', '.join(known)}"
+        )
+    return tuple(word for word in known if word in words)
+
+
+def _module(name: str) -> Any:  # noqa: ANN401
+    """Return a module of the server, whose packages are optional.
+
+    Raises:
+        ConfigError: A package is not installed.
+    """
+    try:
+        return import_module(f"orchestrator.mcp.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _PACKAGES:
+            raise
+        raise ConfigError(
+            f"the MCP server is not installed: the package `{error.name}` is missing",
+            hint="install the extra `mcp`: `pip install 'worktree-orchestrator[mcp]'`",
+        ) from error

@@ -1,0 +1,1 @@
+"""An MCP server, with which agents start runs, read their results and merge them within limits."""

@@ -1,0 +1,335 @@
+"""The tools that read: runs, workers, logs, diffs and judgements."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+
+from orchestrator.errors import ConfigError
+from orchestrator.files.safe_open import open_regular
+from orchestrator.git.changes import patch_stream, stat_lines
+from orchestrator.git.repository import Repository
+from orchestrator.judging.judgement import Candidate
+from orchestrator.judging.store import latest_judgement
+from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.mcp import answers, arguments
+from orchestrator.results import Status, WorkerResult
+from orchestrator.state.history import RunHistory, RunState, choose_run, word_of
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_outline import read_outline
+from orchestrator.text.sanitize import lines, one_line, output_line, output_lines
+from orchestrator.web.logs import logs_of
+
+MOST_TEXT = 32 * 1024
+"""Maximum size in bytes of the text of a log or patch in one answer."""
+_MOST_PATCH = 64 * 1024**2
+"""Offset in a patch after which nothing is read."""
+_PIECE = 64 * 1024
+_PAGE = 50
+"""Maximum number of workers in one answer."""
+_FILES = 100
+"""Maximum number of files in one answer."""
+_TICK = 0.5
+"""Seconds between two looks at a run that is waited for."""
+
+
+def runs(repository: Repository, asked: arguments.ListRuns) -> answers.Runs:
+    """List the newest runs."""
+    own = [run for run in all_runs(repository.state_dir) if run.other_user is None]
+    tasks = [run for run in reversed(own) if not run.is_test]
+    found = (_run_entry(run) for run in tasks[: asked.most])
+    return answers.Runs(
+        runs=tuple(entry for entry in found if entry is not None),
+        more=max(0, len(tasks) - asked.most),
+    )
+
+
+def _run_entry(run: RunDirectory) -> answers.RunEntry | None:
+    outline = read_outline(run)
+    if outline is None:
+        return None
+    with RunHistory(run, outline) as history:
+        state = history.state()
+        result = history.result() if state is RunState.FINISHED else None
+    return answers.RunEntry(
+        run_id=run.run_id,
+        state=state,
+        status=result.status if result else None,
+        created_at=outline.created_at,
+        workers=len(outline.workers),
+    )
+
+
+def opened(repository: Repository, wanted: str | None, worker: int | None = None) -> RunHistory:
+    """Return the history of a run, with all recorded events read."""
+    history = choose_run(list(all_runs(repository.state_dir)), wanted, worker=worker)
+    while history.read():
+        pass
+    return history
+
+
+def _results(history: RunHistory) -> tuple[RunState, dict[int, WorkerResult | None]]:
+    state = history.state()
+    while history.read():
+        pass
+    live = state is RunState.RUNNING
+    return state, {n: history.worker_result(n, live=live) for n in history.workers}
+
+
+def run(repository: Repository, asked: arguments.OfWorkers) -> answers.RunAnswer:
+    """Return the state of a run and of its workers."""
+    with opened(repository, asked.run) as history:
+        state, results = _results(history)
+        numbers = [number for number in history.workers if number >= asked.first]
+        shown, rest = numbers[:_PAGE], numbers[_PAGE:]
+        live = state is RunState.RUNNING
+        return answers.RunAnswer(
+            run_id=history.run_id,
+            state=state,
+            status=_status(history, state),
+            base=history.record.base,
+            workers=tuple(_entry(history, number, results[number], live) for number in shown),
+            next=rest[0] if rest else None,
+            cursor=_cursor(_by_state(history, state, results)),
+        )
+
+
+def _status(history: RunHistory, state: RunState) -> Status | None:
+    return history.result().status if state is RunState.FINISHED else None
+
+
+def _entry(
+    history: RunHistory, number: int, result: WorkerResult | None, live: bool
+) -> answers.WorkerEntry:
+    view = history.workers[number]
+    return answers.WorkerEntry(
+        worker_id=number,
+        name=view.spec.name,
+        state=result.ending if result else word_of(view.state, None, is_live=live),
+        status=result.status if result else None,
+        reason=result.reason if result else None,
+        steps=result.steps if result else view.steps or 0,
+        cost=result.cost if result else view.cost or 0.0,
+        files=result.file_count if result else 0,
+        insertions=result.insertions if result else 0,
+        deletions=result.deletions if result else 0,
+    )
+
+
+def worker(repository: Repository, asked: arguments.OfWorker) -> answers.WorkerAnswer:
+    """Return the state or the result of a worker."""
+    with opened(repository, asked.run, asked.worker) as history:
+        state, results = _results(history)
+        result, view = results[asked.worker], history.workers[asked.worker]
+        live = state is RunState.RUNNING
+        return answers.WorkerAnswer(
+            run_id=history.run_id,
+            worker=_entry(history, asked.worker, result, live),
+            model=one_line(view.spec.model_name),
+            branch=one_line(view.spec.branch, limit=300),
+            commit=result.commit if result else None,
+            attempts=result.attempts if result else 1,
+            exit_code=result.exit_code if result else None,
+            duration=result.duration if result else 0.0,
+            checks=tuple(_checks(result)),
+            logs=_log_names(history.directory, asked.worker),
+            untrusted=_words(view.spec.task, result),
+        )
+
+
+def _checks(result: WorkerResult | None) -> Iterator[answers.CheckEntry]:
+    for check in result.checks[:_FILES] if result else ():
+        yield answers.CheckEntry(
+            passed=check.passed, exit_code=check.exit_code, command=one_line(check.name)
+        )
+
+
+def _words(task: str, result: WorkerResult | None) -> answers.WorkerWords:
+    alerts = result.interventions if result else []
+    return answers.WorkerWords(
+        task=one_line(task, limit=2000),
+        message=output_line((result.message if result else None) or "", limit=1000),
+        summary=_bounded(output_lines((result.summary if result else None) or ""), 8 * 1024),
+        files=_paths(result.files_modified if result else ()),
+        alerts=tuple(output_line(f"{one.trigger}: {one.detail}", limit=300) for one in alerts),
+    )
+
+
+def _paths(paths: Iterable[str], most: int = _FILES) -> tuple[str, ...]:
+    return tuple(one_line(path, limit=300) for path in islice(paths, most))
+
+
+def _bounded(text: str, most: int) -> str:
+    """Return the beginning of a text, with at most `most` bytes."""
+    return text.encode()[:most].decode("utf-8", "ignore")
+
+
+def _log_names(directory: RunDirectory, number: int) -> tuple[str, ...]:
+    return tuple(log.name for log in logs_of(directory, number))
+
+
+def log(repository: Repository, asked: arguments.ReadLog) -> answers.LogAnswer:
+    """Return a part of a worker's log."""
+    with opened(repository, asked.run, asked.worker) as history:
+        directory, run_id = history.directory, history.run_id
+    logs = {log.name: log for log in logs_of(directory, asked.worker)}
+    found = logs.get(asked.name)
+    if found is None:
+        names = ", ".join(logs) or "none"
+        raise ConfigError(f"worker {asked.worker} has no such log", hint=f"its logs: {names}")
+    begin = found.size - MOST_TEXT if asked.offset is None else min(asked.offset, found.size)
+    begin = max(0, begin)
+    with open_regular(found.path) as file:
+        file.seek(begin)
+        data = file.read(MOST_TEXT)
+    if asked.offset is None and begin > 0:
+        # The first line is incomplete.
+        cut = data.find(b"\n") + 1
+        begin, data = begin + cut, data[cut:]
+    text, count = _fitting(data, output_lines, is_end=begin + len(data) >= found.size)
+    return answers.LogAnswer(
+        run_id=run_id,
+        worker_id=asked.worker,
+        name=found.name,
+        begin=begin,
+        end=begin + count,
+        size=found.size,
+        logs=tuple(logs),
+        untrusted=answers.Words(text=text),
+    )
+
+
+def _fitting(data: bytes, clean: Callable[[str], str], *, is_end: bool) -> tuple[str, int]:
+    """Return neutralised text of at most `MOST_TEXT` bytes, and how many bytes it was made from.
+
+    The text ends with a whole line if possible, so that no character is cut.
+    """
+    data = data if is_end else _whole_lines(data)
+    while True:
+        text = clean(data.decode("utf-8", "replace"))
+        if len(text.encode()) <= MOST_TEXT:
+            return text, len(data)
+        data = _whole_lines(data[: len(data) // 2])
+
+
+def _whole_lines(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1] or data
+
+
+def diff(repository: Repository, asked: arguments.ReadDiff) -> answers.DiffAnswer:
+    """Return a part of the changes of a worker."""
+    chosen = read_branches(repository, asked.run, [asked.worker])
+    (branch,) = chosen.branches
+    stat = asked.form == "stat"
+    changes, following = (_files if stat else _patch)(repository, branch, asked.offset)
+    return answers.DiffAnswer(
+        run_id=chosen.run_id,
+        worker_id=asked.worker,
+        base=branch.base,
+        commit=branch.commit,
+        next=following,
+        untrusted=changes,
+    )
+
+
+def _files(repository: Repository, branch: Branch, skip: int) -> tuple[answers.Changes, int | None]:
+    rows = stat_lines(repository, base=branch.base, tip=branch.commit)
+    found = list(islice(rows, skip, skip + _FILES + 1))
+    entries = tuple(
+        answers.FileEntry(path=one_line(path, limit=300), insertions=added, deletions=removed)
+        for added, removed, path in found[:_FILES]
+    )
+    return answers.Changes(files=entries), skip + _FILES if len(found) > _FILES else None
+
+
+def _patch(repository: Repository, branch: Branch, skip: int) -> tuple[answers.Changes, int | None]:
+    if skip > _MOST_PATCH:
+        raise ConfigError(f"a patch is shown up to its {_MOST_PATCH}th byte")
+    with patch_stream(repository, base=branch.base, tip=branch.commit) as output:
+        left = skip
+        while left and (piece := output.read(min(left, _PIECE))):
+            left -= len(piece)
+        data = output.read(MOST_TEXT + 1)
+    is_end = len(data) <= MOST_TEXT
+    text, count = _fitting(data[:MOST_TEXT], lines, is_end=is_end)
+    is_all = is_end and count == len(data)
+    return answers.Changes(patch=text), None if is_all else skip + count
+
+
+def judgement(repository: Repository, asked: arguments.OfRun) -> answers.JudgementAnswer:
+    """Return the latest judgement of a run."""
+    found = latest_judgement(repository.state_dir, asked.run)
+    return answers.JudgementAnswer(
+        run_id=found.run_id,
+        base=found.base,
+        decision=found.decision,
+        picked=found.picked,
+        checks=tuple(one_line(check) for check in (*found.must_fix, *found.checks)),
+        ranking=tuple(_candidate(one) for one in found.ranking[:_FILES]),
+    )
+
+
+def _candidate(one: Candidate) -> answers.CandidateEntry:
+    return answers.CandidateEntry(
+        worker_id=one.worker_id,
+        place=one.place,
+        decided_by=one.decided_by,
+        passes=one.passes,
+        verdicts=tuple(check.verdict for check in one.verdicts),
+        lines=one.lines,
+        cost=one.cost,
+        flags=tuple(
+            answers.FlagEntry(
+                flag=flag.flag,
+                message=output_line(flag.message, limit=300),
+                file=one_line(flag.file, limit=300) if flag.file else None,
+            )
+            for flag in one.flags[:20]
+        ),
+    )
+
+
+async def wait(repository: Repository, asked: arguments.Wait) -> answers.WaitAnswer:
+    """Wait until a run ends, or until a worker's state differs from that at a cursor."""
+    until = time.monotonic() + asked.seconds
+    history = await asyncio.to_thread(opened, repository, asked.run)
+    with history:
+        while True:
+            answer = await asyncio.to_thread(_waited, history, asked.cursor)
+            is_news = answer.state is not RunState.RUNNING or answer.changed
+            if is_news or time.monotonic() >= until:
+                return answer
+            await asyncio.sleep(min(_TICK, max(0.0, until - time.monotonic())))
+
+
+def _waited(history: RunHistory, cursor: str | None) -> answers.WaitAnswer:
+    state, results = _results(history)
+    by_state = _by_state(history, state, results)
+    now = _cursor(by_state)
+    return answers.WaitAnswer(
+        run_id=history.run_id,
+        state=state,
+        status=_status(history, state),
+        changed=cursor is not None and cursor != now,
+        workers=by_state,
+        cursor=now,
+    )
+
+
+def _by_state(
+    history: RunHistory, state: RunState, results: Mapping[int, WorkerResult | None]
+) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of the workers in each state."""
+    found: dict[str, tuple[int, ...]] = {}
+    live = state is RunState.RUNNING
+    for number, result in results.items():
+        word = (
+            result.ending if result else word_of(history.workers[number].state, None, is_live=live)
+        )
+        found[word] = (*found.get(word, ()), number)
+    return found
+
+
+def _cursor(by_state: Mapping[str, tuple[int, ...]]) -> str:
+    return hashlib.sha256(repr(sorted(by_state.items())).encode()).hexdigest()[:16]

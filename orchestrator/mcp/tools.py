@@ -1,0 +1,95 @@
+"""The tools that the server offers, by what the user allows."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from orchestrator.git.repository import Repository
+from orchestrator.mcp import answers, arguments, merging, reading, starting
+from orchestrator.mcp.server import Allowed, Offered, Work
+
+On = Callable[[Callable[[Repository, Any], Any]], Work]
+"""Function that binds a function of a repository and arguments to the server's repository."""
+
+
+def offered(
+    repository: Repository, limits: starting.Limits, allowed: Collection[Allowed]
+) -> tuple[Offered, ...]:
+    """Return the tools that the user allows."""
+    previews = merging.Previews(repository, may_merge="merge" in allowed)
+    starter = starting.Starter(repository, limits)
+
+    def on(work: Callable[[Repository, Any], Any]) -> Work:
+        return lambda asked: work(repository, asked)
+
+    every = (*_reading(on, previews), *_acting(on, previews, starter))
+    return tuple(tool for tool in every if tool.needs is None or tool.needs in allowed)
+
+
+def _reading(on: On, previews: merging.Previews) -> tuple[Offered, ...]:
+    return (
+        Offered(
+            "runs", "List the newest runs.", arguments.ListRuns, answers.Runs, on(reading.runs)
+        ),
+        Offered(
+            "run", "Show the state of a run and of its workers.",
+            arguments.OfWorkers, answers.RunAnswer, on(reading.run),
+        ),
+        Offered(
+            "worker", "Show the result of a worker: status, summary, changed files, checks, logs.",
+            arguments.OfWorker, answers.WorkerAnswer, on(reading.worker),
+        ),
+        Offered(
+            "log", "Read the end of a worker's log, or a part of it, at most 32 KiB.",
+            arguments.ReadLog, answers.LogAnswer, on(reading.log),
+        ),
+        Offered(
+            "diff", "List the files that a worker changed, or read its patch in parts of 32 KiB.",
+            arguments.ReadDiff, answers.DiffAnswer, on(reading.diff),
+        ),
+        Offered(
+            "conflicts",
+            "Show which workers conflict, and preview their merge into the checked-out branch. "
+            "Nothing changes. The token in the answer is for `orchestrator_merge`.",
+            arguments.Preview, answers.ConflictsAnswer, previews.conflicts,
+        ),
+        Offered(
+            "judgement", "Show how the workers of a run were ranked, if they were judged.",
+            arguments.OfRun, answers.JudgementAnswer, on(reading.judgement),
+        ),
+        Offered(
+            "wait",
+            "Wait until the run ends or, with `cursor`, until a worker's state changes; at most 50 "
+            "seconds. Call it again while `state` is `running`.",
+            arguments.Wait, answers.WaitAnswer, on(reading.wait),
+        ),
+    )  # fmt: skip
+
+
+def _acting(on: On, previews: merging.Previews, starter: starting.Starter) -> tuple[Offered, ...]:
+    return (
+        Offered(
+            "run_tasks",
+            "Start a run with one worker for each task, and return its id at once. Each task must "
+            "be understandable alone: workers share nothing.",
+            arguments.RunTasks, answers.Started, starter.run_tasks, "run",
+        ),
+        Offered(
+            "run_spec",
+            "Start a run of a workflow, whose tasks may depend on each other; return its id at "
+            "once.",
+            arguments.RunSpec, answers.Started, starter.run_spec, "run",
+        ),
+        Offered(
+            "stop", "Stop workers of a run; what they wrote is committed on their branches.",
+            arguments.Stop, answers.Stopped, on(starting.stop), "stop",
+        ),
+        Offered(
+            "pick", "Merge the worker that the run's judgement found clearly the best.",
+            arguments.OfRun, answers.MergedAnswer, on(merging.pick), "pick",
+        ),
+        Offered(
+            "merge",
+            "Merge exactly what `orchestrator_conflicts` previewed; refused if a branch has moved.",
+            arguments.Merge, answers.MergedAnswer, previews.merge, "merge",
+        ),
+    )  # fmt: skip
