@@ -45,8 +45,7 @@ _HARMLESS = (
 """Patterns of settings that name a program, each with a harmless value."""
 _HOOKS = "core.hookspath"
 _EXTENSION = "extensions.worktreeconfig"
-_OF_MAIN = ("core.bare", "core.worktree")
-"""Settings that are about the main worktree only."""
+_TREE = "core.worktree"
 _SETTINGS = "config.worktree"
 """File of the per-worktree configuration in a git directory."""
 _ENABLED = "worktree-config.json"
@@ -113,17 +112,18 @@ def _enable_extension(repository: Repository) -> None:
     The move, which git's manual asks for, is one change of the file: no git command sees half.
     """
     common = repository.common_dir
-    if _get(common / "config", _EXTENSION) == "true":
+    config = common / "config"
+    if _get(config, _EXTENSION, "--type=bool") == "true":
         return
-    found = {key: _get(common / "config", key) for key in _OF_MAIN}
+    found = {"core.bare": _get(config, "core.bare", "--type=bool"), _TREE: _get(config, _TREE)}
     moved = {key: value for key, value in found.items() if value not in (None, "false")}
     write_atomically(repository.state_dir / _ENABLED, json.dumps(moved))
     for key, value in moved.items():
         _set(common / _SETTINGS, key, value)
-    with _changing(common / "config") as config:
-        _set(config, _EXTENSION, "true")
+    with _changing(config) as changed:
+        _set(changed, _EXTENSION, "true")
         for key in moved:
-            Git(None).run("config", "--file", str(config), "--unset-all", key)
+            Git(None).run("config", "--file", str(changed), "--unset-all", key)
 
 
 def give_back(repository: Repository) -> None:
@@ -168,9 +168,9 @@ def _changing(config: Path) -> Iterator[Path]:
         lock.unlink(missing_ok=True)
 
 
-def _get(file: Path, key: str) -> str | None:
+def _get(file: Path, key: str, *options: str) -> str | None:
     try:
-        return Git(None).text("config", "--file", str(file), "--get", key)
+        return Git(None).text("config", "--file", str(file), *options, "--get", key)
     except GitCommandError:
         return None
 

@@ -3,7 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -44,14 +44,6 @@ def pack_commit(
             cut &= frozenset(roots)
     _open_to_all(directory)
     return cut
-
-
-def is_partial(configured: Mapping[str, str]) -> bool:
-    """Return whether the settings are those of a partial clone, which lacks old objects."""
-    return any(
-        key.startswith("remote.") and key.endswith(".promisor") and value != "false"
-        for key, value in configured.items()
-    ) or bool(configured.get("extensions.partialclone"))
 
 
 def _pack_alone(git: Git, commit: str, arguments: Sequence[str]) -> None:

@@ -11,16 +11,17 @@ from orchestrator.git.command import Git
 from orchestrator.git.git_directory import make_bare
 from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
+from orchestrator.git.settings import is_true
 from orchestrator.text.split_lines import split_lines
 
 _BRANCH = "refs/heads/plain"
-_CONVERTING: dict[str, frozenset[str | None]] = {
-    "core.autocrlf": frozenset({None, "false"}),
-    "core.filemode": frozenset({None, "true"}),
-    "core.ignorecase": frozenset({None, "false"}),
-    "core.sparsecheckout": frozenset({None, "false"}),
+_CONVERTING = {
+    "core.autocrlf": False,
+    "core.filemode": True,
+    "core.ignorecase": False,
+    "core.sparsecheckout": False,
 }
-"""Git settings, each with the values under which git stores files exactly as they are on disk."""
+"""Git settings, each with the value under which git stores files exactly as they are on disk."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) 
         paths: The files.
     """
     settings = repository.settings(tuple(_CONVERTING))
-    if any(settings.get(key) not in allowed for key, allowed in _CONVERTING.items()):
+    if any(is_true(value) is not _CONVERTING[key] for key, value in settings.items()):
         return False
     listed = b"".join(path.encode() + b"\0" for path in paths)
     if rules.run("check-attr", "-z", "--stdin", "--all", stdin=listed):

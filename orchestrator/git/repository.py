@@ -223,7 +223,8 @@ class Repository:
         pairs = zip(fields[::2], fields[1::2], strict=False)
         # Settings on the orchestrator's own git command line are not the user's.
         entries = (entry.partition("\n") for scope, entry in pairs if scope != "command")
-        return {key: value for key, _, value in entries}
+        # A key without `=` is true; one with an empty value is false.
+        return {key: value if end else "true" for key, end, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the user's values of the given settings (names in lower case), if they are set."""

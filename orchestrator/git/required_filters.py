@@ -11,9 +11,9 @@ from pathlib import Path
 from orchestrator.git.command import Git
 from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
+from orchestrator.git.settings import is_true
 from orchestrator.text.sanitize import one_line
 
-_TRUE = ("true", "yes", "on", "1", "")
 _LFS = "lfs"
 """The filter of git-lfs, whose work is done for workers' files too."""
 _SHOWN = 5
@@ -24,7 +24,7 @@ def required_filters(configured: Mapping[str, str]) -> frozenset[str]:
     names = {
         key.removeprefix("filter.").removesuffix(".required")
         for key, value in configured.items()
-        if key.startswith("filter.") and key.endswith(".required") and value.lower() in _TRUE
+        if key.startswith("filter.") and key.endswith(".required") and is_true(value)
     }
     return frozenset(
         name

@@ -15,9 +15,9 @@ from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import Emit, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.dead_ends import dead_ends
-from orchestrator.git.object_packs import is_partial
 from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import required_filters
+from orchestrator.git.settings import is_partial
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.capacity import check_disk, check_worktrees
 from orchestrator.runs.claimed_run import ClaimedRun

@@ -26,8 +26,9 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.git_directory import make_bare
-from orchestrator.git.object_packs import is_partial, pack_commit
+from orchestrator.git.object_packs import pack_commit
 from orchestrator.git.repository import Repository
+from orchestrator.git.settings import is_partial, is_true
 from orchestrator.state.worker_directory import Store
 from orchestrator.threads import meanwhile
 from orchestrator.workspace.copy_untracked import rules
@@ -234,7 +235,7 @@ def _quoted(value: str) -> str:
 
 
 def _is_sparse(repository: Repository) -> bool:
-    return repository.configured.get("core.sparsecheckout") == "true"
+    return is_true(repository.configured.get("core.sparsecheckout", "false"))
 
 
 def _check_out(repository: Repository, store: Store, worktree: Worktree, base: str) -> None:

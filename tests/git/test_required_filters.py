@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.app import run
 from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import required_filters
 from orchestrator.landing.branches import read_branches
@@ -55,9 +56,9 @@ def test_work_under_a_required_filter_is_partial_and_left_out(
 ) -> None:
     (result,) = shell_run(secret, local_engine, task).results
     repository = Repository(secret)
-    run = read_branches(repository, None, [1])
+    branches = read_branches(repository, None, [1])
 
-    merged = merge_branches(repository, run, Wish(named=True, dry_run=True))
+    merged = merge_branches(repository, branches, Wish(named=True, dry_run=True))
 
     if not files:
         assert (result.status, merged.landed) == ("success", (1,))
@@ -65,8 +66,20 @@ def test_work_under_a_required_filter_is_partial_and_left_out(
     assert (result.status, result.reason) == ("partial", Reason.UNFILTERED)
     assert all(f"`{path}`" in (result.message or "") for path in files)
     assert [(one.reason, list(one.files)) for one in merged.left] == [("unfiltered", files)]
-    told = merge_branches(repository, run, Wish(named=True, unfiltered=True, dry_run=True))
+    told = merge_branches(repository, branches, Wish(named=True, unfiltered=True, dry_run=True))
     assert told.landed == (1,)
+
+
+@pytest.mark.parametrize("options", [["--as", "squash"], ["--dry-run"], []])
+def test_option_merges_the_work_of_a_named_worker(
+    secret: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    shell_run(secret, local_engine, "echo x > secret/new")
+    monkeypatch.chdir(secret)
+    assert run(["merge", "1", *options]) == 1
+    assert run(["merge", "1", "--unfiltered", *options]) == 0
+    there = git(secret, "ls-tree", "-r", "--name-only", "main").split()
+    assert ("secret/new" in there) is (options != ["--dry-run"])
 
 
 def test_run_names_the_filter_at_its_start(secret: Path, local_engine: LocalEngine) -> None:
@@ -78,7 +91,8 @@ def test_run_names_the_filter_at_its_start(secret: Path, local_engine: LocalEngi
     ("settings", "found"),
     [
         ({"filter.a.required": "true", "filter.a.clean": "x"}, {"a"}),
-        ({"filter.a.b.required": "", "filter.a.b.process": "x"}, {"a.b"}),
+        ({"filter.a.b.required": "2", "filter.a.b.process": "x"}, {"a.b"}),
+        ({"filter.a.required": "", "filter.a.clean": "x"}, set()),
         ({"filter.a.required": "false", "filter.a.clean": "x"}, set()),
         ({"filter.a.required": "true", "filter.a.smudge": "x"}, set()),
         ({"filter.lfs.required": "true", "filter.lfs.clean": "x"}, set()),

@@ -33,8 +33,8 @@ from orchestrator.errors import OrchestratorError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.shared import make_shared
 from orchestrator.git import command as git
-from orchestrator.git.object_packs import is_partial
 from orchestrator.git.repository import Repository, find_top
+from orchestrator.git.settings import is_partial
 from orchestrator.runs.machine_check import crowding, machine_problems
 from orchestrator.runs.problems import Problems
 from orchestrator.state.secret_files import read_secrets

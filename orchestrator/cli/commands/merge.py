@@ -47,7 +47,7 @@ _OF_AGENT = {
 }
 """Help texts of the settings of an agent that resolves conflicts."""
 _SAME = ("form", "order", "on_conflict", "into", "unfiltered", "dry_run")
-"""Options that `MergeOptions` of `orchestrator.runs.merging` has under the same names."""
+"""Options that `MergeOptions` of `orchestrator.runs.merging` and `Wish` have, by the same names."""
 _SHORT = 12
 
 
@@ -190,15 +190,10 @@ def merge(settings: GivenSettings, options: MergeOptions, words: RunAndWorkers =
         merged: Merged = module.merge_with_containers(repository, request)
     else:
         run = read_branches(repository, wanted, numbers)
-        wish = Wish(
-            form=form,
-            order=order,
-            on_conflict=on_conflict,
-            into=options.into,
-            named=bool(numbers),
-            overrules_judgement=bool(numbers),
-            dry_run=options.dry_run,
-        )
+        same = {name: getattr(options, name) for name in _SAME}
+        chosen = {"form": form, "order": order, "on_conflict": on_conflict}
+        named = bool(numbers)
+        wish = Wish(**{**same, **chosen}, named=named, overrules_judgement=named)
         merged = merge_branches(repository, run, wish)
     if options.json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))

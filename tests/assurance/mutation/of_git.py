@@ -152,6 +152,14 @@ def repository() -> Iterator[Protection]:
         ("attributes that a worker added count", "(base, tip) for path in", "(base,) for path in"),
     )  # fmt: skip
     yield from patches(
+        "git/settings.py git/disarm.py git/repository.py", ("tests/git/test_settings.py",),
+        ("settings are true in every spelling of git", '    return answer == "true"\n',
+         '    return value == "yes"\n'),
+        ("key without a value is true", 'value if end else "true" for', "value for"),
+        ("the user's per-worktree configuration is recognised",
+         '_get(config, _EXTENSION, "--type=bool")', "_get(config, _EXTENSION)"),
+    )  # fmt: skip
+    yield from patches(
         "git/in_progress.py", ("tests/git/test_in_progress.py",),
         ("conflicts without an operation are found", "(paths := _unmerged(repository))",
          "(paths := [])"),

@@ -102,7 +102,7 @@ def harvest() -> Iterator[Protection]:
          'return bool(rules) or not rules.succeeds("check-ignore"'),
         ("plain: files with attributes refused", 'if rules.run("check-attr"',
          'if not rules and rules.run("check-attr"'),
-        ("plain: converting settings refused", "if any(settings.get(key) not in allowed",
+        ("plain: converting settings refused", "if any(is_true(value) is not _CONVERTING[key]",
          "if any(False"),
         ("plain: directory does not replace a file",
          'if not all(line.startswith(("040000 tree ", "missing ")) for line in folders):',
