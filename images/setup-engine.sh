@@ -2,6 +2,7 @@
 # Set up a Debian-like machine: a running Docker engine, git, mmdebstrap, Python's venv.
 #
 #   setup-engine.sh           install everything
+#   setup-engine.sh engine    install what an installed package needs: all but Python's venv
 #   setup-engine.sh python    install only the packages that a virtual environment requires
 #   setup-engine.sh chromium  install only the browser that shows pages in tests
 #
@@ -152,8 +153,12 @@ if [ "${1:-all}" = chromium ]; then
     need chromium
     exit
 fi
-need python3 python3-venv git
-if [ "${1:-all}" = all ]; then
+if [ "${1:-all}" = engine ]; then
+    need git
+else
+    need python3 python3-venv git
+fi
+if [ "${1:-all}" != python ]; then
     setup_engine
     # mmdebstrap builds the base image on machines that cannot reach an image registry.
     install mmdebstrap || say "note: no mmdebstrap: the base image can only be pulled"

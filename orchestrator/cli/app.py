@@ -109,10 +109,14 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "restore": _Command(
         "commands.cleanup", "restore", "Restore work from the backups of a cleanup."
     ),
-    "image": _Command("commands.image", "app", "Build and list container images of workers."),
+    "image": _Command("commands.image", "app", "Build, list, save and load workers' images."),
     "cache": _Command("commands.cache", "app", "Fill, list and remove package caches of workers."),
     "init": _Command("init.command", "init", "Write a configuration file that fits the project."),
     "config": _Command("commands.config", "app", "Print and check the configuration."),
+    "setup": _Command("commands.setup", "setup", "Install what this machine lacks for runs."),
+    "uninstall": _Command(
+        "commands.uninstall", "uninstall", "Remove images, containers and state from this machine."
+    ),
     "doctor": _Command("commands.doctor", "doctor", "Check that this machine can start a run."),
     "completion": _Command(
         "commands.completion", "completion", "Print the completion script of a shell."

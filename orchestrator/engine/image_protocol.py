@@ -1,9 +1,9 @@
 """Interface of an engine that builds images."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 Progress = Callable[[str], None]
 
@@ -86,4 +86,25 @@ class ImageEngine(Protocol):
 
         Raises:
             ImageNotFoundError: The engine does not have `image`.
+        """
+
+    def save(self, images: Sequence[str]) -> Iterator[bytes]:
+        """Return an archive of images and their names, in the format of `docker save`.
+
+        Raises:
+            ImageNotFoundError: The engine does not have an image.
+        """
+
+    def load(self, archive: IO[bytes]) -> None:
+        """Add the images of an archive, which get the names that they have there.
+
+        Raises:
+            ImageBuildError: The engine refused the archive.
+        """
+
+    def remove_image(self, image: str) -> None:
+        """Remove a name of an image, and the image if it has no other name.
+
+        Raises:
+            EngineError: A container uses the image.
         """

@@ -12,7 +12,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +79,10 @@ def write_output(path: Path, content: bytes, *, top: Path | None = None) -> None
             raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def create_output(path: Path, content: bytes) -> None:
+def create_output(path: Path, content: Iterable[bytes]) -> None:
     """Create a file that must not exist yet; root's belongs to the directory's owner.
+
+    Nothing is left if the content ends with an exception.
 
     Raises:
         OSError: The file exists, or cannot be created.
@@ -89,11 +91,11 @@ def create_output(path: Path, content: bytes) -> None:
         made = place.open(os.O_CREAT | os.O_EXCL)
         try:
             with os.fdopen(made, "wb") as file:
-                file.write(content)
+                file.writelines(content)
                 here = os.fstat(place.folder)
                 if os.geteuid() == 0 and here.st_uid != 0:
                     os.fchown(made, here.st_uid, here.st_gid)
-        except OSError:
+        except BaseException:
             with suppress(OSError):
                 os.unlink(place.name, dir_fd=place.folder)
             raise

@@ -99,6 +99,8 @@ COMMANDS: Mapping[str, Command] = {
     "restore": Command(("restore",), 3),
     "image build": Command(("image", "build", "--agent", "nope"), 3),
     "image ls": Command(("image", "ls"), 7, has_engine=False),
+    "image save": Command(("image", "save", "images.tar"), 7, has_engine=False),
+    "image load": Command(("image", "load", "nope.tar"), 7, has_engine=False),
     "cache warm": Command(("cache", "warm"), 3),
     "cache ls": Command(("cache", "ls", "--json")),
     "cache clear": Command(("cache", "clear")),
@@ -106,6 +108,8 @@ COMMANDS: Mapping[str, Command] = {
     "config show": Command(("config", "show")),
     "config validate": Command(("config", "validate", "valid.yaml")),
     "config schema": Command(("config", "schema")),
+    "setup": Command(("setup", "--check"), 7, has_engine=False),
+    "uninstall": Command(("uninstall", "--dry-run"), 7, has_engine=False),
     "doctor": Command(("doctor",), 7, has_engine=False),
     "completion": Command(("completion", "bash")),
 }  # fmt: skip

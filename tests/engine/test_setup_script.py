@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.images.machine import prepare_machine
+from orchestrator.errors import ConfigError
+
 SCRIPT = Path(__file__).parents[2] / "images" / "setup-engine.sh"
 
 
@@ -77,6 +80,33 @@ def test_running_engine_is_used_silently(complete_path: str, engine: Path) -> No
 def test_script_works_without_stdin(complete_path: str, engine: Path) -> None:
     done = run(complete_path, f"unix://{engine}", preexec_fn=lambda: os.close(0))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_package_prepares_a_machine_without_a_virtual_environment(
+    complete_path: str, engine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", complete_path)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{engine}")
+    said: list[str] = []
+    prepare_machine(said.append)
+    assert said == []
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/gone")
+    with pytest.raises(ConfigError, match="does not answer") as raised:
+        prepare_machine(said.append)
+    assert raised.value.hint == "start it, or unset `DOCKER_HOST`"
+
+
+def test_missing_mmdebstrap_is_only_noted(
+    bare_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("git", "date", "sleep", "cat"):
+        (bare_path / name).symlink_to(str(shutil.which(name)))
+    (bare_path / "apt-get").unlink()
+    monkeypatch.setenv("PATH", str(bare_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{engine}")
+    said: list[str] = []
+    prepare_machine(said.append)
+    assert said == ["note: no mmdebstrap: the base image can only be pulled"]
 
 
 def test_unreachable_remote_engine_is_an_error(complete_path: str, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def _export(path: Path) -> None:
 WAYS = {
     "check": check_output,
     "write": lambda path: write_output(path, NEW),
-    "create": lambda path: create_output(path, NEW),
+    "create": lambda path: create_output(path, [NEW]),
     "append": _append,
     "export": _export,
 }

@@ -45,7 +45,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "worker/in_container/work_tree.py": "WorkTree._rename_nested",
     },
     "The directory is new, has a random name, and belongs to this process.": {
-        "cli/commands/image.py": "_build_variables",
+        "cli/commands/image.py": "build_variables",
         "cli/init/command.py": "_needs_naming",
         "engine/images/recipes.py": "build_context",
         "workspace/untracked.py": "_matching",

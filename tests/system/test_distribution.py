@@ -78,7 +78,7 @@ def test_wheel_has_the_recipes_of_all_images(installed: Path, tmp_path: Path) ->
 
 
 def test_no_message_of_the_wheel_names_a_checkout(installed: Path) -> None:
-    words = ("/path/to/checkout",)
+    words = ("make setup", "a clone of orchestrator", "/path/to/checkout")
     sources = [path for path in (installed / "orchestrator").rglob("*.py") if path.is_file()]
     assert len(sources) > 500
     found = {

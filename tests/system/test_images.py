@@ -11,8 +11,9 @@ import pytest
 
 from orchestrator.engine import load_engine
 from orchestrator.engine.image_protocol import ImageBuild
+from orchestrator.engine.images.archive import load_images, save_images
 from orchestrator.engine.images.builder import RECIPE, ImageBuilder
-from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.images.names import BASE_IMAGE, PROJECT_IMAGES
 from orchestrator.engine.images.recipes import ca_bundle
 from orchestrator.engine.labels import MANAGED
 from orchestrator.engine.protocol import Engine
@@ -203,6 +204,25 @@ def test_invalid_tarball_is_a_build_error(engine: Engine, tmp_path: Path, scratc
     with pytest.raises(ImageBuildError, match="cannot import"):
         engine.import_image(tarball, tag=scratch, labels={})
     assert engine.image_id(scratch) is None
+
+
+def test_saved_image_is_loaded_on_a_machine_without_it(
+    engine: Engine, docker_client: docker.DockerClient, tmp_path: Path
+) -> None:
+    # A name that may be saved; no project has this hash.
+    name, file = f"{PROJECT_IMAGES}:test-archive", tmp_path / "images.tar"
+    build(engine, tmp_path, f"FROM {BASE_IMAGE}\nENV ARCHIVE={os.getpid()}\n", tag=name)
+    try:
+        before = engine.image_id(name)
+        saved = save_images(engine, [BASE_IMAGE, name], file)
+        engine.remove_image(name)
+        assert engine.image_id(name) is None
+        assert load_images(engine, file, digests=[image.digest for image in saved]) == saved
+        assert engine.image_id(name) == before
+        assert {image.name for image in saved} == {BASE_IMAGE, name}
+    finally:
+        engine.remove_image(name)
+    assert docker_client.images.list(name) == []
 
 
 def test_tag_adds_a_name_to_an_image(engine: Engine, scratch: str) -> None:

@@ -66,12 +66,12 @@ def doctor(
     if as_json:
         show_json(_as_json(checks))
     else:
-        show("\n".join(map(_line, checks)))
+        show("\n".join(map(check_line, checks)))
     raise typer.Exit(max(check.exit_code for check in checks))
 
 
 def _checks(file: Path | None) -> Iterator[Check]:
-    yield _git()
+    yield check_git()
     yield from _repository()
     check, config = _configuration(file)
     yield check
@@ -79,7 +79,7 @@ def _checks(file: Path | None) -> Iterator[Check]:
     try:
         engine = load_engine("docker")
     except OrchestratorError as error:
-        yield _failed("engine", error)
+        yield failed_check("engine", error)
         return
     try:
         yield from _engine(engine, config)
@@ -99,7 +99,7 @@ def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
     try:
         config = load_config(options=task, environ=os.environ, top=top, file=file)
     except OrchestratorError as error:
-        return _failed("configuration", error), ParallelConfig(tasks=task["tasks"])
+        return failed_check("configuration", error), ParallelConfig(tasks=task["tasks"])
     return Check(
         name="configuration", detail=str(path or "there is no file; the defaults apply")
     ), config
@@ -120,20 +120,22 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
         if missing is not None:
             # Models are usually chosen on the command line, so a missing key is only a warning.
             yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
-    yield from (_failed("agent", error) for error in problems.errors)
+    yield from (failed_check("agent", error) for error in problems.errors)
 
 
-def _failed(name: str, error: OrchestratorError) -> Check:
+def failed_check(name: str, error: OrchestratorError) -> Check:
+    """Return the check that ended with an error."""
     return Check(
         name=name, state="fail", detail=error.message, hint=error.hint, exit_code=error.exit_code
     )
 
 
-def _git() -> Check:
+def check_git() -> Check:
+    """Check that git is installed, and recent enough."""
     try:
         installed = git.version()
     except OrchestratorError as error:
-        return _failed("git", error)
+        return failed_check("git", error)
     version = ".".join(map(str, installed))
     if installed >= git.MINIMUM_VERSION:
         return Check(name="git", detail=version)
@@ -152,7 +154,7 @@ def _repository() -> Iterator[Check]:
         repository = Repository(Path.cwd())
         head = repository.resolve("HEAD")
     except OrchestratorError as error:
-        yield _failed("repository", error)
+        yield failed_check("repository", error)
         return
     shallow = ", shallow" if repository.shallow_commits() else ""
     partial = ", partial clone: no history for workers" if is_partial(repository.configured) else ""
@@ -173,7 +175,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     try:
         features = engine.check(images=(), runtime=None)
     except OrchestratorError as error:
-        yield _failed("engine", error)
+        yield failed_check("engine", error)
         return
     yield Check(name="engine", detail=features.version)
     runtime = config.isolation.runtime
@@ -182,7 +184,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     yield _worktrees(engine, features, runtime if runtime in features.runtimes else None)
     yield _allow_lists(engine, features, config.isolation.runtime)
     for image, required in _images(config).items():
-        yield _image(engine, image, required=required)
+        yield check_image(engine, image, required=required)
     yield from _machine(features, config)
 
 
@@ -281,11 +283,12 @@ def _tried(engine: Engine, repository: Repository, *, overlay: bool, runtime: st
         remove_tree(scratch)
 
 
-def _image(engine: Engine, image: str, *, required: bool) -> Check:
+def check_image(engine: Engine, image: str, *, required: bool) -> Check:
+    """Check that the engine has an image."""
     try:
         info = engine.image_info(image)
     except OrchestratorError as error:
-        return _failed("image", error)
+        return failed_check("image", error)
     if info is not None:
         size = amount(info.size)
         return Check(name="image", detail=f"{image}, {size}")
@@ -300,7 +303,7 @@ def _image(engine: Engine, image: str, *, required: bool) -> Check:
 
 
 def _machine(features: EngineFeatures, config: ParallelConfig) -> Iterator[Check]:
-    problems = [_failed("machine", error) for error in machine_problems(config, features)]
+    problems = [failed_check("machine", error) for error in machine_problems(config, features)]
     yield from problems or [_room(features, config)]
 
 
@@ -314,7 +317,8 @@ def _room(features: EngineFeatures, config: ParallelConfig) -> Check:
     return Check(name="machine", state="warn", detail=crowded)
 
 
-def _line(check: Check) -> str:
+def check_line(check: Check) -> str:
+    """Return a line about a check, and its hint."""
     hint = f"\n    hint: {check.hint}" if check.hint else ""
     return f"{_MARKS[check.state]} {check.name}: {check.detail}{hint}"
 

@@ -1,4 +1,4 @@
-"""`orchestrator image`: build and list the images that workers run in."""
+"""`orchestrator image`: build, list, save and load the images that workers run in."""
 
 import os
 import sys
@@ -25,6 +25,7 @@ from orchestrator.cli.output.views import is_redrawn
 from orchestrator.config.company import Company
 from orchestrator.engine import load_engine
 from orchestrator.engine.image_protocol import Progress
+from orchestrator.engine.images.archive import ArchivedImage, load_images, save_images
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
 from orchestrator.engine.images.names import BASE_IMAGE, worker_image
 from orchestrator.engine.images.project import ProjectImage, read_project
@@ -38,7 +39,7 @@ from orchestrator.workspace.untracked import held_back
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Build and list the images that workers run in.",
+    help="Build, list, save and load the images that workers run in.",
 )
 
 
@@ -58,6 +59,18 @@ class AgentImage(StrEnum):
     AIDER = "aider"
     SHELL = "shell"
     BROKER = "broker"
+
+
+CompanyEntries = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--company",
+        metavar="NAME=VALUE",
+        envvar="ORCHESTRATOR_COMPANY",
+        help="Company's mirror (`pip`, `npm`), `proxy` or `ca` file; repeatable.",
+    ),
+]
+Silent = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,22 +102,15 @@ class BuildOptions:
             metavar="IMAGE", help=f"Name of the image. [default: {worker_image('AGENT')}]"
         ),
     ] = None
-    company: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            envvar="ORCHESTRATOR_COMPANY",
-            help="Company's mirror (`pip`, `npm`), `proxy` or `ca` file; repeatable.",
-        ),
-    ] = None
+    company: CompanyEntries = None
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Rebuild all layers of the image.")
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False
+    quiet: Silent = False
 
 
 @contextmanager
-def _build_variables(entries: Sequence[str]) -> Iterator[Mapping[str, str]]:
+def build_variables(entries: Sequence[str]) -> Iterator[Mapping[str, str]]:
     """Provide the variables of this process, with those of a company's network."""
     try:
         company = Company.parse(entries)
@@ -139,23 +145,33 @@ def build(options: BuildOptions) -> None:
         )
     own = _project(options.project, quiet=options.quiet) if options.project else None
     with (
-        _engine() as engine,
-        _progress(quiet=options.quiet) as progress,
-        _build_variables(options.company or ()) as environ,
+        own_engine() as engine,
+        build_progress(quiet=options.quiet) as progress,
+        build_variables(options.company or ()) as environ,
     ):
         builder = ImageBuilder(
             engine=engine, environ=environ, progress=progress, use_cache=not options.no_cache
         )
         builder.build_base(options.base)
-        if options.agent is AgentImage.BROKER:
-            made = builder.build_broker()
-        elif options.agent is not AgentImage.SHELL:
-            made = builder.build_worker(options.agent.value, options.tag, project=own)
-        else:
-            made = builder.build_project(own) if own else BASE_IMAGE
+        made = build_one(builder, options.agent, tag=options.tag, project=own)
     if own and own.unused and not options.quiet:
         tell(f"note: {own.source}: not used: {', '.join(own.unused)}")
     show(made)
+
+
+def build_one(
+    builder: ImageBuilder,
+    agent: AgentImage,
+    *,
+    tag: str | None = None,
+    project: ProjectImage | None = None,
+) -> str:
+    """Build one image on the base image, which exists, and return its name."""
+    if agent is AgentImage.BROKER:
+        return builder.build_broker()
+    if agent is not AgentImage.SHELL:
+        return builder.build_worker(agent.value, tag, project=project)
+    return builder.build_project(project) if project else BASE_IMAGE
 
 
 def _project(path: Path, *, quiet: bool) -> ProjectImage:
@@ -177,7 +193,7 @@ def list_images(
     json: Json = False,
 ) -> None:
     """List the images of agents and projects, and their states."""
-    with _engine() as engine:
+    with own_engine() as engine:
         statuses = image_statuses(engine)
     if json:
         show_json(dumps({"images": [_as_object(status) for status in statuses]}, indent=2))
@@ -191,6 +207,51 @@ def list_images(
     with console.capture() as drawn:
         console.print(table)
     show(drawn.get().rstrip("\n"))
+
+
+@app.command()
+def save(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file for the archive.")],
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="IMAGE", help="Images. [default: all that this version can use]"),
+    ] = None,
+) -> None:
+    """Save images to a file, and print their digests.
+
+    `orchestrator image load` reads the file on a machine without network.
+    """
+    with own_engine() as engine:
+        names = images or [
+            status.tag for status in image_statuses(engine) if _state(status) == "ready"
+        ]
+        if not names:
+            raise ConfigError(
+                "there is no image to save", hint="build one: `orchestrator image build`"
+            )
+        _show_archived(save_images(engine, names, file))
+
+
+@app.command()
+def load(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of `image save`.")],
+    digest: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SHA256",
+            help="Digest that an image may have, as `image save` printed it; repeatable. "
+            "[default: any]",
+        ),
+    ] = None,
+) -> None:
+    """Load images from a file of `image save`, and print their digests."""
+    with own_engine() as engine:
+        _show_archived(load_images(engine, file, digests=digest or ()))
+
+
+def _show_archived(images: Sequence[ArchivedImage]) -> None:
+    for image in images:
+        show(f"{one_line(image.name)} {image.digest}")
 
 
 def _as_object(status: ImageStatus) -> dict[str, object]:
@@ -222,7 +283,8 @@ def _row(status: ImageStatus) -> tuple[str, str, str, str]:
 
 
 @contextmanager
-def _engine() -> Iterator[Engine]:
+def own_engine() -> Iterator[Engine]:
+    """Open the engine for the block."""
     engine = load_engine("docker")
     try:
         yield engine
@@ -231,7 +293,7 @@ def _engine() -> Iterator[Engine]:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Progress]:
+def build_progress(*, quiet: bool) -> Iterator[Progress]:
     """Show the progress of a build: in place on a terminal, line by line elsewhere."""
     builds = BuildProgress(state_home() / "builds.json")
     with _shown(builds, quiet=quiet) as shown:

@@ -212,7 +212,7 @@ def _write(target: Path, text: str, *, force: bool) -> Path:
         if force and target.exists():
             write_output(target, text.encode(), top=target.parent)
         else:
-            create_output(target, text.encode())
+            create_output(target, [text.encode()])
     except OSError as error:
         raise ConfigError(
             f"cannot write {target}: {error.strerror}",

@@ -18,7 +18,7 @@ from orchestrator.errors import (
 
 _START = (
     "start Docker with `sudo systemctl start docker`; if Docker is not installed, run "
-    "`make setup` in a clone of orchestrator"
+    "`orchestrator setup`"
 )
 _JOIN = "`sudo usermod -aG docker $USER`, then log in again"
 _OPEN_FILES = "error setting rlimit type 7"

@@ -4,8 +4,8 @@ import errno
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -27,6 +27,8 @@ from orchestrator.text.split_lines import split_lines
 
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
+_CHUNK = 2 * 1024**2
+"""Number of bytes of an archive of images that are read at once."""
 _LARGEST_IGNORE = 1024**2
 """Maximum size in bytes of a `.dockerignore` file."""
 # The daemon colours what a build step writes to stderr.
@@ -129,6 +131,26 @@ class DockerImages:
         repository, name = _split(tag)
         with translated(f"tag `{image}`"):
             self._client.tag(image, repository, tag=name, force=True)
+
+    def save(self, images: Sequence[str]) -> Iterator[bytes]:
+        """Return an archive of images and their names, in the format of `docker save`."""
+        client: Any = self._client
+        with translated("save images"):
+            # The SDK's own method takes one image, and layers that images share would be repeated.
+            url, names = client._url("/images/get"), {"names": [*images]}
+            answer = client._get(url, params=names, stream=True)
+            yield from client._stream_raw_result(answer, chunk_size=_CHUNK, decode=False)
+
+    def load(self, archive: IO[bytes]) -> None:
+        """Add the images of an archive, which get the names that they have there."""
+        with _building("load the images"):
+            answer = self._client.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
+            _follow(answer, action="load the images", progress=lambda _: None)
+
+    def remove_image(self, image: str) -> None:
+        """Remove a name of an image, and the image if it has no other name."""
+        with translated(f"remove the image `{image}`"), suppress(docker.errors.ImageNotFound):
+            self._client.remove_image(image)
 
 
 @contextmanager

@@ -6,13 +6,21 @@ BASE_IMAGE = "orchestrator/base:latest"
 
 BROKER_IMAGE = "orchestrator/broker:latest"
 """Image of the credential broker."""
+_WORKER_IMAGES = "orchestrator/worker"
 PROJECT_IMAGES = "orchestrator/project"
 """First part of the names of images that are built from a project's own Dockerfile."""
 
 
 def worker_image(agent: str) -> str:
     """Return the name of the worker image with this agent program."""
-    return f"orchestrator/worker:{agent}"
+    return f"{_WORKER_IMAGES}:{agent}"
+
+
+def is_own_name(image: str) -> bool:
+    """Return whether a name is one that the orchestrator gives to images."""
+    repository, _, tag = image.rpartition(":")
+    fixed = image in (BASE_IMAGE, BROKER_IMAGE)
+    return fixed or (repository in (_WORKER_IMAGES, PROJECT_IMAGES) and "/" not in tag)
 
 
 def image_hint(image: str) -> str:

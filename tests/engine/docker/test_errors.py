@@ -76,7 +76,11 @@ def test_lost_connection_means_engine_unavailable(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("host", "error", "words"),
     [
-        (None, FileNotFoundError(2, "No such file"), ("systemctl start docker", "make setup")),
+        (
+            None,
+            FileNotFoundError(2, "No such file"),
+            ("systemctl start docker", "setup"),
+        ),
         (None, ConnectionRefusedError(111, "Connection refused"), ("systemctl start docker",)),
         (None, PermissionError(13, "Permission denied"), ("usermod -aG docker",)),
         ("tcp://there:1", ConnectionRefusedError(111, "refused"), ("`tcp://there:1`", "unset")),

@@ -2,9 +2,10 @@
 
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -93,6 +94,15 @@ class ShelfEngine:
 
     def tag(self, image: str, *, tag: str) -> None:
         self.shelf[tag] = self.shelf[image]
+
+    def save(self, images: Sequence[str]) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def load(self, archive: IO[bytes]) -> None:
+        raise NotImplementedError
+
+    def remove_image(self, image: str) -> None:
+        del self.shelf[image]
 
 
 @pytest.fixture

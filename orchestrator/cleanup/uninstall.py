@@ -1,0 +1,160 @@
+"""Find and remove what the orchestrator has on a machine: in the engine, and in files."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from orchestrator.cleanup.orphans import remove_all
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cleanup.report import CleanupReport
+from orchestrator.engine.images.builder import RECIPE
+from orchestrator.engine.images.names import BASE_IMAGE, is_own_name
+from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
+from orchestrator.engine.protocol import Engine, Leftover
+from orchestrator.errors import OrchestratorError
+from orchestrator.files.atomic import write_private
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.files.user_state import state_home
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.split_lines import split_lines
+
+_REFS: Final = "refs/orchestrator/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Belongings:
+    """What the orchestrator has on a machine."""
+
+    images: tuple[str, ...]
+    """Names of images."""
+    derived: tuple[str, ...]
+    """Names of the user's images that were built on one of these images; they are kept."""
+    leftovers: tuple[Leftover, ...]
+    """Containers, networks and volumes."""
+    live: tuple[str, ...]
+    """Live runs, each as its id and its repository."""
+    state: tuple[Path, ...]
+    """Directories of files that outlive a command: the user's, and one of each repository."""
+
+
+@dataclass(kw_only=True)
+class Removal:
+    """What was removed of a machine's belongings, and what was not."""
+
+    report: dict[Path, CleanupReport] = field(default_factory=dict)
+    """The cleanup of each repository, by its top directory."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be removed, and why."""
+    kept: list[str] = field(default_factory=list)
+    """Refs with work that is in no branch of the user."""
+
+
+def find_belongings(
+    engine: Engine,
+    repositories: Iterable[Repository],
+    *,
+    labels: Mapping[str, str] | None = None,
+    is_own: Callable[[str], bool] = is_own_name,
+) -> Belongings:
+    """Find the images, engine objects and files of the orchestrator.
+
+    Args:
+        engine: The engine.
+        repositories: Repositories whose state is included.
+        labels: Labels of the engine objects. Default: those of all.
+        is_own: Whether a name is that of an image to remove.
+
+    Raises:
+        EngineError: The engine does not answer.
+    """
+    leftovers = tuple(engine.leftovers(labels or {MANAGED: "true"}))
+    runs = {(one.labels.get(REPOSITORY), one.labels.get(RUN)) for one in leftovers}
+    live = {f"{run} in {place}" for place, run in runs if place and run and _is_live(place, run)}
+    images = {*engine.labelled_images(RECIPE)}
+    if engine.image_id(BASE_IMAGE) is not None:
+        images.add(BASE_IMAGE)  # an image of the user that `image build --base` gave this name
+    # An image that is built on another one has the other one's labels.
+    own = {name for name in images if is_own(name)}
+    states = []
+    for repository in repositories:
+        runs_of = (repository.state_dir / "runs").glob("*")
+        live |= {
+            f"{run.name} in {repository.common_dir}"
+            for run in runs_of
+            if RunDirectory(run).is_live()
+        }
+        states.append(repository.state_dir)
+    existing = tuple(path for path in (state_home(), *states) if path.exists())
+    # Images that are built on others come first.
+    ordered = sorted(own, key=lambda name: (name == BASE_IMAGE, name))
+    return Belongings(
+        images=tuple(ordered),
+        derived=tuple(sorted(images - own)),
+        leftovers=leftovers,
+        live=tuple(sorted(live)),
+        state=existing,
+    )
+
+
+def remove_belongings(
+    engine: Engine, repositories: Iterable[Repository], found: Belongings
+) -> Removal:
+    """Remove what was found, go on after a failure, and keep unmerged work as a cleanup does."""
+    removal = Removal()
+    for repository in repositories:
+        _remove_state(engine, repository, removal)
+    stuck = remove_all(engine, found.leftovers)
+    removal.problems += map(str, stuck)
+    for image in found.images:
+        try:
+            engine.remove_image(image)
+        except OrchestratorError as error:
+            removal.problems.append(error.message)
+    remove_tree(state_home())
+    removal.problems += (f"{path} is not empty" for path in found.state if path.exists())
+    return removal
+
+
+def _is_live(place: str, run: str) -> bool:
+    """Return whether a run is live; unknown counts as live."""
+    try:
+        return RunDirectory(Path(place, "orchestrator", "runs", run)).is_live()
+    except OSError:
+        return True
+
+
+def _remove_state(engine: Engine, repository: Repository, removal: Removal) -> None:
+    """Clean up a repository; then remove its state directory, if nothing needs it any more."""
+    if not repository.state_dir.exists():
+        return
+    report = cleanup(repository.top, engine=engine)
+    removal.report[repository.top] = report
+    removal.kept += _refs(repository)
+    broken = (worker.problem for worker in report.workers if worker.problem)
+    problems = [*report.problems, *broken, *(f"{run} is live" for run in report.live)]
+    problems += (f"the run {run}" for run in report.others)
+    removal.problems += problems
+    if problems:
+        return
+    with repository.lock():
+        _forget_worktrees(repository)
+        remove_tree(repository.state_dir)
+
+
+def _forget_worktrees(repository: Repository) -> None:
+    """Undo `Repository.exclude_worktrees`."""
+    path = repository.common_dir / "info" / "exclude"
+    if not path.exists():
+        return
+    ours = {os.fsencode(f"/{one}") for one in repository.worktree_patterns()}
+    before = path.read_bytes().split(b"\n")
+    after = [line for line in before if line not in ours]
+    if after != before:
+        write_private(path, b"\n".join(after), mode=path.stat().st_mode & 0o777)
+
+
+def _refs(repository: Repository) -> Iterator[str]:
+    yield from split_lines(repository.git.text("for-each-ref", "--format=%(refname)", _REFS))
