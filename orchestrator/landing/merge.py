@@ -28,9 +28,10 @@ from orchestrator.landing.conflict_kinds import kind_of
 from orchestrator.landing.conflict_matrix import MOST_FILES, shown_path
 from orchestrator.landing.exclusion import exclusion
 from orchestrator.landing.land import check, complete, land, only_one, record_of
-from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict
+from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict, SentCommit
 from orchestrator.landing.order import best_order
 from orchestrator.landing.queue import Add, Answer, CommitTest, Proof, Queue
+from orchestrator.landing.request_text import acting_commits
 from orchestrator.landing.resolution import Resolver, UnresolvedError
 from orchestrator.landing.target import Target, check_previewed, find_target
 from orchestrator.landing.verdicts import StoredVerdicts
@@ -104,11 +105,18 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
         plan = _Plan(repository, git, run, wish, target)
         merged = plan.queued() if wish.test else plan.result()
         check_previewed(merged, wish.previewed)
+        if merged.landed and merged.form in ("merge", "rebase"):
+            merged = merged.model_copy(update={"kept": _kept(repository, git, merged)})
         if not merged.landed or wish.dry_run:
             return merged
         plan.hand_in(merged.after)
     land(repository, target, record_of(merged, run))
     return merged
+
+
+def _kept(repository: Repository, git: Git, merged: Merged) -> tuple[SentCommit, ...]:
+    identity = repository.identity()
+    return acting_commits(git, merged.after, without=merged.before, identity=identity)
 
 
 def _check_ended(run: RunBranches) -> None:

@@ -41,6 +41,21 @@ class LeftWorker(BaseModel):
     """Why each attempt of an agent to resolve the conflict was not accepted."""
 
 
+class SentCommit(BaseModel):
+    """A commit of a worker in the history that the user pushes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commit: str
+    author: str
+    """Name and e-mail address."""
+    subject: str
+    effects: tuple[str, ...]
+    """What a forge may do because of the message or the author, such as `mentions somebody`,
+    `closes an issue`, `skips checks`, `has a trailer`, or `is by another author`.
+    """
+
+
 class ResolvedConflict(BaseModel):
     """A conflict of a merged worker that an agent resolved."""
 
@@ -74,5 +89,9 @@ class Merged(BaseModel):
     left: tuple[LeftWorker, ...] = ()
     resolved: tuple[ResolvedConflict, ...] = ()
     """Merged workers whose conflicts an agent resolved."""
+    kept: tuple[SentCommit, ...] = ()
+    """The workers' own commits that stay in the history, if a forge would act on their messages or
+    authors once they are pushed; of the newest 1000, newest first.
+    """
     given_conflicts: int | None = None
     """With `--order best`: number of workers that conflict in the given order; otherwise null."""

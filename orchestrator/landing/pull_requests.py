@@ -13,7 +13,8 @@ from orchestrator.git.required_filters import named, unfiltered_files
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.exclusion import Exclusion, exclusion
 from orchestrator.landing.forges import Existing, Forge, Request, shown_command
-from orchestrator.landing.request_text import SentCommit, body_of, marker, title_of
+from orchestrator.landing.merged import SentCommit
+from orchestrator.landing.request_text import body_of, marker, title_of
 from orchestrator.landing.stack import Place, Stack
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import one_line

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from pydantic import BaseModel, ConfigDict
-
 from orchestrator.errors import RepositoryError
 from orchestrator.git.changes import stat_lines
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
+from orchestrator.landing.merged import SentCommit
 from orchestrator.results import WorkerResult
 from orchestrator.text.quantities import count
 from orchestrator.text.quoting import effects, fenced_for_a_forge, title, unlinked
@@ -22,28 +21,14 @@ _LONGEST_TITLE = 100
 _LONGEST_SUBJECT = 72
 _MOST_SENT = 1000
 _MOST_SAID = 16 * 1024**2
-_OWN_TRAILER = re.compile(r"^Orchestrator-Run: [0-9a-z-]+$", re.MULTILINE)
+_OWN_TRAILER = re.compile(r"^Orchestrator-(?:Run|Resolved-In): [0-9a-z-]+$", re.MULTILINE)
+_OTHER_AUTHOR = "is by another author"
 _LONGEST_TASK = 2000
 _MOST_TASK = 8000
 _MOST_SUMMARY = 8000
 _MOST_STAT = 20_000
 _MOST_CHECKS = 50
 _MOST_FILES = 200
-
-
-class SentCommit(BaseModel):
-    """A commit that is pushed in the user's name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    commit: str
-    author: str
-    """Name and e-mail address."""
-    subject: str
-    effects: tuple[str, ...]
-    """What a forge may do because of the message or the author, such as `mentions somebody`,
-    `closes an issue`, `skips checks`, `has a trailer`, or `is by another author`.
-    """
 
 
 def sent_commits(
@@ -64,18 +49,26 @@ def sent_commits(
     return tuple(_sent(fields, identity) for fields in entries)
 
 
+def acting_commits(
+    git: Git, commit: str, *, without: str, identity: tuple[str, str]
+) -> tuple[SentCommit, ...]:
+    """Return those of `sent_commits` with an effect on a forge besides their author's name."""
+    sent = sent_commits(git, commit, without=without, identity=identity)
+    return tuple(one for one in sent if {*one.effects} - {_OTHER_AUTHOR})
+
+
 def _sent(fields: Sequence[str], identity: tuple[str, str]) -> SentCommit:
     commit, *people, message = fields
     strange = [*people] != [*identity, *identity]
     # An address has an `@` of its own.
     text = "\n".join([message, people[0], people[2]])
-    # The trailer of our own messages does nothing.
+    # The trailers of our own messages do nothing.
     known = _OWN_TRAILER.sub("", text)
     return SentCommit(
         commit=commit,
         author=one_line(f"{people[0]} <{people[1]}>", limit=200),
         subject=one_line(message.partition("\n")[0], limit=200),
-        effects=(*effects(known), *(["is by another author"] if strange else [])),
+        effects=(*effects(known), *([_OTHER_AUTHOR] if strange else [])),
     )
 
 

@@ -22,7 +22,8 @@ from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits, signature, write_commit
 from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.landing.request_text import SentCommit, commit_message, sent_commits
+from orchestrator.landing.merged import SentCommit
+from orchestrator.landing.request_text import commit_message, sent_commits
 
 _TIMEOUT = 60.0
 _MOST_COMMITS = 100

@@ -75,6 +75,19 @@ def winner(judgement: Judgement | None) -> Candidate | None:
     return next((one for one in judgement.ranking if one.worker_id == judgement.picked), None)
 
 
+def kept_lines(merged: Merged) -> Iterator[str]:
+    """Yield a notice on kept commits on which a forge would act, and a line for each."""
+    if not merged.kept:
+        return
+    said = count(len(merged.kept), "commit")
+    yield (
+        f"the history keeps {said} on which a forge acts after a push; "
+        "`--as squash` keeps no message of a worker"
+    )
+    for one in merged.kept[:_MOST_FILES]:
+        yield f"{one.commit[:_SHORT]} {one.author}: {one.subject} ({', '.join(one.effects)})"
+
+
 def merge_lines(merged: Merged) -> Iterator[str]:
     """Yield a line for all merged workers, and a line for each worker that was not merged."""
     verb = {"apply": "applied to the files of"}.get(merged.form, "merged into")

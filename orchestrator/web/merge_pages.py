@@ -12,6 +12,7 @@ from orchestrator.landing.exclusion import exclusion
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.target import find_target
+from orchestrator.reports.decisions import kept_lines
 from orchestrator.results import Form, Status
 from orchestrator.state.excluded_commits import excluded_commits
 from orchestrator.state.run_directory import all_runs
@@ -155,6 +156,7 @@ def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, objec
         raise ConfigError("the form has an unknown value")
     wish = Wish(form=form, on_conflict=conflict, named=True, dry_run=True)  # type: ignore[arg-type]
     preview = question.merge(wish)
+    question.notes.extend(kept_lines(preview))
     if _one(fields, "how", "preview") != "merge":
         return {"preview": _clean(preview)}
     if _one(fields, "before", "") != preview.before:

@@ -1,10 +1,12 @@
 """Tests of merging workers' branches into the branch that is checked out."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.output.merge_text import show_merged
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.land import undo
@@ -83,6 +85,29 @@ def test_rebase_keeps_messages_authors_and_dates_and_equals_git_rebase(world: Wo
     assert git(world.repo, "rev-parse", "expected^{tree}") == git(
         world.repo, "rev-parse", "main^{tree}"
     )
+
+
+HOSTILE = "tidy [skip ci]\n\nFixes #1; cc @octocat\n/close\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "kept"), [("merge", True), ("rebase", True), ("squash", False), ("apply", False)]
+)
+def test_kept_messages_on_which_a_forge_acts_are_named(
+    world: World, form: str, kept: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = branch(world, 1, {"plain": "p\n"})
+    one = branch(world, 2, {"new": "n\n"})
+    tree = f"{one.commit}^{{tree}}"
+    commit = git(world.repo, "commit-tree", tree, "-p", world.base, "-m", HOSTILE)
+    one = replace(one, commit=commit, task="Fixes #2 @octocat")
+    merged = merge(world, plain, one, form=form)
+    assert merged.landed == (1, 2)
+    assert [found.subject for found in merged.kept] == (["tidy [skip ci]"] if kept else [])
+    show_merged(merged)
+    said = capsys.readouterr().err
+    assert ("closes an issue, mentions somebody" in said) is kept
+    assert ("--as squash" in said) is kept
 
 
 def test_rebase_of_merge_commits_is_refused(world: World) -> None:

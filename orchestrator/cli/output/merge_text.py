@@ -4,7 +4,7 @@ from shlex import quote
 
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.landing.merged import Merged
-from orchestrator.reports.decisions import merge_lines
+from orchestrator.reports.decisions import kept_lines, merge_lines
 from orchestrator.text.quantities import count
 
 SOME_LEFT = 1
@@ -19,6 +19,8 @@ def show_merged(merged: Merged, *, into: str | None = None) -> None:
 
 
 def _tell_more(merged: Merged, into: str | None) -> None:
+    for line in kept_lines(merged):
+        tell(line)
     if merged.given_conflicts is not None:
         conflicts = sum(left.reason == "conflict" for left in merged.left)
         given = count(merged.given_conflicts, "conflict")
