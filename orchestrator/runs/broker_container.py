@@ -21,6 +21,7 @@ from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.state.grant_files import grant_directory
 from orchestrator.state.secret_files import memory_root
 from orchestrator.worker.bundle import bundle
+from orchestrator.worker.checked_run import CheckedRequest
 from orchestrator.worker.context import RunContext
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.worker_user import worker_user
@@ -36,9 +37,9 @@ _MEMORY = 1024 * 1024**2
 _KEPT_LOG = 1024**2
 
 
-def needs_broker(run: RunContext) -> bool:
+def needs_broker(request: CheckedRequest) -> bool:
     """Return whether any worker of a run gets its API keys through a broker."""
-    return any(one.config.isolation.keys == "broker" for _, one in run.checked.request.by_task())
+    return any(one.config.isolation.keys == "broker" for _, one in request.by_task())
 
 
 def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:

@@ -30,7 +30,7 @@ from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.recorder import Recorder
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.secret_files import forget
+from orchestrator.state.secret_files import forget, memory_root
 from orchestrator.threads import meanwhile
 from orchestrator.worker.checked_run import CheckedRun, CheckedSettings
 from orchestrator.worker.container_specs import CA_FILE
@@ -110,8 +110,8 @@ def prepare_shared(
     request, record, directory = checked.request, claimed.record, claimed.directory
     repository, config, base = request.repository, request.settings.config, record.base
     mode = choose_mode(checked.engine, checked.features, repository, directory.path)
-    if request.secrets.root is not None:
-        root = request.secrets.root
+    if request.secrets.root is not None or needs_broker(request):
+        root = request.secrets.root or memory_root(os.environ)
         check_memory(checked.engine, checked.features, repository, directory.path, root)
     switch = _switch(checked, directory, record.workers if resumed else ())
     history = config.isolation.history
@@ -184,7 +184,7 @@ def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContex
     made = [left.id for left in run.engine.leftovers(ours) if left.kind == "network"]
     network = made[0] if made else run.engine.create_network(name, ours)
     run = replace(run, network=network)
-    if not needs_broker(run):
+    if not needs_broker(run.checked.request):
         return _with_host_closed(run, name, network)
     egress = broker_egress(run, workers)
     run = _with_host_closed(run, name, network, egress)

@@ -53,7 +53,7 @@ class Job:
             volumes=volumes, working_dir=str(at), network_mode="none",
             environment={
                 "HOME": "/root", "PYTHONPATH": f"{ROOT}:{site}", "PYTHONDONTWRITEBYTECODE": "1",
-                "TOKEN": SECRET,
+                "TOKEN": SECRET, "OPENAI_API_KEY": SECRET,
                 "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory",
                 "GIT_CONFIG_VALUE_0": "*",
             },
@@ -84,6 +84,10 @@ def result(stdout: str) -> dict[str, Any]:
     return one
 
 
+KEYS = parallel("--keys", "broker", "--env", "OPENAI_API_KEY", "echo $OPENAI_API_KEY")
+
+
+@pytest.mark.usefixtures("broker_image")
 def test_files_and_memory_must_be_at_the_paths_of_the_host(repo: Path, job: Job) -> None:
     code, stdout, stderr = job.run(*parallel("echo made > made.txt"), at=repo, memory=False)
     assert code == 0, stderr
@@ -96,11 +100,22 @@ def test_files_and_memory_must_be_at_the_paths_of_the_host(repo: Path, job: Job)
     secret = parallel(
         "--secret", "TOKEN", "cmp /run/secrets/TOKEN - < /dev/null; wc -c /run/secrets/*"
     )
-    code, stdout, stderr = job.run(*secret, at=repo, memory=False)
-    assert (code, stdout) == (3, "")
-    assert "--volume /dev/shm:/dev/shm" in stderr
+    for words in (secret, KEYS):
+        code, stdout, stderr = job.run(*words, at=repo, memory=False)
+        assert (code, stdout) == (3, "")
+        assert "--volume /dev/shm:/dev/shm" in stderr
     assert git(repo, "for-each-ref") == before
     code, stdout, stderr = job.run(*secret, at=repo, memory=True)
     assert code == 0, stderr
     assert (Path(result(stdout)["log"]) / "stdout.log").read_text().startswith(str(len(SECRET)))
     assert not list(Path("/dev/shm").glob("orchestrator-probe-*"))
+
+
+@pytest.mark.extra
+@pytest.mark.usefixtures("broker_image")
+def test_broker_gets_the_keys_in_the_memory_of_the_host(repo: Path, job: Job) -> None:
+    code, stdout, stderr = job.run(*KEYS, at=repo, memory=True)
+    assert code == 0, stderr
+    printed = (Path(result(stdout)["log"]) / "stdout.log").read_text()
+    assert printed.strip()
+    assert SECRET not in printed
