@@ -16,7 +16,7 @@ AGENTS = {
     "codex": (["codex", "--version"], "codex-cli 0.169.0", 600),
     "claude": (["claude", "--version"], "2.1.329 (Claude Code)", 610),
     "opencode": (["opencode", "--version"], "1.18.33", 420),
-    "gemini": (["gemini", "--version"], "0.61.0", 510),
+    "gemini": (["gemini", "--version"], "0.61.0", 520),
     "mini": (["mini", "--help"], "This is mini-swe-agent version 2.4.6.", 450),
     "aider": (["aider", "--version"], "aider 0.86.2", 900),
 }
