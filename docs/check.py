@@ -49,12 +49,14 @@ from orchestrator.workflow.parsing.manifest import (
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
+from command_tree import table as command_table  # noqa: E402
 from option_table import table as option_table  # noqa: E402
 from rooms import draw as draw_rooms  # noqa: E402
 
 ROOMS = Path("docs/rooms.svg")
 SCHEMA = Path("docs/reference/config.schema.json")
 OPTION_TABLE = Path("orchestrator/cli/option_table.json")
+COMMAND_TABLE = Path("orchestrator/cli/command_table.json")
 MANIFEST_SCHEMA = Path("docs/reference/manifest.schema.json")
 JUDGEMENT_SCHEMA = Path("docs/reference/judgement.schema.json")
 HELP_WIDTH = "80"
@@ -100,6 +102,7 @@ def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
     yield JUDGEMENT_SCHEMA, json.dumps(_judgement_schema(), indent=2) + "\n"
     yield ROOMS, draw_rooms(ROOT)
     yield OPTION_TABLE, option_table()
+    yield COMMAND_TABLE, command_table()
     for page in pages(root):
         text = (root / page).read_text(encoding="utf-8")
         if "<!-- generated: " in text:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import CompletionItem, TyperGroup  # type: ignore[attr-defined]  # not exported
+from typer.core import TyperGroup
 
-from orchestrator.cli.completion import VARIABLE, complete
 from orchestrator.cli.conversion import convert_plainly
 from orchestrator.cli.help import GroupedCommand
 from orchestrator.cli.output.ci import check_switches
@@ -137,13 +136,6 @@ class LazyGroup(TyperGroup):
         convert_plainly(parameters)
         return parameters
 
-    def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[CompletionItem]:  # type: ignore[override]
-        """Return the commands that begin with a text, without importing them."""
-        names = [name for name in self.members if name.startswith(incomplete)]
-        if not names:
-            return super().shell_complete(ctx, incomplete)
-        return [CompletionItem(name, help=self.members[name].help) for name in names]
-
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002
         """Return the names of the group's commands, in the order of `--help`."""
         return list(self.members)
@@ -251,12 +243,7 @@ def _restart_in_utf8_mode() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; raise only SystemExit, for a signal."""
-    if VARIABLE in os.environ:
-        return complete(typer.main.get_command(app))
-    return _invoke(list(arguments))
-
-
-def _invoke(arguments: list[str]) -> int:
+    arguments = list(arguments)
     debug = "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments)
     group: Any = typer.main.get_command(app)
     try:

@@ -1,26 +1,83 @@
-"""Print completions when a shell asks for them."""
+"""Completion scripts of shells: static texts, which never start Python.
 
-from typing import Any
-
-from typer.completion import completion_init  # type: ignore[attr-defined]  # not exported, no other
-
-VARIABLE = "_ORCHESTRATOR_COMPLETE"
-"""Environment variable with the words of the unfinished command line; the scripts of `orchestrator
-completion` set it.
+A script knows all commands and options. It takes ids of runs and numbers of workers from the names
+of directories in the repository.
 """
 
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
-def complete(group: Any) -> int:  # noqa: ANN401
-    """Print the completions or the script that a shell asked for, and return the exit code.
+from orchestrator.cli.command_table import CommandRow, ParameterRow
+
+_TEMPLATES: Final = Path(__file__).with_name("shells")
+_KINDS: Final = {
+    "file": "@file",
+    "directory": "@directory",
+    "run": "@run",
+    "worker": "@worker",
+    "run or worker": "@run@worker",
+}
+
+
+def script(shell: str, commands: Sequence[CommandRow], agents: Sequence[str]) -> str:
+    """Return the completion script of a shell.
 
     Args:
-        group: The program's top command, which contains all others.
+        shell: `bash`, `zsh` or `fish`.
+        commands: All commands.
+        agents: Names of agent programs, which other packages can add.
     """
-    completion_init()
-    try:
-        group.main([], prog_name="orchestrator", complete_var=VARIABLE)
-    except SystemExit as ending:
-        return int(ending.code or 0)
-    except Exception:  # noqa: BLE001 - a message would disturb the line that the user writes
-        return 1
-    return 0
+    summaries = {row.path: row.summary for row in commands}
+    cases = (_case(shell, row, summaries, agents) for row in commands)
+    template = (_TEMPLATES / f"{shell}.txt").read_text(encoding="utf-8")
+    return template.replace("@CASES@\n", "".join(cases))
+
+
+def _case(shell: str, row: CommandRow, summaries: Mapping[str, str], agents: Sequence[str]) -> str:
+    """Return the part of a script that knows one command.
+
+    It sets three lists: what the values of options and arguments are, the commands of a group, and
+    the options. The last two have texts if the shell shows texts.
+    """
+    options = [(name, one) for one in row.parameters for name in one.names]
+    of_members = ((name, summaries[f"{row.path} {name}".strip()]) for name in row.commands)
+    lists = {
+        "items": [f"{name}{_value(one, agents)}" for name, one in (*options, *_arguments(row))],
+        "members": [_described(shell, *member) for member in of_members],
+        "flags": [_described(shell, name, one.help) for name, one in options],
+    }
+    if shell == "fish":
+        lines = (f"      set __orchestrator_{name} {_quoted(shell, words)}\n"
+                 for name, words in lists.items())  # fmt: skip
+        return f"    case {_quoted(shell, [row.path])}\n" + "".join(lines)
+    if shell == "bash":
+        del lists["flags"]
+    lines = (f"      {name}=({_quoted(shell, words)})\n" for name, words in lists.items())
+    return f"    {shlex.quote(row.path)})\n" + "".join(lines) + "      ;;\n"
+
+
+def _arguments(row: CommandRow) -> Iterable[tuple[str, ParameterRow]]:
+    """Yield the arguments, each after its position; `*` for one that takes all further words."""
+    arguments = [one for one in row.parameters if not one.names]
+    return [("*" if one.several else str(n), one) for n, one in enumerate(arguments, start=1)]
+
+
+def _value(one: ParameterRow, agents: Sequence[str]) -> str:
+    """Return how a value is completed: nothing for a switch, else `=` and the values or a kind."""
+    if one.is_switch:
+        return ""
+    values = agents if one.kind == "agent" else one.values
+    return "=" + ("|".join(values) if values else _KINDS.get(one.kind, ""))
+
+
+def _described(shell: str, name: str, text: str) -> str:
+    return {"bash": name, "zsh": f"{name}:{text}", "fish": f"{name}\t{text}"}[shell]
+
+
+def _quoted(shell: str, words: Iterable[str]) -> str:
+    if shell != "fish":
+        return shlex.join(words)
+    escaped = (word.replace("\\", "\\\\").replace("'", "\\'") for word in words)
+    return " ".join(f"'{word}'" for word in escaped)

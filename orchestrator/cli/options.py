@@ -270,27 +270,10 @@ def _parameter(name: str, row: OptionRow, shown: str, *, hidden: bool = False) -
         show_default=False,
         hidden=hidden,
         rich_help_panel=row.group,
-        autocompletion=_completion(row),
     )
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared]
     )
-
-
-def _completion(row: OptionRow) -> Callable[[str], list[str]] | None:
-    """Return a function that completes the option's value; None if any text is valid."""
-    if row.key == "agent_cli":
-        return _agents
-    if not row.values:
-        return None
-    return lambda incomplete: [value for value in row.values if value.startswith(incomplete)]
-
-
-def _agents(incomplete: str) -> list[str]:
-    # Imported here because only this completion needs the settings.
-    from orchestrator.config.sources import agent_names
-
-    return [name for name in agent_names() if name.startswith(incomplete)]
 
 
 def _settings(rows: Collection[OptionRow], given: Mapping[str, Any]) -> GivenSettings:

@@ -15,13 +15,7 @@ COMMANDS = {
     "--version": (*measure.ORCHESTRATOR, "--version"),
     "parallel --help": (*measure.ORCHESTRATOR, "parallel", "--help"),
     "ls": (*measure.ORCHESTRATOR, "ls"),
-    "completion of `parallel --`": (
-        "env",
-        "_ORCHESTRATOR_COMPLETE=complete_bash",
-        "COMP_CWORD=2",
-        "COMP_WORDS=orchestrator parallel --",
-        *measure.ORCHESTRATOR,
-    ),
+    "completion bash": (*measure.ORCHESTRATOR, "completion", "bash"),
     "parallel --dry-run": (*measure.ORCHESTRATOR, "parallel", "true", "--dry-run"),
     "doctor": (*measure.ORCHESTRATOR, "doctor"),
 }

@@ -27,9 +27,10 @@ def check() -> ModuleType:
 def copy(tmp_path: Path) -> Path:
     """A copy of the pages for changes."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    table = Path("orchestrator/cli/option_table.json")
-    (tmp_path / table).parent.mkdir(parents=True)
-    shutil.copy(ROOT / table, tmp_path / table)
+    (tmp_path / "orchestrator" / "cli").mkdir(parents=True)
+    for name in ("option_table.json", "command_table.json"):
+        table = Path("orchestrator", "cli", name)
+        shutil.copy(ROOT / table, tmp_path / table)
     for page in ROOT.glob("*.md"):
         shutil.copy(page, tmp_path)
     return tmp_path

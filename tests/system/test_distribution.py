@@ -11,6 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from orchestrator.cli.command_table import read_commands
 from tests.docs.markdown import ROOT
 
 DISTRIBUTION = "worktree_orchestrator"
@@ -75,6 +76,17 @@ def test_wheel_has_the_recipes_of_all_images(installed: Path, tmp_path: Path) ->
     assert checkout == str(ROOT)
     assert hashes == of_checkout
     assert len(hashes) > 5
+
+
+def test_wheel_has_man_pages_and_completion_scripts(installed: Path) -> None:
+    (data,) = installed.glob("*.data")
+    shared = data / "data" / "share"
+    pages = {path.name for path in (shared / "man" / "man1").iterdir()}
+    paths = [row.path.split() for row in read_commands()]
+    assert pages == {"orch.1", *("-".join(["orchestrator", *words]) + ".1" for words in paths)}
+    for place in ("bash-completion/completions/orchestrator", "zsh/site-functions/_orchestrator",
+                  "fish/vendor_completions.d/orchestrator.fish"):  # fmt: skip
+        assert "parallel-cleanup" in (shared / place).read_text()
 
 
 def test_no_message_of_the_wheel_names_a_checkout(installed: Path) -> None:

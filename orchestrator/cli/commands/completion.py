@@ -1,12 +1,13 @@
 """`orchestrator completion`: print a completion script for a shell."""
 
-import os
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from orchestrator.cli.completion import VARIABLE, complete
+from orchestrator.cli.command_table import read_commands
+from orchestrator.cli.completion import script
+from orchestrator.cli.output.messages import show_document
 
 
 class Shell(StrEnum):
@@ -18,7 +19,6 @@ class Shell(StrEnum):
 
 
 def completion(
-    context: typer.Context,
     shell: Annotated[
         Shell, typer.Argument(metavar="SHELL", help="Shell: `bash`, `zsh` or `fish`.")
     ],
@@ -27,10 +27,8 @@ def completion(
 
     For bash, add this line to ~/.bashrc: eval "$(orchestrator completion bash)"
     """
-    group: Any = context.find_root().command
-    os.environ[VARIABLE] = f"source_{shell}"
-    try:
-        code = complete(group)
-    finally:
-        del os.environ[VARIABLE]
-    raise typer.Exit(code)
+    # Imported here because only this command needs it, for which the start of a shell waits.
+    from importlib.metadata import entry_points
+
+    agents = sorted(entry_points(group="orchestrator.agents").names)
+    show_document(script(shell.value, read_commands(), agents))
