@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from orchestrator.cleanup.backups import backup_ref, list_attempts, list_backups, work_to_keep
@@ -30,6 +31,7 @@ from orchestrator.git.disarm import give_back
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import LANDED, Repository
+from orchestrator.git.shared_packs import remove_packs
 from orchestrator.git.worktree import remove_worktree
 from orchestrator.state.history import named_run
 from orchestrator.state.judged_results import drop_results
@@ -129,7 +131,7 @@ def cleanup(
             _purge_landings(job, runs)
             _purge_results(job)
         if not dry_run:
-            _remove_checkouts(job)
+            _remove_shared(job)
     if not dry_run:
         _undo_settings(job)
     return job.report()
@@ -276,13 +278,14 @@ def _remove_stray(job: _Cleanup) -> None:
     job.problems += [str(one) for one in stuck]
 
 
-def _remove_checkouts(job: _Cleanup) -> None:
-    """Remove checkouts that workers share as lower layers of overlays, and that no run uses now."""
-    try:
-        job.freed += prune_checkouts(job.repository, keep=0)
-    except (OrchestratorError, OSError) as error:
-        said = error.message if isinstance(error, OrchestratorError) else str(error)
-        job.problems.append(said)
+def _remove_shared(job: _Cleanup) -> None:
+    """Remove the checkouts and packs that runs share, but no checkout that a run uses now."""
+    checkouts = partial(prune_checkouts, job.repository, keep=0)
+    for remove in (checkouts, partial(remove_packs, job.repository.state_dir)):
+        try:
+            job.freed += remove()
+        except (OrchestratorError, OSError) as error:
+            job.problems.append(getattr(error, "message", str(error)))
 
 
 def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedWorker:

@@ -27,6 +27,8 @@ CONFIG: Mapping[str, str] = {
 ENVIRONMENT: Mapping[str, str] = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
+    # Grafts are unknown to workers, who would find commits without parents, or with others.
+    "GIT_GRAFT_FILE": f"{os.devnull}/none",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",

@@ -18,7 +18,9 @@ from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.files.atomic import write_private
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
+from orchestrator.git.object_packs import History
 from orchestrator.git.repository import Repository
+from orchestrator.git.settings import is_partial
 from orchestrator.git.submodules import ready_submodules
 from orchestrator.runs.broker_container import (
     BROKER_ROLE,
@@ -141,7 +143,12 @@ def prepare_shared(
         submodules=submodules.found,
         content=content,
         caches=caches,
-        notices=(*submodules.notices, *content.notices, *caches.notices),
+        notices=(
+            *_notice_of_past(repository, base, history, shallow),
+            *submodules.notices,
+            *content.notices,
+            *caches.notices,
+        ),
         mode=mode,
         network="none",
         emit=shared.following(emit),
@@ -156,6 +163,17 @@ def prepare_shared(
     )
     _write_authorities(request.settings, directory)
     return _with_network(run, record.workers)
+
+
+def _notice_of_past(
+    repository: Repository, base: str, history: History, shallow: frozenset[str]
+) -> Iterator[str]:
+    known = history == "shallow" or is_partial(repository.configured)
+    if shallow == {base} and not known and base not in repository.shallow_commits():
+        yield (
+            "objects of the history are missing or damaged: workers get the base commit without "
+            "history; `git fsck --connectivity-only` names the objects"
+        )
 
 
 def _write_authorities(settings: CheckedSettings, directory: RunDirectory) -> None:

@@ -29,6 +29,7 @@ from orchestrator.git.git_directory import make_bare
 from orchestrator.git.object_packs import pack_commit
 from orchestrator.git.repository import Repository
 from orchestrator.git.settings import is_partial, is_true
+from orchestrator.git.shared_packs import pack_base
 from orchestrator.state.worker_directory import Store
 from orchestrator.threads import meanwhile
 from orchestrator.workspace.copy_untracked import rules
@@ -66,6 +67,8 @@ def base_objects(
     """
     if is_partial(repository.configured):
         history = "shallow"
+    if history == "full":
+        return pack_base(repository, base, directory)
     return pack_commit(repository.git, repository.common_dir, base, directory, history=history)
 
 

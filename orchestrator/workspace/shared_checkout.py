@@ -10,24 +10,21 @@ enter, contains:
     KEY-NUMBER/seal  hash of the metadata of all files, from when they were written
 """
 
-import fcntl
 import hashlib
 import json
 import os
-import stat
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
 
-from orchestrator.errors import RepositoryError
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.owner import own_place
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.checkout import Worktree
+from orchestrator.git.private_place import private_place
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
@@ -93,27 +90,11 @@ def _opened(root: Path, branch: str) -> Worktree:
     return Worktree(path=root / "tree", branch=branch, git_dir=root / "git")
 
 
-@contextmanager
-def _locked(repository: Repository) -> Iterator[Path]:
-    """Hold the lock for changes of checkouts, and yield their directory.
-
-    Raises:
-        RepositoryError: Others may enter the directory, so that its files cannot be trusted.
-    """
+def _locked(repository: Repository) -> AbstractContextManager[Path]:
+    """Hold the lock for changes of checkouts, and yield their directory."""
+    again = "creates it again with the files of its base"
     place = own_place(repository.state_dir, _PLACE)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = place.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
-        raise RepositoryError(
-            f"{place} must be a directory that belongs to you and that only you can enter",
-            hint="remove the directory: the next run creates it again with the files of its base",
-        )
-    with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # If this process is killed, the lock is held until the last git command it started has
-        # ended.
-        os.set_inheritable(lock.fileno(), True)
-        yield place
+    return private_place(place, again=again, git_keeps_lock=True)
 
 
 def _key(repository: Repository, commit: str) -> str:

@@ -86,12 +86,15 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "The git directory is new: a quarantine, or the store of a worker before any task runs.": {
         "git/git_directory.py": "make_bare",
         "git/merge_tree.py": "make_quarantine",
-        "git/object_packs.py": "pack_commit",
+        "git/object_packs.py": "pack_commit _empty",
+        "git/private_place.py": "private_place",
+        "git/pack_files.py": "put_file",
+        "git/shared_packs.py": "pack_base _keep _remove",
         "git/quarantine.py": "_make_quarantine",
         "git/snapshot.py": "snapshot",
         "workspace/mounts.py": "Workspace.complete_harvest",
         "workspace/private_git.py": "make_store _copy_index _make_git_dir _check_out",
-        "workspace/shared_checkout.py": "Checkouts._find _locked _make prune_checkouts",
+        "workspace/shared_checkout.py": "Checkouts._find _make prune_checkouts",
         "workspace/submodules.py": "make_git_dirs _make_git_dir",
     },
     "An index or configuration is replaced under git's own lock, which must not exist before.": {

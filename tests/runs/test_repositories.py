@@ -57,6 +57,21 @@ def test_run_from_another_commit(repo: Path, local_engine: LocalEngine) -> None:
     assert (result.base, result.status) == (git(repo, "rev-parse", "HEAD~1"), Status.SUCCESS)
 
 
+def test_run_from_a_commit_whose_past_is_incomplete(repo: Path, local_engine: LocalEngine) -> None:
+    lost = git(repo, "rev-parse", "HEAD~1:a.txt")
+    (repo / "a.txt").write_text("other\n")
+    git(repo, "commit", "-qam", "third")
+    (repo / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    told: list[Event] = []
+    task = "git log --oneline | wc -l > count; git status --porcelain"
+    runner = ParallelRunner(configured(task), repo, engine=local_engine, emit=told.append)
+    (worker,) = runner.run()
+    assert worker.status is Status.SUCCESS
+    assert git(repo, "show", f"{worker.branch}:count").strip() == "1"
+    notices = [event.message for event in told if isinstance(event, Notice)]
+    assert [one for one in notices if "missing or damaged" in one] != []
+
+
 def test_run_from_a_shallow_clone(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repo}", "clone")
     clone = tmp_path / "clone"

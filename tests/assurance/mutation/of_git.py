@@ -53,6 +53,7 @@ def gate() -> Iterator[Protection]:
         ("fetched objects are checked", '    "transfer.fsckObjects": "true",\n', ""),
         ("no lazy fetch", '    "GIT_NO_LAZY_FETCH": "1",\n', ""),
         ("replacement objects ignored", '    "GIT_NO_REPLACE_OBJECTS": "1",\n', ""),
+        ("grafts ignored", '    "GIT_GRAFT_FILE": f"{os.devnull}/none",\n', ""),
         ("no optional locks", '    "GIT_OPTIONAL_LOCKS": "0",\n', ""),
         ("no pager", '    "GIT_PAGER": "cat",\n', ""),
         ("no prompt for credentials", '    "GIT_TERMINAL_PROMPT": "0",\n', ""),

@@ -81,9 +81,9 @@ def workspace() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "git/object_packs.py", ("tests/workspace/test_private_git.py", RUNS),
-        ("worker gets only the base's objects", '"--revs", stdin=f"{commit}\\n".encode()',
-         '"--all", stdin=b""'),
-        ("objects not writable", "(Path(folder) / name).chmod(0o444)",
+        ("worker gets only the base's objects", '"--use-bitmap-index", commit, stdout',
+         '"--all", stdout'),
+        ("objects not writable", "path.chmod(0o444)",
          "(Path(folder) / name).chmod(0o666)"),
     )  # fmt: skip
     yield from patches(
@@ -118,12 +118,45 @@ def workspace() -> Iterator[Protection]:
         ("index of a shared checkout is compared",
          'hashlib.sha256((worktree.git_dir / "index").read_bytes())',
          "hashlib.sha256()"),
-        ("shared checkouts are private to the caller", "or info.st_mode & 0o077", ""),
         ("checkouts are shared only with equal settings", '        "settings": settings,\n', ""),
         ("checkouts are shared only with equal attributes",
          '        repository.common_dir / "info" / "attributes",\n', ""),
         ("checkout in use is kept", "and path.name not in used", ""),
         ("incomplete checkout is not shared", "    remove_tree(half)\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "git/private_place.py",
+        ("tests/workspace/test_shared_checkout.py", "tests/git/test_shared_packs.py"),
+        ("shared checkouts are private to the caller", "or info.st_mode & 0o077", ""),
+    )
+    yield from patches(
+        "git/shared_packs.py git/object_packs.py git/pack_files.py",
+        ("tests/git/test_shared_packs.py",),
+        ("packs are shared only with descendants of their base",
+         "decode().strip()) in known), None)", "decode().strip()) in known), next(iter(known)))"),
+        ("packs are shared only with an equally shallow history", "if manifest.cut == cut", ""),
+        ("packs are shared only with a manifest", "except (OSError, ValidationError):",
+         "except ZeroDivisionError:"),
+        ("manifest of shared packs names no other files",
+         'PackFile = Annotated[str, StringConstraints(pattern='
+         'r"^pack-[0-9a-f]{40,64}\\.(?:pack|idx|rev)$")]', "PackFile = str"),
+        ("sizes of shared packs are compared", "path.stat().st_size != size or not", "not"),
+        ("shared packs end with the checksum of their index",
+         "return file.read() == index.read(checksum)", "return True"),
+        ("links among shared packs are not followed", "    with open_regular(file) as source:",
+         '    with file.open("rb") as source:'),
+        ("link in place of shared packs is not followed",
+         "if path.is_dir() and not path.is_symlink()]\n    for", "if path.is_dir()]\n    for"),
+        ("layers of a later commit are not shared", "tuple(layers[:number])", "tuple(layers)"),
+        ("incomplete shared packs are not completed", "        remove_tree(half)\n", ""),
+        ("pack of the repository holds nothing else",
+         "alone = reached - sum(others) == held", "alone = True"),
+        ("pack of the repository is undamaged",
+         "return file.read() == digest.digest() and", "return"),
+        ("mode of a pack of the user is kept", "if path.stat().st_mode & 0o444 != 0o444:",
+         "if True:"),
+        ("pack that not all may read is copied",
+         "if os.fstat(source.fileno()).st_mode & _ALL_READ == _ALL_READ:", "if True:"),
     )  # fmt: skip
     yield from patches(
         "worker/prepare.py workspace/mounts.py",

@@ -1,0 +1,36 @@
+"""Directories in a repository's state that only one user may enter, each with a lock."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.errors import RepositoryError
+
+
+@contextmanager
+def private_place(place: Path, *, again: str, git_keeps_lock: bool = False) -> Iterator[Path]:
+    """Create a directory that only the caller may enter, unless it exists, and hold its lock.
+
+    Args:
+        place: The directory: a path that `own_place` returned.
+        again: What the next run does if the directory is removed, for the hint of the error.
+        git_keeps_lock: Whether the lock of a killed process is held until the last git command that
+            it started meanwhile has ended.
+
+    Raises:
+        RepositoryError: Others may enter the directory, so that its files cannot be trusted.
+    """
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = place.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
+        raise RepositoryError(
+            f"{place} must be a directory that belongs to you and that only you can enter",
+            hint=f"remove the directory: the next run {again}",
+        )
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.set_inheritable(lock.fileno(), git_keeps_lock)
+        yield place
