@@ -15,10 +15,22 @@ if TYPE_CHECKING:
     from orchestrator.runs.candidates import Rounds, evaluate, judge
     from orchestrator.runs.merging import MergeOptions, conflicts, diff, merge, undo
     from orchestrator.runs.picking import compare, pick
+    from orchestrator.runs.recorded import (
+        History,
+        clean_up,
+        list_runs,
+        report,
+        restore,
+        resume,
+        retry,
+    )
     from orchestrator.runs.runner import ParallelRunner
+    from orchestrator.workflow.model import Workflow
+    from orchestrator.workflow.parsing.reader import read_workflow
 
 __all__ = [
     "Conflicts",
+    "History",
     "Isolation",
     "Judgement",
     "JudgingRules",
@@ -33,13 +45,21 @@ __all__ = [
     "RunResult",
     "Status",
     "WorkerResult",
+    "Workflow",
+    "clean_up",
     "compare",
     "conflicts",
     "diff",
     "evaluate",
     "judge",
+    "list_runs",
     "merge",
     "pick",
+    "read_workflow",
+    "report",
+    "restore",
+    "resume",
+    "retry",
     "undo",
 ]
 
@@ -55,7 +75,12 @@ _HOMES = {
     "runs.candidates": ("Rounds", "evaluate", "judge"),
     "runs.merging": ("MergeOptions", "conflicts", "diff", "merge", "undo"),
     "runs.picking": ("compare", "pick"),
+    "runs.recorded": (
+        *("History", "clean_up", "list_runs", "report", "restore", "resume", "retry"),
+    ),
     "runs.runner": ("ParallelRunner",),
+    "workflow.model": ("Workflow",),
+    "workflow.parsing.reader": ("read_workflow",),
 }
 
 

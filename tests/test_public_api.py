@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 import orchestrator
+from tests.support.command_names import commands
 
 
 @pytest.mark.parametrize("name", orchestrator.__all__)
@@ -56,3 +57,59 @@ def test_value_that_the_command_line_refuses_is_refused(name: str, wrong: dict[s
     assert kind(**OPTIONS[name])
     with pytest.raises((ValidationError, TypeError)):
         kind(**OPTIONS[name] | wrong)
+
+
+API: dict[str, str] = {
+    "parallel": "ParallelRunner",
+    "run-one": "ParallelRunner",
+    "run": "read_workflow",
+    "spec run": "read_workflow",
+    "spec validate": "read_workflow",
+    "spec graph": "Workflow.waves",
+    "ls": "list_runs",
+    "watch": "History.events",
+    "events": "History.events",
+    "wait": "History.wait",
+    "report": "report",
+    "logs": "WorkerResult",
+    "network log": "WorkerResult",
+    "resume": "resume",
+    "retry": "retry",
+    "stop": "History.stop",
+    "diff": "diff",
+    "conflicts": "conflicts",
+    "merge": "merge",
+    "eval": "evaluate",
+    "judge": "judge",
+    "compare": "compare",
+    "pick": "pick",
+    "parallel-cleanup": "clean_up",
+    "gc": "clean_up",
+    "restore": "restore",
+    "config show": "ParallelConfig",
+}
+"""For each command, the name in `orchestrator` that does the same for a Python program."""
+_FOR_PEOPLE = "shows something to a person, or needs a terminal"
+_SET_UP = "sets up or checks the machine or the project, once"
+_SERVER = "serves another program; a Python program uses what the server uses"
+NO_API: dict[str, str] = {
+    **dict.fromkeys(("exec", "shell"), _FOR_PEOPLE),
+    **dict.fromkeys(("ui", "mcp"), _SERVER),
+    **dict.fromkeys(("init", "doctor", "completion", "setup", "uninstall"), _SET_UP),
+    **dict.fromkeys(("image build", "image ls", "image save", "image load"), _SET_UP),
+    **dict.fromkeys(("cache warm", "cache ls", "cache clear"), _SET_UP),
+    **dict.fromkeys(("config schema", "spec schema", "config validate"), "is about files"),
+    "network sets": "reads the settings of package managers of this machine",
+    "pr": "uses the user's programs and passwords for a forge",
+}
+"""For each command without a name in `orchestrator`, the reason."""
+
+
+def test_every_command_has_a_name_in_the_api_or_a_reason() -> None:
+    assert {*API} | {*NO_API} == {*commands()}
+    assert not {*API} & {*NO_API}
+    for name in API.values():
+        first, _, rest = name.partition(".")
+        assert first in orchestrator.__all__
+        found = getattr(orchestrator, first)
+        assert not rest or callable(getattr(found, rest))

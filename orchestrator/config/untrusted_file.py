@@ -82,6 +82,8 @@ BOUNDED: tuple[FieldPath, ...] = (
     PROJECT_FIELDS["setup_timeout"],
     PROJECT_FIELDS["checks"],
 )
+_RESTRICTIONS = (TRIGGER_FIELDS["paths"], TRIGGER_FIELDS["enforce"])
+"""Settings that only restrict a worker: without a value, everything is granted."""
 _PRESET = RUN_FIELDS["preset"]
 _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_limit_wait"))
 """Settings that are bounded only if the user chose a preset, because presets set them."""
@@ -135,7 +137,11 @@ def wider_settings(config: ParallelConfig, without: ParallelConfig) -> Iterator[
     fixed = {*NAMED_ONLY, *STAGES.values()} - {RUN_FIELDS["tasks"]}
     for field, wider in WIDER.items():
         mine, given = value_of(without, field), value_of(config, field)
-        if (field in fixed and given != mine) or (wider is not None and wider(mine, given)):
+        if field in _RESTRICTIONS and not mine:
+            continue
+        is_wider = wider is not None and wider(mine, given)
+        reaches_further = field in BOUNDED and _reach(config, field) > _reach(without, field)
+        if is_wider or reaches_further or (field in fixed and given != mine):
             yield field
 
 

@@ -112,7 +112,19 @@ class Wait(OfRun):
     seconds: int = Field(default=MOST_WAIT, ge=0, le=MOST_WAIT, description="Longest time to wait.")
 
 
-class RunTasks(Arguments):
+class StartRun(Arguments):
+    """Arguments of a tool that starts a run."""
+
+    budget: float | None = Field(
+        default=None,
+        gt=0,
+        le=10**6,
+        description="Budget of the run in USD. Default: all that the server may still spend, so "
+        "that no other run starts meanwhile.",
+    )
+
+
+class RunTasks(StartRun):
     """Arguments of `run_tasks`."""
 
     tasks: tuple[
@@ -139,7 +151,7 @@ class RunTasks(Arguments):
     )
 
 
-class RunSpec(Arguments):
+class RunSpec(StartRun):
     """Arguments of `run_spec`."""
 
     spec: str = Field(

@@ -178,39 +178,49 @@ def log(repository: Repository, asked: arguments.ReadLog) -> answers.LogAnswer:
     if found is None:
         names = ", ".join(logs) or "none"
         raise ConfigError(f"worker {asked.worker} has no such log", hint=f"its logs: {names}")
-    begin = found.size - MOST_TEXT if asked.offset is None else min(asked.offset, found.size)
-    begin = max(0, begin)
+    is_tail = asked.offset is None
+    begin = max(0, found.size - MOST_TEXT) if is_tail else min(asked.offset or 0, found.size)
     with open_regular(found.path) as file:
         file.seek(begin)
         data = file.read(MOST_TEXT)
-    if asked.offset is None and begin > 0:
-        # The first line is incomplete.
-        cut = data.find(b"\n") + 1
-        begin, data = begin + cut, data[cut:]
-    text, count = _fitting(data, output_lines, is_end=begin + len(data) >= found.size)
+    end = begin + len(data)
+    if is_tail:
+        text, count = _fitting(_without_cut(data) if begin else data, output_lines, is_tail=True)
+        begin = end - count
+    else:
+        text, count = _fitting(data if end >= found.size else _whole_lines(data), output_lines)
+        end = begin + count
     return answers.LogAnswer(
         run_id=run_id,
         worker_id=asked.worker,
         name=found.name,
         begin=begin,
-        end=begin + count,
+        end=end,
         size=found.size,
         logs=tuple(logs),
         untrusted=answers.Words(text=text),
     )
 
 
-def _fitting(data: bytes, clean: Callable[[str], str], *, is_end: bool) -> tuple[str, int]:
+def _fitting(data: bytes, clean: Callable[[str], str], *, is_tail: bool = False) -> tuple[str, int]:
     """Return neutralised text of at most `MOST_TEXT` bytes, and how many bytes it was made from.
 
-    The text ends with a whole line if possible, so that no character is cut.
+    Args:
+        data: The bytes, of which a part is used if their text is too long.
+        clean: Function that neutralises text.
+        is_tail: Whether the last part is used, instead of the first.
     """
-    data = data if is_end else _whole_lines(data)
     while True:
         text = clean(data.decode("utf-8", "replace"))
         if len(text.encode()) <= MOST_TEXT:
             return text, len(data)
-        data = _whole_lines(data[: len(data) // 2])
+        half = len(data) // 2
+        data = _without_cut(data[half:]) if is_tail else _whole_lines(data[:half])
+
+
+def _without_cut(data: bytes) -> bytes:
+    """Return the bytes without an incomplete first line, if they have another one."""
+    return data[data.find(b"\n") + 1 :] or data
 
 
 def _whole_lines(data: bytes) -> bytes:
@@ -252,7 +262,8 @@ def _patch(repository: Repository, branch: Branch, skip: int) -> tuple[answers.C
             left -= len(piece)
         data = output.read(MOST_TEXT + 1)
     is_end = len(data) <= MOST_TEXT
-    text, count = _fitting(data[:MOST_TEXT], lines, is_end=is_end)
+    piece = data if is_end else _whole_lines(data[:MOST_TEXT])
+    text, count = _fitting(piece, lines)
     is_all = is_end and count == len(data)
     return answers.Changes(patch=text), None if is_all else skip + count
 

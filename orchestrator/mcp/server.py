@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -107,6 +108,9 @@ class Calls:
             return _failed("\n".join(lines)[:4000] + hint)
         except OSError as error:
             return _failed(f"a file could not be used: {error.strerror or type(error).__name__}")
+        except Exception as error:  # a bug in one tool must not end the others
+            logging.getLogger(__name__).exception("a tool failed: %s", tool.name)
+            return _failed(f"internal error: {type(error).__name__}")
         found = answer.model_dump(mode="json")
         text = json.dumps(found, ensure_ascii=False)
         return CallToolResult(
@@ -126,7 +130,9 @@ class Calls:
             raise ConfigError("too many calls are not done yet", hint="repeat an earlier call")
         future = future or self._pool.submit(tool.work, asked)
         try:
-            await asyncio.wait({asyncio.wrap_future(future)}, timeout=LONGEST_CALL)
+            watched = asyncio.wrap_future(future)
+            watched.add_done_callback(_seen)
+            await asyncio.wait({watched}, timeout=LONGEST_CALL)
         finally:
             # Also if the client cancelled the call: its work is not repeated.
             if not future.done():
@@ -135,6 +141,12 @@ class Calls:
             raise ConfigError(_LATE)
         answer: BaseModel = future.result()
         return answer
+
+
+def _seen(watched: asyncio.Future[Any]) -> None:
+    """Take note of the error of a call, which asyncio would report otherwise."""
+    if not watched.cancelled():
+        watched.exception()
 
 
 def _failed(text: str) -> CallToolResult:

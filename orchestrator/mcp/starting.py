@@ -75,6 +75,10 @@ class Starter:
 
     def run_tasks(self, asked: arguments.RunTasks) -> answers.Started:
         """Start a run of one worker for each task."""
+        with self._lock:
+            return self._run_tasks(asked)
+
+    def _run_tasks(self, asked: arguments.RunTasks) -> answers.Started:
         settings = self._settings()
         update: dict[str, object] = {"tasks": asked.tasks, "models": asked.models}
         if asked.timeout is not None:
@@ -82,10 +86,15 @@ class Starter:
         config = settings.model_copy(update=update)
         check_contradictions(config)
         _check(config, settings, "the run")
-        return self._start(config, max(len(asked.tasks), len(asked.models)), asked.workers)
+        jobs = max(len(asked.tasks), len(asked.models))
+        return self._start(config, asked.budget, min(jobs, asked.workers or jobs))
 
     def run_spec(self, asked: arguments.RunSpec) -> answers.Started:
         """Start a run of a workflow."""
+        with self._lock:
+            return self._run_spec(asked)
+
+    def _run_spec(self, asked: arguments.RunSpec) -> answers.Started:
         settings = self._settings()
         workflow = _read(asked.spec)
         for task in workflow.tasks:
@@ -93,7 +102,7 @@ class Starter:
             check_contradictions(own)
             _check(own, settings, f"task `{task.id}`")
         config = run_config(settings, workflow)
-        return self._start(config, len(workflow.tasks), None, workflow)
+        return self._start(config, asked.budget, len(workflow.tasks), workflow)
 
     def _settings(self) -> ParallelConfig:
         """Return the settings of runs without anything of the client."""
@@ -109,24 +118,21 @@ class Starter:
     def _start(
         self,
         config: ParallelConfig,
-        jobs: int,
-        workers: int | None,
+        asked: float | None,
+        workers: int,
         workflow: Workflow | None = None,
     ) -> answers.Started:
-        with self._lock:
-            free, budget = self._free_workers(), self._budget(config.budget_total)
-            at_once = min(free, jobs, workers or free, config.max_workers)
-            config = config.model_copy(update={"workers": at_once, "budget_total": budget})
-            events: list[Event] = []
-            runner = ParallelRunner(
-                config, self.repository.top, emit=events.append, workflow=workflow
-            )
-            directory = runner.reserve()
-            self._runs.append(_Run(directory, at_once, budget))
-            try:
-                continue_in_background(directory, top=self.repository.top)
-            finally:
-                directory.release()
+        free, budget = self._free_workers(), self._budget(config.budget_total, asked)
+        at_once = min(free, workers, config.max_workers)
+        config = config.model_copy(update={"workers": at_once, "budget_total": budget})
+        events: list[Event] = []
+        runner = ParallelRunner(config, self.repository.top, emit=events.append, workflow=workflow)
+        directory = runner.reserve()
+        self._runs.append(_Run(directory, at_once, budget))
+        try:
+            continue_in_background(directory, top=self.repository.top)
+        finally:
+            directory.release()
         with opened(self.repository, directory.run_id) as history:
             numbers = tuple(history.workers)
         notices = [event.message for event in events if isinstance(event, Notice)]
@@ -148,18 +154,19 @@ class Starter:
             )
         return free
 
-    def _budget(self, own: float | None) -> float | None:
-        """Return the budget of the next run: the rest of the server's budget, or less."""
+    def _budget(self, *asked: float | None) -> float | None:
+        """Return the budget of the next run, at most the rest of the server's budget."""
         total = self.limits.budget_total
+        given = [budget for budget in asked if budget is not None]
         if total is None:
-            return own
+            return min(given, default=None)
         rest = total - sum(_spent(run) for run in self._runs)
         if rest <= 0:
             raise ConfigError(
-                f"the budget of this server, {total} USD, is used up or promised to live runs",
-                hint="only the user can raise the limit: `orchestrator mcp --budget-total`",
+                f"the budget of this server, {total:g} USD, is used up or promised to live runs",
+                hint="start runs with the argument `budget`, or ask the user for a higher limit",
             )
-        return rest if own is None else min(own, rest)
+        return min([*given, rest])
 
 
 def _read(spec: str) -> Workflow:

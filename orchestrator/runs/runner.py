@@ -1,6 +1,6 @@
 """Run workers: check everything first, then start as many workers at a time as are allowed."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from orchestrator.config.sizing import demand
 from orchestrator.engine import connected
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import OrchestratorError, RepositoryError
-from orchestrator.events import Emit, ignore
+from orchestrator.events import MOMENTARY, Emit, Event, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.dead_ends import dead_ends
 from orchestrator.git.repository import Repository
@@ -45,6 +45,9 @@ from orchestrator.workflow.planning import (
 
 if TYPE_CHECKING:
     from orchestrator.runs.dry_run import RunPlan
+
+_MOST_PENDING = 10_000
+"""Number of events that wait for a slow reader, after which output of workers is left out."""
 
 
 class ParallelRunner:
@@ -208,6 +211,39 @@ class ParallelRunner:
                 run = self._shared(checked, claimed, recorder)
                 announce(recorder, claimed.record, (*notices, *run.notices))
                 return run_workers(run, claimed.record.workers, attempt)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Run all workers, and yield every event of the run; the last one has the result.
+
+        If the loop over the events is left early, the run is cancelled.
+
+        Raises:
+            OrchestratorError: The run could not start; nothing was created.
+        """
+        # Imported here because runs that are executed should not wait for it.
+        import asyncio
+
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Event | None]()
+        own = self._emit
+
+        def emit(event: Event) -> None:
+            own(event)
+            # A slow reader loses output, which is not recorded either, but no transition.
+            if queue.qsize() < _MOST_PENDING or not isinstance(event, MOMENTARY):
+                loop.call_soon_threadsafe(queue.put_nowait, event)
+
+        self._emit = emit
+        run = asyncio.ensure_future(asyncio.to_thread(self.execute))
+        run.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await run
+        finally:
+            self._emit = own
+            if not run.done():
+                self.cancel()
+                await asyncio.wait({run})
 
     def reserve(self) -> RunDirectory:
         """Reserve the workers' numbers and record the plan, for execution by another process.

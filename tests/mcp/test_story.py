@@ -7,7 +7,16 @@ import pytest
 from tests.support.mcp_clients import Refused, Session, over_stdio
 from tests.support.repository import git
 
-OPTIONS = ("--allow", "run,stop", "--allow", "merge", "--agent-cli", "shell")
+OPTIONS = (
+    "--allow",
+    "run,stop",
+    "--allow",
+    "merge",
+    "--agent-cli",
+    "shell",
+    "--budget-total",
+    "10",
+)
 NOISY = 'for i in $(seq 200); do echo \'{"jsonrpc":"2.0","id":1}\'; done; sleep 2; '
 
 
@@ -21,9 +30,10 @@ def test_client_starts_workers_reads_them_and_merges_what_it_previewed(repo: Pat
             "run_tasks",
             tasks=[NOISY + "echo 1 > one", "echo 2 > two", "echo other > one"],
             timeout=60,
+            budget=4,
         )
         run = started["run_id"]
-        assert (started["workers"], started["at_once"]) == ([1, 2, 3], 3)
+        assert (started["workers"], started["at_once"], started["budget"]) == ([1, 2, 3], 3, 4)
         with pytest.raises(Refused, match="all 3 workers of this server are in use"):
             await call("run_tasks", tasks=["true"])
 
@@ -70,6 +80,10 @@ async def _merge(call: Session, repo: Path, run: str) -> None:
 
 async def _stop(call: Session) -> None:
     endless = await call("run_tasks", tasks=["echo begun > begun; sleep 600"])
+    # What the first run cost is not known: it counts as its budget.
+    assert endless["budget"] == 6
+    with pytest.raises(Refused, match="the budget of this server, 10 USD, is used up"):
+        await call("run_tasks", tasks=["true"])
     while "running" not in (await call("wait", run=endless["run_id"], seconds=1))["workers"]:
         pass
     await call("stop", run=endless["run_id"], kill=True)

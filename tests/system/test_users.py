@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import docker
 import pytest
-import typer
 
-from orchestrator.cli.app import COMMANDS, _Group, _imported
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import REPOSITORY
+from tests.support.command_names import commands
 from tests.support.daemon import ours
 from tests.support.users import UIDS, Said, World, world
 
@@ -85,17 +84,7 @@ TABLE: dict[str, Row] = {
 
 
 def test_every_command_has_a_row() -> None:
-    found = set()
-    for name, command in COMMANDS.items():
-        app = _imported(command) if not isinstance(command, _Group) else None
-        if isinstance(command, _Group):
-            found |= {f"{name} {member}" for member in command.commands}
-        elif isinstance(app, typer.Typer):
-            commands = app.registered_commands
-            found |= {f"{name} {one.name or one.callback.__name__}" for one in commands}  # type: ignore[union-attr]
-        else:
-            found.add(name)
-    assert found == set(TABLE)
+    assert {*commands()} == {*TABLE}
 
 
 CASES = [

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -89,8 +90,8 @@ def mcp(options: McpOptions) -> None:
     repository = Repository(options.root or Path.cwd())
     server = _module("server")
     allowed = _allowed(options.allow or [], get_args(server.Allowed))
-    if options.budget_total is not None and not options.budget_total > 0:
-        raise ConfigError("option `--budget-total` must be more than 0")
+    if options.budget_total is not None and not 0 < options.budget_total < inf:
+        raise ConfigError(f"option `--budget-total` is `{options.budget_total}`: must be above 0")
     starter = _module("starting")
     limits = starter.Limits(
         options={"preset": options.preset, "agent_cli": options.agent_cli},

@@ -1,6 +1,5 @@
 """`orchestrator ui`: show runs in a web browser."""
 
-import os
 import webbrowser
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.cli.tty import unwinding
@@ -22,11 +20,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
 from orchestrator.runs.detach import continue_in_background
-from orchestrator.runs.rerun import settings_to_repeat
+from orchestrator.runs.recorded import config_to_repeat
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.history import choose_run
-from orchestrator.state.run_directory import all_runs
-from orchestrator.state.run_record import require_record
 from orchestrator.text.quantities import count
 
 _PACKAGES = frozenset({"starlette", "uvicorn", "jinja2", "markupsafe", "anyio", "h11"})
@@ -183,12 +178,7 @@ def _repeat(repository: Repository, run_id: str, worker: int) -> str:
     Raises:
         OrchestratorError: The run is live, or the new run cannot start.
     """
-    with choose_run(list(all_runs(repository.state_dir)), run_id, worker=worker) as history:
-        if history.directory.is_live():
-            raise ConfigError(f"run {run_id} is still running", hint="wait for the run's end")
-        record = require_record(history.directory)
-        base = RecordedWorker(history.directory, record, history.workers[worker].spec).base
-        config = settings_to_repeat(record, worker, os.environ, base=base)
+    config = config_to_repeat(repository, run_id, worker)
     directory = ParallelRunner(config, repository.top).reserve()
     try:
         continue_in_background(directory, top=repository.top)

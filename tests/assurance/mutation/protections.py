@@ -8,6 +8,7 @@ from tests.assurance.mutation import (
     of_harvests,
     of_judging,
     of_landing,
+    of_mcp,
     of_reports,
     of_runs,
     of_settings,
@@ -48,5 +49,6 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "doors": tuple(of_settings.doors()),
     "preflight": tuple(of_settings.preflight()),
     "workflows": tuple(of_workflows.workflows()),
+    "mcp": tuple(of_mcp.mcp()),
     "web": tuple(of_web.web()),
 }

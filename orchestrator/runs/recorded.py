@@ -1,0 +1,230 @@
+"""Read, follow, repeat and remove recorded runs, for Python programs."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Self
+
+from orchestrator.cleanup.inventory import RecordedWorker, Wanted
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cleanup.report import CleanupReport
+from orchestrator.cleanup.restore import RestoredWorker
+from orchestrator.cleanup.restore import restore as bring_back
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine import load_engine
+from orchestrator.errors import ConfigError
+from orchestrator.events import Emit, Event
+from orchestrator.git.repository import Repository
+from orchestrator.reports.formats import FORMATS
+from orchestrator.reports.reader import read_run
+from orchestrator.results import RunResult
+from orchestrator.runs.rerun import settings_to_repeat
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.history import RunHistory, choose_run
+from orchestrator.state.listing import Listing
+from orchestrator.state.listing import list_runs as listed
+from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_record import require_record
+from orchestrator.state.stop_request import request_stop
+from orchestrator.text.sanitize import one_line
+
+_TICK = 0.1
+"""Seconds between two checks whether a run's files contain new events."""
+
+
+class History(RunHistory):
+    """A recorded run: live, ended, or without an end because its process died."""
+
+    @classmethod
+    def open(cls, root: Path | str | None = None, run: str | None = None) -> Self:
+        """Open the record of a run.
+
+        Args:
+            root: Any directory in the repository. Default: the current directory.
+            run: The run's id, or the beginning of it. Default: the newest run.
+
+        Raises:
+            ConfigError: There is no such run.
+        """
+        found = choose_run(list(all_runs(_repository(root).state_dir)), run)
+        return cls(found.directory, found.record)
+
+    async def events(self, *, follow: bool = True) -> AsyncIterator[Event]:
+        """Yield all recorded events, oldest first.
+
+        Args:
+            follow: Whether to yield the events of a live run until its end, as they happen.
+        """
+        with RunHistory(self.directory, self.record) as reader:
+            while True:
+                # Checked before reading, so that everything written before the end is read.
+                goes_on = follow and self.directory.is_live()
+                events = await asyncio.to_thread(reader.read)
+                for event in events:
+                    yield event
+                if not events and not goes_on:
+                    return
+                if not events:
+                    await asyncio.sleep(_TICK)
+
+    async def wait(self) -> RunResult:
+        """Wait for the end of the run, and return its result.
+
+        Raises:
+            RunDiedError: The run's process died.
+        """
+        while self.directory.is_live():
+            await asyncio.sleep(_TICK)
+        return await asyncio.to_thread(self.result)
+
+    def stop(self, workers: Sequence[int] = (), *, kill: bool = False) -> list[int]:
+        """Ask the run's process to stop workers, and return those that had not ended.
+
+        Args:
+            workers: Numbers of the workers. Default: all workers of the run.
+            kill: Whether the workers are killed at once, without the grace period.
+
+        Raises:
+            ConfigError: The run has no such worker, or has ended.
+        """
+        return request_stop(self, workers or list(self.workers), kill=kill)
+
+
+def list_runs(root: Path | str | None = None, *, everything: bool = False) -> Listing:
+    """List the runs of a repository, oldest first.
+
+    Args:
+        root: Any directory in the repository. Default: the current directory.
+        everything: Whether to list runs of which only the record is left, too.
+    """
+    return listed(_repository(root), everything=everything)
+
+
+def report(root: Path | str | None = None, *, run: str | None = None, format: str = "json") -> str:
+    """Return a report on a run: live, ended or dead.
+
+    Args:
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run.
+        format: `json`, `markdown`, `html`, `junit`, or another format of `orchestrator report`.
+
+    Raises:
+        ConfigError: There is no such run or format, or the run's record cannot be read.
+    """
+    if format not in FORMATS:
+        raise ConfigError(f"`format` is `{one_line(format)}`: must be one of {', '.join(FORMATS)}")
+    directory = History.open(root, run).directory
+    found = read_run(directory)
+    if found is None:
+        raise ConfigError(f"the record of run {directory.run_id} is missing or unreadable")
+    return FORMATS[format].render(found)
+
+
+def resume(
+    root: Path | str | None = None, *, run: str | None = None, emit: Emit | None = None
+) -> RunResult:
+    """Continue a run whose process died, and return its result; finished tasks are not repeated.
+
+    Args:
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run.
+        emit: Receives the events of the run, from several threads.
+
+    Raises:
+        OrchestratorError: The run is live, or cannot be continued.
+    """
+    return ResumedRun(History.open(root, run).directory, emit=emit).execute()
+
+
+def retry(
+    worker: int,
+    root: Path | str | None = None,
+    *,
+    run: str | None = None,
+    emit: Emit | None = None,
+) -> RunResult:
+    """Repeat one worker of an ended run as a new run, and return its result.
+
+    Args:
+        worker: Number of the worker.
+        root: Any directory in the repository. Default: the current directory.
+        run: The run's id, or the beginning of it. Default: the newest run with the worker.
+        emit: Receives the events of the new run, from several threads.
+
+    Raises:
+        OrchestratorError: The run is live, or a value that was not recorded is missing.
+    """
+    repository = _repository(root)
+    config = config_to_repeat(repository, run, worker)
+    return ParallelRunner(config, repository.top, emit=emit).execute()
+
+
+def config_to_repeat(repository: Repository, run: str | None, worker: int) -> ParallelConfig:
+    """Return the settings of a run that repeats one worker of an ended run.
+
+    Args:
+        repository: The repository.
+        run: The run's id, or the beginning of it. Default: the newest run with the worker.
+        worker: Number of the worker.
+
+    Raises:
+        ConfigError: The run is live, or a value that was not recorded is missing.
+    """
+    with choose_run(list(all_runs(repository.state_dir)), run, worker=worker) as history:
+        if history.directory.is_live():
+            raise ConfigError(
+                f"run {history.run_id} is still running",
+                hint=f"stop the run first: `orchestrator stop --all --run {history.run_id}`",
+            )
+        record = require_record(history.directory)
+        base = RecordedWorker(history.directory, record, history.workers[worker].spec).base
+        return settings_to_repeat(record, worker, os.environ, base=base)
+
+
+def clean_up(
+    root: Path | str | None = None,
+    *,
+    run: str | None = None,
+    workers: Sequence[int] = (),
+    merged: bool = False,
+    dry_run: bool = False,
+) -> CleanupReport:
+    """Remove worktrees, branches and containers of finished runs; keep backups of unmerged work.
+
+    Args:
+        root: Any directory in the repository. Default: the current directory.
+        run: Id of the only run to clean up. Default: all runs.
+        workers: Numbers of the workers. Default: all workers.
+        merged: Whether only workers are removed whose work is all committed and merged.
+        dry_run: Whether to report what would be removed, and remove nothing.
+
+    Raises:
+        OrchestratorError: There is no such run or worker, or the engine cannot be reached.
+    """
+    wanted = Wanted(workers=tuple(workers), merged=merged)
+    top = _repository(root).top
+    with closing(load_engine("docker")) as engine:
+        return cleanup(top, engine=engine, wanted=wanted, run_id=run, dry_run=dry_run)
+
+
+def restore(
+    root: Path | str | None = None, *, run: str | None = None, workers: Sequence[int] = ()
+) -> tuple[RestoredWorker, ...]:
+    """Restore branches and worktrees from the backups of a cleanup.
+
+    Args:
+        root: Any directory in the repository. Default: the current directory.
+        run: Id of the run, or the beginning of it. Default: all runs.
+        workers: Numbers of the workers. Default: all workers with a backup.
+
+    Raises:
+        ConfigError: There is no such backup, or the worktree or branch exists already.
+    """
+    return bring_back(_repository(root).top, workers=tuple(workers), run_id=run)
+
+
+def _repository(root: Path | str | None) -> Repository:
+    return Repository(Path(root) if root is not None else Path.cwd())
