@@ -7,16 +7,12 @@ import argparse
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import measure
 
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.docker import DockerEngine
-from orchestrator.git.repository import Repository
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.workspace.overlay_probe import choose_mode
 
 REFERENCE_IMAGE = "orchestrator/worker:architect"
 TASKS = {"nothing": "true", "one file": "echo work > work.txt"}
@@ -50,22 +46,9 @@ echo '{"status": "success", "steps": 1, "cost": 0.0}'
 """
 
 
-@contextmanager
-def known_repository() -> Iterator[Path]:
-    """Create a repository with a completed run, because a first run tests overlays there."""
-    engine = DockerEngine()
-    with measure.repository() as root:
-        found = Repository(root)
-        found.state_dir.mkdir()
-        features = engine.check(images=(), runtime=None)
-        choose_mode(engine, features, found, found.state_dir / "none")
-        engine.close()
-        yield root
-
-
 def ours(workers: int, task: str, network: str) -> float:
     """Run the Python API; imports, and objects created before `run()`, are not measured."""
-    with known_repository() as root:
+    with measure.known_repository() as root:
         config = ParallelConfig(
             tasks=(task,), workers=workers, agent_cli="shell",
             isolation=Isolation(network="none" if network == "none" else "open"),
@@ -80,7 +63,7 @@ def ours(workers: int, task: str, network: str) -> float:
 
 def command_line(workers: int, task: str, network: str) -> float:
     """Run `orchestrator parallel` as a separate process."""
-    with known_repository() as root:
+    with measure.known_repository() as root:
         command = (
             *measure.ORCHESTRATOR, "parallel", task, "--workers", str(workers),
             "--agent-cli", "shell", "--network", "none" if network == "none" else "open", "--quiet",

@@ -14,6 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.git.repository import Repository
+from orchestrator.workspace.overlay_probe import choose_mode
+
 IMAGE = "orchestrator/base:latest"
 LABEL = "orchestrator.managed=true"
 ORCHESTRATOR = (sys.executable, "-m", "orchestrator")
@@ -99,6 +103,19 @@ def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
         yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def known_repository() -> Iterator[Path]:
+    """Create a repository with a completed run, because a first run tests overlays there."""
+    engine = DockerEngine()
+    with repository() as root:
+        found = Repository(root)
+        found.state_dir.mkdir()
+        features = engine.check(images=(), runtime=None)
+        choose_mode(engine, features, found, found.state_dir / "none")
+        engine.close()
+        yield root
 
 
 def configure(root: Path) -> None:

@@ -34,3 +34,18 @@ def test_history(tmp_path: Path) -> None:
     assert all(float(row[4]) > 0 for row in shapes[1:])
     assert [row[0] for row in found["Disk space of the shared past"][1:]] == ["1", "2"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tasks(tmp_path: Path) -> None:
+    sizes = ("--tasks", "2", "--at-once", "2", "--starts", "2", "--networks", "none")
+    found = tables(tmp_path, "bench_tasks.py", *sizes, "--rounds", "1")
+    (row,) = found["2 tasks, 2 at once, no worktrees"][1:]
+    assert row[0] == "none"
+    starts = found["Time to the first command, 2 starts"][1:]
+    assert [row[0] for row in starts] == [
+        f"none, {slots} at once, {way}"
+        for slots in (1, 2)
+        for way in ("docker run", "orchestrator")
+    ]
+    assert all(0 < float(row[1]) <= float(row[2]) <= float(row[3]) for row in starts)
+    assert list(tmp_path.iterdir()) == []
