@@ -65,6 +65,8 @@ class RunningContainer:
     limits: ContainerLimits
     launched: Launch
     """Time of the container's start, and the disk usage of its directories before the start."""
+    is_new: bool = True
+    """Whether this process has just started the container."""
 
 
 def launch(
@@ -128,7 +130,7 @@ def take_over(
         launched = checkpoints.note_launch(container.id, before=before)
         terms.before_start()
     container.start()
-    return RunningContainer(container, terms, launched)
+    return RunningContainer(container, terms, launched, is_new=False)
 
 
 def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:

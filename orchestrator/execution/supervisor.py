@@ -81,7 +81,10 @@ def attend(
     )  # fmt: skip
     ports = dict(container.ports)
     try:
-        watch.found = container.state()
+        if running.is_new:
+            watch.found = ContainerState(started_at=datetime.now(UTC), ended_at=None)
+        else:
+            watch.found = container.state()
         terms.started(launched.age or 0.0)
         watch.run()
     except OrchestratorError as error:

@@ -77,6 +77,8 @@ class DockerContainer:
         self._client = client
         self._id = container_id
         self._killed = False
+        self._is_new = not adopted
+        """Whether no process can have started the container yet."""
         self.ports = ports
         self.guard: DockerContainer | None = None
         """The container that owns the network namespace; None if this container owns it."""
@@ -102,8 +104,9 @@ class DockerContainer:
 
     def start(self) -> None:
         """Start the container, unless it was started before."""
-        if self.state().started_at is not None:
+        if not self._is_new and self.state().started_at is not None:
             return
+        self._is_new = False
         self._meter.begin()
         try:
             with translated("start the container"):

@@ -18,8 +18,12 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.text.split_lines import split_lines
 
 ROOT = Path("/sys/fs/cgroup")
-_LOOK = 0.002
-"""Seconds between two searches for a container that is being started."""
+_LOOK = 0.01
+"""Seconds between two searches for a container that is being started. The engine needs longer from
+the creation of its control group to the start of its command.
+"""
+_LOOK_AGAIN = 0.002
+"""Seconds between two attempts to open the output of a container whose command is being started."""
 _NEVER_LATE = 5.0
 """Maximum number of seconds to wait for the counters of a container that has ended."""
 _STARTING = (
@@ -82,11 +86,12 @@ class Meter:
 
     def _process(self) -> int:
         """Return the id of the container's main process, if possible before it runs; else 0."""
-        places = [ROOT / place.format(self._id) / "cgroup.procs" for place in _STARTING]
+        places = [str(ROOT / place.format(self._id) / "cgroup.procs") for place in _STARTING]
         while True:
-            found = next(filter(None, map(_main_process, places)), 0)
-            if found:
-                return found
+            for place in places:
+                # Nearly all searches end here: the daemon takes long to start a container.
+                if os.access(place, os.R_OK) and (found := _main_process(Path(place))):
+                    return found
             if self._started.wait(_LOOK):
                 return self._find_process()
 
@@ -101,7 +106,7 @@ class Meter:
         ended = select.poll()
         ended.register(alive, select.POLLIN)
         # The process belongs to root until it executes the container's command.
-        while not _hold(process, stack) and not ended.poll(_LOOK * 1000):
+        while not _hold(process, stack) and not ended.poll(_LOOK_AGAIN * 1000):
             continue
         ended.poll()
         return read_counters(groups)

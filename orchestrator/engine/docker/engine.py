@@ -5,11 +5,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import docker
 import docker.errors
-import docker.utils
 
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
+from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.container import (
     DockerContainer,
     adopt,
@@ -39,10 +38,6 @@ from orchestrator.engine.protocol import (
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
-# Each worker holds three connections (its output, its gateway's, wait); docker-py's default pool is
-# smaller.
-_CONNECTIONS = 64
-_TIMEOUT = 60
 _OWN_ADDRESSES = 4
 """Number of addresses in a network that no container can have, such as the broadcast address."""
 
@@ -55,12 +50,7 @@ class DockerEngine(DockerImages):
     def __init__(self) -> None:
         check_address()
         with translated("connect to the Docker engine"):
-            client = docker.APIClient(
-                version="auto",
-                timeout=_TIMEOUT,
-                max_pool_size=_CONNECTIONS,
-                **docker.utils.kwargs_from_env(),
-            )
+            client = connect()
         super().__init__(client)
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:

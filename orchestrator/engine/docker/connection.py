@@ -1,0 +1,47 @@
+"""The connection to the Docker daemon: docker-py's client, with less work for each request."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import docker
+import docker.utils
+from docker.transport import UnixHTTPAdapter
+
+_CONNECTIONS = 1000
+"""Maximum number of idle connections that are kept. A worker uses up to three at a time: output,
+end, and its gateway's output; urllib3 prints a warning for each idle connection above the maximum.
+"""
+_TIMEOUT = 60
+
+
+def connect() -> docker.APIClient:
+    """Connect to the daemon that the environment names.
+
+    Raises:
+        docker.errors.DockerException: The daemon does not answer, or a variable is wrong.
+    """
+    client = _Client(version="auto", timeout=_TIMEOUT, **docker.utils.kwargs_from_env())
+    adapter = client.get_adapter(client.base_url)
+    if isinstance(adapter, UnixHTTPAdapter):
+        shared = _OneSocket(adapter.socket_path, _TIMEOUT, max_pool_size=_CONNECTIONS)
+        client.mount("http+docker://", shared)
+        # requests would search all variables for proxies before each request.
+        client.trust_env = False
+    return client
+
+
+class _Client(docker.APIClient):
+    def _check_is_tty(self, _: str) -> bool:
+        """Return that no container has a terminal; docker-py asks the daemon for each one."""
+        return False
+
+
+class _OneSocket(UnixHTTPAdapter):
+    """Keeps one pool of connections for the socket.
+
+    docker-py's own adapter has one pool for each URL, so nearly every request needs a connection.
+    """
+
+    def get_connection(self, url: bytes | str, proxies: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401, ARG002
+        """Return the pool of all connections."""
+        return super().get_connection(self.socket_path)
