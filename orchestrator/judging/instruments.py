@@ -7,6 +7,7 @@ from fnmatch import translate
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from orchestrator.judging.shadowing import shadows
 from orchestrator.text.path_patterns import Pattern, parse
 
 Kind = Literal["test", "control", "mixed"]
@@ -81,6 +82,10 @@ class Instruments:
     """Further patterns of files that control tests."""
     programs: tuple[str, ...] = ()
     """Patterns of files that checks execute."""
+    modules: frozenset[str] = frozenset()
+    """Python modules of the base commit: a new one may replace a module of a test runner."""
+    drops_shadows: bool = False
+    """Whether new modules with names of a test runner's modules are removed before checks run."""
 
     @cached_property
     def _rules(self) -> tuple[tuple[Kind, "_Names"], ...]:
@@ -95,8 +100,11 @@ class Instruments:
         if _names(_CONTROL_IN_ANY_CASE).cover(path.lower()):
             return "control"
         found = next((kind for kind, names in self._rules if names.cover(path)), None)
-        controls = found == "test" and path.rpartition("/")[2] in _CONTROL_OF_TESTS
-        return "control" if controls else found
+        if found == "test" and path.rpartition("/")[2] in _CONTROL_OF_TESTS:
+            return "control"
+        if found is None and shadows(path, self.modules):
+            return "control" if self.drops_shadows else "mixed"
+        return found
 
     def is_protected(self, path: str) -> bool:
         """Return whether the base commit's version of a file replaces the candidate's version."""

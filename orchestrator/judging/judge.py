@@ -30,6 +30,7 @@ from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.programs import programs_of
 from orchestrator.judging.ranking import decide, equal_so_far, rank
 from orchestrator.judging.scope import allowed_paths
+from orchestrator.judging.shadowing import modules_of
 from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
 from orchestrator.judging.trees import Entry, Trees
@@ -67,7 +68,8 @@ def judge_run(
         began = runs[-1].began
         trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
         programs = programs_of(rules.all_checks, trees.text_of_base)
-        trees = replace(trees, instruments=Instruments(rules.instruments, programs))
+        modules = modules_of(trees.entries(base))
+        trees = replace(trees, instruments=Instruments(rules.instruments, programs, modules))
         evidence = Evidence(tester, git, own_place(repository.state_dir, JUDGED))
         judging = _Judging(runs, rules, trees, evidence)
         judgement = judging.judgement()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from os import fsdecode
 
 from orchestrator.files.owner import own_place
 from orchestrator.git.merge_tree import quarantine
@@ -11,6 +12,7 @@ from orchestrator.judging.check_run import Answer, Tester, Tests
 from orchestrator.judging.evidence import Evidence
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.mutant_runs import MutantRuns
+from orchestrator.judging.shadowing import modules_of
 from orchestrator.judging.trees import Trees
 from orchestrator.state.judged_results import JUDGED
 
@@ -40,7 +42,10 @@ class Protection:
         self._base = base
         self._tests = tests
         self._began = began
-        self._instruments = Instruments(tuple(patterns))
+        paths = map(fsdecode, repository.git.tree(base, "--name-only"))
+        self._instruments = Instruments(
+            tuple(patterns), modules=modules_of(paths), drops_shadows=True
+        )
 
     @property
     def identity(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from tests.support.merges import World
 from tests.support.named_tests import ROOT
 
 FEW = {
-    "unittest": ("exits", "call-test-method", "by-bytes", "was-successful"),
+    "unittest": ("exits", "call-test-method", "by-bytes", "was-successful", "shadow"),
     "pytest": ("entry-points-capitals",),
     "make": ("script",),
     "hidden": ("hidden-frame", "hidden-values"),

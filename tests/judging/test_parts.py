@@ -12,6 +12,7 @@ from orchestrator.judging.coverage_file import covered_part, read_coverage
 from orchestrator.judging.hidden_files import read_hidden
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.junit import read_cases
+from orchestrator.judging.shadowing import modules_of, shadows
 from tests.support.judging import FILES, PRODUCT, RIGHT
 from tests.support.merges import World
 
@@ -142,7 +143,7 @@ def test_instruments() -> None:
         "ui/a.spec.ts": "test", "pkg/a_test.go": "test", "pyproject.toml": "mixed",
         "src/contest.py": None, "src/latest.py": None, "ci/run.sh": "control",
         "pytest.ini": "control", ".gitattributes": "control", "a/__pycache__/b.pyc": "control",
-        "unittest.py": "control", "src/unittest.py": None, "src/pytest/a.py": None,
+        "unittest.py": "control", "src/unittest.py": "mixed", "src/pytest/a.py": None,
         "GNUmakefile": "mixed", ".npmrc": "mixed", "node_modules/.bin/jest": "mixed",
         "ci/run": "mixed", "src/target.py": None, "sub/target/x": "mixed", "target": None,
         "x-1.dist-info/entry_points.txt": "control", "x.egg-info/PKG-INFO": "control",
@@ -156,6 +157,23 @@ def test_instruments() -> None:
         "a.spec.cjs": "test", "a_test.ts": "test", "latest.ts": None,
     }  # fmt: skip
     assert {path: rules.kind(path) for path in kinds} == kinds
+
+
+def test_new_modules_of_test_runners() -> None:
+    known = modules_of(["queue.py", "src/shop/__init__.py", "json/notes.md", "README.md"])
+    assert known == {"queue", "shop"}
+    loaded = {
+        "difflib.py", "src/difflib.py", "lib/pluggy/__init__.py", "iniconfig.cpython-311-x.so",
+        "json/__init__.py", "pytest_mine.py", "org/python/core.py", "_pytest_x/__init__.py",
+    }  # fmt: skip
+    others = {
+        "queue.py", "shop/difflib.py", "json/notes.md", "platform/server.py", "cmd/main.go",
+        "src/shop/types.py", "helpers.py", "html/index.html",
+    }  # fmt: skip
+    assert {path for path in loaded | others if shadows(path, known)} == loaded
+    rules = Instruments(modules=known)
+    assert (rules.kind("difflib.py"), rules.kind("queue.py")) == ("mixed", None)
+    assert Instruments(drops_shadows=True).kind("difflib.py") == "control"
     assert [path for path in FILES if rules.is_protected(path)] == [
         "tests/__init__.py", "tests/test_calc.py",
     ]  # fmt: skip

@@ -7,8 +7,24 @@ from orchestrator.judging.check_run import Answer, Tests
 from orchestrator.judging.protected import Protection
 from tests.support.judging import CHECK, RIGHT, LocalChecks, local_tester
 from tests.support.merges import WHEN, World
+from tests.support.repository import git
 
 EXITS = "import os\nos._exit(0)\n"
+
+
+@pytest.mark.parametrize("path", ["difflib.py", "argparse/__init__.py", "src/iniconfig.py"])
+def test_new_module_of_a_test_runner_is_left_out(world: World, path: str) -> None:
+    commit = world.commit({path: "raise SystemExit(0)\n", "mine/difflib.py": ""})
+    protection = Protection(Repository(world.repo), world.base, "extend", WHEN)
+    there = git(world.repo, "ls-tree", "-r", "--name-only", protection.of(commit)).splitlines()
+    assert path not in there
+    assert "mine/difflib.py" in there
+
+
+def test_module_that_the_target_has_is_the_product(world: World) -> None:
+    base = world.commit({"queue.py": "a = 1\n"})
+    commit = world.commit({"queue.py": "a = 2\n"}, base)
+    assert Protection(Repository(world.repo), base, "extend", WHEN).of(commit) == commit
 
 
 @pytest.mark.parametrize(

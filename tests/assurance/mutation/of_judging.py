@@ -105,8 +105,10 @@ def judging() -> Iterator[Protection]:
         ("names are compared as Python compares them",
          "_names(_CONTROL_IN_ANY_CASE).cover(path.lower())",
          "_names(_CONTROL_IN_ANY_CASE).cover(path)"),
-        ("new `__init__.py` among tests controls them", "controls = found == \"test\" and",
-         "controls = False and"),
+        ("new `__init__.py` among tests controls them", 'if found == "test" and',
+         "if False and"),
+        ("new modules of test runners are compared", "if found is None and shadows(",
+         "if False and shadows("),
     )  # fmt: skip
     yield from patches(
         "judging/python_mutants.py judging/failing_tests.py judging/ranking.py judging/judge.py "
@@ -131,8 +133,8 @@ def judging() -> Iterator[Protection]:
         "judging/judge.py judging/instruments.py",
         ("tests/judging/test_programs.py",),
         ("files that a check executes are compared with the base's",
-         "instruments=Instruments(rules.instruments, programs)",
-         "instruments=Instruments(rules.instruments)"),
+         "instruments=Instruments(rules.instruments, programs, modules)",
+         "instruments=Instruments(rules.instruments, (), modules)"),
         ("scripts that a build file starts are compared with the base's",
          "programs_of(rules.all_checks, trees.text_of_base)", "programs_of(rules.all_checks)"),
         ("candidate's `GNUmakefile` does not decide what a check does", ' "GNUmakefile",', ""),
