@@ -52,8 +52,10 @@ sys.path.insert(0, str(ROOT / "docs" / "tools"))
 from command_tree import table as command_table  # noqa: E402
 from option_table import table as option_table  # noqa: E402
 from rooms import draw as draw_rooms  # noqa: E402
+from states_picture import draw as draw_workers  # noqa: E402
 
 ROOMS = Path("docs/rooms.svg")
+WORKERS = Path("docs/workers.svg")
 SCHEMA = Path("docs/reference/config.schema.json")
 OPTION_TABLE = Path("orchestrator/cli/option_table.json")
 COMMAND_TABLE = Path("orchestrator/cli/command_table.json")
@@ -101,6 +103,7 @@ def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
     yield MANIFEST_SCHEMA, json.dumps(manifest_schema(), indent=2) + "\n"
     yield JUDGEMENT_SCHEMA, json.dumps(_judgement_schema(), indent=2) + "\n"
     yield ROOMS, draw_rooms(ROOT)
+    yield WORKERS, draw_workers()
     yield OPTION_TABLE, option_table()
     yield COMMAND_TABLE, command_table()
     for page in pages(root):

@@ -1,5 +1,10 @@
-"""MkDocs hook: put the project's pages outside `docs/` on the site, and point links at them."""
+"""MkDocs hook: what the site has beyond the pages of `docs/`.
 
+Pages outside `docs/` are put on the site, and links point at them. Copying a block with a prompt
+copies its commands alone. Each page is also there as Markdown; `theme/llms.txt` lists them.
+"""
+
+import html
 import posixpath
 import re
 from pathlib import Path
@@ -13,6 +18,9 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 FOLDER = "examples"
 INDEX = "overview.md"
 """Name of the project's README on the site, because `docs/README.md` is the first page."""
+PROMPT = "$ "
+_BLOCK = re.compile(r'<div class="highlight">(?P<inner><pre>.*?</pre>)</div>', re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -26,19 +34,55 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Point links between `docs/` and the pages outside it at their places on the site."""
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
+    """Point links between `docs/` and the pages outside it at their places on the site.
+
+    A link to a directory points at the repository, if its address is known.
+    """
     here = page.file.src_uri
     folder = posixpath.dirname(_in_project(here))
 
     def moved(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(folder, link["path"]))
         if (ROOT / target).is_dir():
-            return link["text"]
+            address = f"{config.repo_url.rstrip('/')}/tree/HEAD/{target}" if config.repo_url else ""
+            return f"[{link['text']}]({address})" if address else link["text"]
         place = posixpath.relpath(_on_site(target), posixpath.dirname(here) or ".")
         return f"[{link['text']}]({place}{link['anchor'] or ''})"
 
     return _LINK.sub(moved, markdown)
+
+
+def on_page_content(content: str, **_: object) -> str:
+    """Let the button of a block copy its commands without prompt and output."""
+    return _BLOCK.sub(_with_commands, content)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Write the page as Markdown beside its HTML file."""
+    target = Path(config.site_dir, page.file.src_uri)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page.markdown or "", encoding="utf-8")
+    return output
+
+
+def _with_commands(block: re.Match[str]) -> str:
+    text = html.unescape(_TAG.sub("", block["inner"]))
+    if not text.startswith(PROMPT):
+        return block[0]
+    copied = html.escape(commands(text)).replace("\n", "&#10;")
+    return f'<div class="highlight" data-copy="{copied}">{block["inner"]}</div>'
+
+
+def commands(session: str) -> str:
+    """Return the commands of a session: the lines after a prompt, with their continuations."""
+    found: list[str] = []
+    continues = False
+    for line in session.splitlines():
+        if continues or line.startswith(PROMPT):
+            found.append(line if continues else line.removeprefix(PROMPT))
+            continues = line.endswith("\\")
+    return "\n".join(found)
 
 
 def _on_site(place: str) -> str:

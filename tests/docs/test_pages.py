@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from orchestrator.errors import OrchestratorError
+from orchestrator.results import Reason
 from tests.docs.markdown import ROOT, anchors, links, pages, read_page
 
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, 70, 74, 130, 143)
@@ -88,6 +90,45 @@ def test_every_exit_code_is_documented() -> None:
     text = read_page("docs/reference/exit-codes.md")
 
     assert [code for code in CODES if f"| {code} |" not in text] == []
+
+
+TROUBLESHOOTING = "docs/troubleshooting.md"
+
+
+def _kinds_of_errors() -> list[type[OrchestratorError]]:
+    """Find every error of the product in its source, so that no module is missed."""
+    found = {"OrchestratorError": "orchestrator.errors"}
+    definition = re.compile(r"^class (\w+)\((\w+)\):", re.M)
+    sources = sorted((ROOT / "orchestrator").rglob("*.py"))
+    classes = [
+        (name, base, ".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for path in sources
+        for name, base in definition.findall(path.read_text())
+    ]
+    while more := {name: place for name, base, place in classes if base in found} | found:
+        if more == found:
+            break
+        found = more
+    return [getattr(importlib.import_module(place), name) for name, place in found.items()]
+
+
+def test_every_error_reason_and_exit_code_has_a_section_in_troubleshooting() -> None:
+    kinds = [kind.__name__.lower() for kind in _kinds_of_errors()]
+    wanted = {*kinds, *Reason, *(f"exit-code-{code}" for code in CODES if code)}
+
+    assert len(kinds) > 20
+    assert wanted - anchors(TROUBLESHOOTING) == set()
+
+
+def test_troubleshooting_states_the_exit_code_of_each_kind_of_error() -> None:
+    sections = dict(
+        re.findall(r"^### (\w+)\n\n(.*?)(?=\n#|\Z)", read_page(TROUBLESHOOTING), re.M | re.S)
+    )
+    kinds = [kind for kind in _kinds_of_errors() if "xit code" in sections[kind.__name__]]
+
+    assert len(kinds) > 15
+    wrong = [k.__name__ for k in kinds if f"xit code {k.exit_code}" not in sections[k.__name__]]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])

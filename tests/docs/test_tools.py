@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from orchestrator.results import Status
 from tests.bench.page import PAGE, with_tables
 from tests.docs.markdown import ROOT
 
@@ -138,3 +139,9 @@ def test_page_has_a_part_for_each_benchmark() -> None:
     names = re.findall(r'^    "(\w+)": \("bench_', program, re.MULTILINE)
     assert names
     assert sorted(names) == sorted(re.findall(r"<!-- measured: (\w+) -->", PAGE.read_text()))
+
+
+def test_picture_of_workers_shows_every_final_state() -> None:
+    shown = [row.state for row in tool("states_picture").rows()]
+
+    assert sorted(shown) == sorted([*Status, "cancelled", "skipped", "died"])

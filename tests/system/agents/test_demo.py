@@ -90,7 +90,7 @@ def test_prints_the_tables_of_the_recording(demo: Demo) -> None:
 
 def test_recording_shows_the_demos_command() -> None:
     assert f"$ orchestrator {COMMAND}" in " ".join(" ".join(_recorded_lines()).split())
-    assert "docs/demo/terminal.svg" in (ROOT / "README.md").read_text()
+    assert "demo/terminal.svg" in (ROOT / "docs" / "tutorial-agent.md").read_text()
 
 
 def _recorded_lines() -> list[str]:
