@@ -9,8 +9,8 @@ from typing import Final
 from orchestrator.cleanup.orphans import remove_all
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.cleanup.report import CleanupReport
-from orchestrator.engine.images.builder import RECIPE
 from orchestrator.engine.images.names import BASE_IMAGE, is_own_name
+from orchestrator.engine.images.recipes import RECIPE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
 from orchestrator.engine.protocol import Engine, Leftover
 from orchestrator.errors import OrchestratorError

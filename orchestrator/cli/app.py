@@ -190,7 +190,11 @@ app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        show(_version())
+        # Imported here because only this option needs it.
+        from orchestrator.engine.images.recipes import wanted_recipes
+
+        recipes = wanted_recipes().items()
+        show("\n".join([_version(), *(f"{image} recipe sha256:{one}" for image, one in recipes)]))
         raise typer.Exit
 
 
@@ -199,7 +203,10 @@ def options(
     show_version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and exit.", callback=_show_version, is_eager=True
+            "--version",
+            help="Print the version, and the hash of each image's recipe, and exit.",
+            callback=_show_version,
+            is_eager=True,
         ),
     ] = False,
     debug: Annotated[

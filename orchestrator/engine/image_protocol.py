@@ -88,6 +88,17 @@ class ImageEngine(Protocol):
             ImageNotFoundError: The engine does not have `image`.
         """
 
+    def files(
+        self, image: str, top: str, wanted: Callable[[str], bool]
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield the path and content of wanted regular files at or below a path of an image.
+
+        Nothing of the image is started. Files that are too large are left out.
+
+        Raises:
+            EngineError: The image has too many files.
+        """
+
     def save(self, images: Sequence[str]) -> Iterator[bytes]:
         """Return an archive of images and their names, in the format of `docker save`.
 

@@ -12,8 +12,8 @@ from orchestrator.cleanup.uninstall import Belongings, find_belongings, remove_b
 from orchestrator.cli.app import run
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.image_protocol import ImageInfo
-from orchestrator.engine.images.builder import RECIPE
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.images.recipes import RECIPE
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.errors import EngineError
 from orchestrator.git.repository import Repository

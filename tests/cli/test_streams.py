@@ -101,6 +101,7 @@ COMMANDS: Mapping[str, Command] = {
     "image ls": Command(("image", "ls"), 7, has_engine=False),
     "image save": Command(("image", "save", "images.tar"), 7, has_engine=False),
     "image load": Command(("image", "load", "nope.tar"), 7, has_engine=False),
+    "image sbom": Command(("image", "sbom", "nope"), 7, has_engine=False),
     "cache warm": Command(("cache", "warm"), 3),
     "cache ls": Command(("cache", "ls", "--json")),
     "cache clear": Command(("cache", "clear")),

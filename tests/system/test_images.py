@@ -5,6 +5,7 @@ import tarfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import unquote
 
 import docker
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from orchestrator.engine import load_engine
 from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.archive import load_images, save_images
-from orchestrator.engine.images.builder import RECIPE, ImageBuilder
+from orchestrator.engine.images.builder import ImageBuilder
 from orchestrator.engine.images.names import BASE_IMAGE, PROJECT_IMAGES
-from orchestrator.engine.images.recipes import ca_bundle
+from orchestrator.engine.images.recipes import RECIPE, build_files, ca_bundle
+from orchestrator.engine.images.sbom import software_bill
 from orchestrator.engine.labels import MANAGED
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ImageBuildError, ImageNotFoundError
@@ -223,6 +225,22 @@ def test_saved_image_is_loaded_on_a_machine_without_it(
     finally:
         engine.remove_image(name)
     assert docker_client.images.list(name) == []
+
+
+@pytest.mark.timeout(600)
+def test_bill_of_an_image_has_what_dpkg_and_pip_say(
+    engine: Engine, docker_client: docker.DockerClient, worker: str
+) -> None:
+    bill = software_bill(engine, worker)
+    listed = {one["purl"].partition("?")[0]: one for one in bill["components"]}
+    said = run(docker_client, worker, ["dpkg-query", "-W", "-f", "${Package}@${Version}\n"])
+    packages = {name for name in listed if name.startswith("pkg:deb/debian/")}
+    assert {unquote(name.removeprefix("pkg:deb/debian/")) for name in packages} == {*said.split()}
+    pinned = (build_files() / "images/agents/architect.txt").read_text().split()
+    of_python = {one["name"]: one for name, one in listed.items() if name.startswith("pkg:pypi/")}
+    assert of_python["architect-ai-cli"]["version"] == "1.1.0"
+    assert len(of_python) == len(pinned)
+    assert all("properties" in one for one in of_python.values())
 
 
 def test_tag_adds_a_name_to_an_image(engine: Engine, scratch: str) -> None:

@@ -29,6 +29,8 @@ from orchestrator.engine.images.archive import ArchivedImage, load_images, save_
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
 from orchestrator.engine.images.names import BASE_IMAGE, worker_image
 from orchestrator.engine.images.project import ProjectImage, read_project
+from orchestrator.engine.images.recipes import RECIPE
+from orchestrator.engine.images.sbom import software_bill
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
@@ -249,6 +251,18 @@ def load(
         _show_archived(load_images(engine, file, digests=digest or ()))
 
 
+@app.command()
+def sbom(
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Name of the image.")],
+) -> None:
+    """Print the software in an image, with versions and hashes, as CycloneDX.
+
+    Listed are packages of Debian, Python and npm. Nothing of the image is started.
+    """
+    with own_engine() as engine:
+        show_json(dumps(software_bill(engine, image), indent=2))
+
+
 def _show_archived(images: Sequence[ArchivedImage]) -> None:
     for image in images:
         show(f"{one_line(image.name)} {image.digest}")
@@ -260,6 +274,7 @@ def _as_object(status: ImageStatus) -> dict[str, object]:
         "image": status.tag,
         "state": _state(status),
         "id": info.id if info else None,
+        "recipe": info.labels.get(RECIPE) if info else None,
         "size": info.size if info else None,
         "created": info.created if info else None,
         "project": status.project,

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from docker.utils import parse_repository_tag
 from docker.utils.build import create_archive, exclude_paths
 
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.image_files import image_files
 from orchestrator.engine.docker.intermediate_images import Steps, remove_unnamed
 from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
@@ -131,6 +132,12 @@ class DockerImages:
         repository, name = _split(tag)
         with translated(f"tag `{image}`"):
             self._client.tag(image, repository, tag=name, force=True)
+
+    def files(
+        self, image: str, top: str, wanted: Callable[[str], bool]
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield the path and content of wanted regular files at or below a path of an image."""
+        return image_files(self._client, image, top, wanted)
 
     def save(self, images: Sequence[str]) -> Iterator[bytes]:
         """Return an archive of images and their names, in the format of `docker save`."""

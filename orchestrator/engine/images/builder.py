@@ -20,6 +20,7 @@ from orchestrator.engine.images.recipes import (
     BROKER_FILES,
     INSTALLERS,
     PACKAGES_FILE,
+    RECIPE,
     agent_files,
     agent_recipe,
     base_packages,
@@ -31,9 +32,6 @@ from orchestrator.engine.images.recipes import (
     proxy_args,
 )
 from orchestrator.errors import ImageBuildError, OrchestratorError
-
-RECIPE = "orchestrator.recipe"
-"""Label with a hash of the files and the base image that an image was built from."""
 
 PROJECT = "orchestrator.project"
 """Label with the path of the build instructions of a project's image."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.engine.images.debian import SUITE
+from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
 from orchestrator.errors import ImageBuildError
 
 WORKER_FILE: Final = "Dockerfile.worker"
@@ -27,6 +28,9 @@ INSTALLERS: Final = {
     "aider": "pip",
 }
 """Agent programs that have an image, each with the package manager that installs it."""
+
+RECIPE: Final = "orchestrator.recipe"
+"""Label with a hash of the files and the base image that an image was built from."""
 
 _PACKAGE = Path(__file__).parents[2]
 _SCRIPT = "images/install-agent.sh"
@@ -84,6 +88,16 @@ def agent_recipe(agent: str, base: str) -> str:
 def broker_recipe(base: str) -> str:
     """Return the hash of the files and the base image from which the broker's image is built."""
     return recipe_hash(*_texts(BROKER_FILES), base)
+
+
+def wanted_recipes() -> dict[str, str]:
+    """Return the hash of each image's recipe, by name; bases count by their recipe.
+
+    The label of an image depends on the id of its base, which differs from build to build.
+    """
+    base = base_recipe()
+    agents = {worker_image(agent): agent_recipe(agent, base) for agent in INSTALLERS}
+    return {BASE_IMAGE: base, BROKER_IMAGE: broker_recipe(base), **agents}
 
 
 def recipe_hash(*ingredients: str) -> str:

@@ -2,7 +2,7 @@
 
 import shutil
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -94,6 +94,11 @@ class ShelfEngine:
 
     def tag(self, image: str, *, tag: str) -> None:
         self.shelf[tag] = self.shelf[image]
+
+    def files(
+        self, image: str, top: str, wanted: Callable[[str], bool]
+    ) -> Iterator[tuple[str, bytes]]:
+        raise NotImplementedError
 
     def save(self, images: Sequence[str]) -> Iterator[bytes]:
         raise NotImplementedError

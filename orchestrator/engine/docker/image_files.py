@@ -1,0 +1,89 @@
+"""Read files of an image, without starting anything of the image."""
+
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import RawIOBase
+from typing import IO, Any, cast
+
+import docker
+import docker.errors
+
+from orchestrator.engine.docker.container import remove_container
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.labels import MANAGED, ROLE
+from orchestrator.errors import EngineError
+
+_LARGEST = 16 * 1024**2
+"""Maximum size in bytes of a file; larger ones are left out."""
+_MOST = 256 * 1024**2
+"""Maximum number of bytes of all files together."""
+_MOST_ENTRIES = 1_000_000
+
+
+def image_files(
+    client: docker.APIClient, image: str, top: str, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of wanted regular files at or below a path of an image.
+
+    Raises:
+        EngineError: The image has too many files.
+    """
+    with translated(f"read files of `{image}`"), _container(client, image) as container:
+        try:
+            stream, _ = client.get_archive(container, top)
+        except docker.errors.NotFound:
+            return
+        parent = top.rpartition("/")[0]
+        read = 0
+        try:
+            with tarfile.open(fileobj=cast(IO[bytes], _Stream(stream)), mode="r|") as archive:
+                for number, member in enumerate(archive):
+                    path = f"{parent}/{member.name}"
+                    if number >= _MOST_ENTRIES or read > _MOST:
+                        raise EngineError(f"`{image}` has too many files below {top}")
+                    if not member.isreg() or member.size > _LARGEST or not wanted(path):
+                        continue
+                    content = archive.extractfile(member)
+                    read += member.size
+                    yield path, content.read() if content else b""
+        except tarfile.TarError as error:
+            raise EngineError(f"cannot read files of `{image}`: {error}") from error
+
+
+@contextmanager
+def _container(client: docker.APIClient, image: str) -> Iterator[str]:
+    """Create a container that is never started, so that its files can be read."""
+    created: dict[str, Any] = client.create_container(
+        image,
+        ["true"],
+        entrypoint=[],
+        labels={MANAGED: "true", ROLE: "probe"},
+        host_config=client.create_host_config(network_mode="none"),
+        use_config_proxy=False,
+    )
+    try:
+        yield created["Id"]
+    finally:
+        remove_container(client, created["Id"])
+
+
+class _Stream(RawIOBase):
+    """A file object of the chunks that the daemon sends."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._rest) < size:
+            chunk = next(self._chunks, b"")
+            if not chunk:
+                break
+            self._rest += chunk
+        taken = self._rest if size < 0 else self._rest[:size]
+        self._rest = self._rest[len(taken) :]
+        return taken
