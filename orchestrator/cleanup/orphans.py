@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN, WORKER
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.git_directory import pointed_git_dir
@@ -22,6 +22,8 @@ _ROUNDS = 4
 """Maximum number of further attempts to remove volumes and networks that are in use."""
 _PAUSE = 0.5
 """Seconds before a further attempt."""
+HOST_ROLE = "host"
+"""Role, in its label, of the container that blocks access from a run's network to the host."""
 _ORDER = ("container", "volume", "network")
 """Kinds of engine objects in the order of removal: containers before the networks that they use."""
 
@@ -105,7 +107,9 @@ def _remove(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuc
             stuck.append(Stuck(leftover, error.message))
 
     def place(leftover: Leftover) -> int:
-        return _ORDER.index(leftover.kind)
+        # The helper in the host's network is a member of no network that is removed.
+        alone = leftover.labels.get(ROLE) == HOST_ROLE
+        return _ORDER.index("network" if alone else leftover.kind)
 
     # In parallel, because the engine needs a minute to report an object that it cannot remove.
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="remove") as pool:

@@ -1,4 +1,4 @@
-"""Test whether a container can be confined to the hosts of an allow-list on this machine."""
+"""Test how containers can be confined on this machine: by an allow-list, on an open network."""
 
 import secrets
 
@@ -12,6 +12,27 @@ from orchestrator.gateway.allowed_host import AllowedHost
 _TIMEOUT = 60.0
 _NAME = "a.example.net"
 """Host name for the test, which the gateway itself resolves; nothing connects to it."""
+
+
+def open_network_problem(engine: ContainerEngine, repository: str) -> str | None:
+    """Return why each container with an open network needs a guard; None if it needs none.
+
+    Args:
+        engine: The engine.
+        repository: The repository's git common directory, for the labels.
+
+    Raises:
+        EngineError: The helper of an open network cannot be started.
+    """
+    run = f"doctor-{secrets.token_hex(4)}"
+    labels = {MANAGED: "true", RUN: run, ROLE: "probe", REPOSITORY: repository}
+    try:
+        name = f"orchestrator-{run}"
+        network = engine.create_network(name, labels)
+        return engine.close_host(f"{name}-host", network, Egress(image=BASE_IMAGE), labels)
+    finally:
+        for leftover in engine.leftovers(labels):
+            engine.remove(leftover)
 
 
 def gateway_problem(engine: ContainerEngine, repository: str) -> str | None:

@@ -33,3 +33,9 @@ PORTS = "orchestrator.ports"
 
 SHARES = "orchestrator.shares-network"
 """Label of a container that uses the network of another container; the other one ends later."""
+
+
+FILTER = "orchestrator.filter"
+"""Label of a container whose network is filtered without a guard: the destinations that stay
+reachable, as JSON.
+"""

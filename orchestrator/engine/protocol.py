@@ -350,17 +350,21 @@ class ContainerEngine(Protocol):
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
-    ) -> None:
+    ) -> str | None:
         """Block connections from a network's containers to every address of the host.
 
         Addresses that the host gets later are blocked too. The block lasts until the helper
-        container that this call creates is removed.
+        container that this call creates is removed. If possible, the helper also filters the
+        network of each container with an open network, which then needs no other container.
 
         Args:
             name: Name of the helper container.
             network: Network id, as returned by `create_network`.
             egress: Destinations that stay reachable.
             labels: Labels of the helper container.
+
+        Returns:
+            Why the helper does not filter the networks of containers; None if it does.
 
         Raises:
             EngineUnavailableError: The engine does not answer.

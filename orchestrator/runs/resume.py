@@ -17,7 +17,12 @@ from orchestrator.results import RunResult
 from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.preflight import RunRequest, check_run
 from orchestrator.runs.recorder import Recorder, announce
-from orchestrator.runs.shared_resources import prepare_shared, release_shared, remove_helpers
+from orchestrator.runs.shared_resources import (
+    network_closed,
+    prepare_shared,
+    release_shared,
+    remove_helpers,
+)
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.history import RunHistory
 from orchestrator.state.private_inputs import Inputs, read_inputs
@@ -105,7 +110,7 @@ class ResumedRun:
             recorder = Recorder(claimed, self._emit, redactor, notify=notify)
             remove_helpers(engine, directory.run_id)
             run = prepare_shared(checked, claimed, recorder, self._cancel, resumed=True)
-            with release_shared(engine, claimed, recorder):
+            with release_shared(engine, claimed, recorder), network_closed(run):
                 announce(recorder, record, run.notices)
                 return run_workers(run, record.workers, attempt, since=record.created_at)
 

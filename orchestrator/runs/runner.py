@@ -26,7 +26,7 @@ from orchestrator.runs.naming import name_workers
 from orchestrator.runs.preflight import RunRequest, check_request, check_run
 from orchestrator.runs.recorder import Recorder, announce
 from orchestrator.runs.reservation import reserve, undo
-from orchestrator.runs.shared_resources import prepare_shared, release_shared
+from orchestrator.runs.shared_resources import network_closed, prepare_shared, release_shared
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.ages import parse_age
@@ -209,8 +209,9 @@ class ParallelRunner:
             recorder = Recorder(claimed, self._emit, redactor, notify=notify)
             with release_shared(engine, claimed, recorder):
                 run = self._shared(checked, claimed, recorder)
-                announce(recorder, claimed.record, (*notices, *run.notices))
-                return run_workers(run, claimed.record.workers, attempt)
+                with network_closed(run):
+                    announce(recorder, claimed.record, (*notices, *run.notices))
+                    return run_workers(run, claimed.record.workers, attempt)
 
     async def events(self) -> AsyncIterator[Event]:
         """Run all workers, and yield every event of the run; the last one has the result.

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from orchestrator.cleanup.orphans import remove_all
+from orchestrator.cleanup.orphans import HOST_ROLE, remove_all
 from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import Egress
@@ -37,6 +38,7 @@ from orchestrator.threads import meanwhile
 from orchestrator.worker.checked_run import CheckedRun, CheckedSettings
 from orchestrator.worker.container_specs import CA_FILE
 from orchestrator.worker.context import RunContext
+from orchestrator.worker.labels import run_labels
 from orchestrator.worker.prepare import checkouts_of, ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
@@ -53,8 +55,6 @@ _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
 """Roles of containers that continue to run while no process carries out the run."""
 _OF_NETWORKS = frozenset({"guard", "gateway"})
 """Roles of containers that provide the network of another container of the same worker."""
-HOST_ROLE = "host"
-"""Role, in its label, of the container that blocks access from a run's network to the host."""
 
 
 @contextmanager
@@ -105,10 +105,37 @@ def prepare_shared(
 ) -> RunContext:
     """Create what all workers need, such as the network and a copy of the base's git objects.
 
+    The run's network may not be closed to this machine yet: see `network_closed`.
+
     Raises:
         OrchestratorError: The resources could not be created.
         OSError: The disk is full.
     """
+    if not any(one.egress for _, one in checked.request.by_task()):
+        return _prepare(checked, claimed, emit, cancel, resumed=resumed)
+    directory, workers, brokers = (
+        claimed.directory,
+        claimed.record.workers,
+        needs_broker(checked.request),
+    )
+    pool, closed = ThreadPoolExecutor(1, thread_name_prefix="network"), None
+    try:
+        network = pool.submit(_network, checked, directory)
+        if not brokers:
+            closed = pool.submit(lambda: _close_host(checked, directory, network.result()))
+        run = _prepare(checked, claimed, emit, cancel, resumed=resumed)
+        run = replace(run, network_id=network.result(), closed=closed)
+        return _with_broker(run, workers) if brokers else run
+    except BaseException:
+        pool.shutdown()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _prepare(
+    checked: CheckedRun, claimed: ClaimedRun, emit: Emit, cancel: Cancel, *, resumed: bool
+) -> RunContext:
     request, record, directory = checked.request, claimed.record, claimed.directory
     repository, config, base = request.repository, request.settings.config, record.base
     mode = choose_mode(checked.engine, checked.features, repository, directory.path)
@@ -150,7 +177,7 @@ def prepare_shared(
             *caches.notices,
         ),
         mode=mode,
-        network="none",
+        network_id="none",
         emit=shared.following(emit),
         cancel=cancel,
         outcome=claimed.outcome,
@@ -162,7 +189,7 @@ def prepare_shared(
         resumed=resumed,
     )
     _write_authorities(request.settings, directory)
-    return _with_network(run, record.workers)
+    return run
 
 
 def _notice_of_past(
@@ -193,42 +220,68 @@ def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
         checkouts.take(base, "")
 
 
-def _with_network(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContext:
-    """Return `run` with the network and broker that its workers need, created if missing."""
-    if not any(one.egress for _, one in run.checked.request.by_task()):
-        return run
-    name = f"orchestrator-{run.directory.run_id}"
-    ours = run.labels(role="network")
-    made = [left.id for left in run.engine.leftovers(ours) if left.kind == "network"]
-    network = made[0] if made else run.engine.create_network(name, ours)
-    run = replace(run, network=network)
-    if not needs_broker(run.checked.request):
-        return _with_host_closed(run, name, network)
-    egress = broker_egress(run, workers)
-    run = _with_host_closed(run, name, network, egress)
-    return replace(run, broker=start_broker(run, workers, egress))
+def _network(checked: CheckedRun, directory: RunDirectory) -> str:
+    """Return the id of the network of the run's workers, which is created if it is missing."""
+    ours = run_labels(checked.request.repository, directory, role="network")
+    made = [left.id for left in checked.engine.leftovers(ours) if left.kind == "network"]
+    name = f"orchestrator-{directory.run_id}"
+    return made[0] if made else checked.engine.create_network(name, ours)
 
 
-def _with_host_closed(run: RunContext, name: str, network: str, *more: Egress) -> RunContext:
-    """Block access from the run's network to the host; return `run`, with a notice on failure.
+def _close_host(
+    checked: CheckedRun, directory: RunDirectory, network: str, *more: Egress
+) -> str | None:
+    """Block access from the run's network to this machine; return a notice on failure.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
     """
-    known = [egress for _, one in run.checked.request.by_task() for egress in one.egress.values()]
+    known = [egress for _, one in checked.request.by_task() for egress in one.egress.values()]
     known += more
     allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
-    egress = replace(known[0], allowed=tuple(allowed))
+    hosts = next((one.hosts for one in known if one.hosts is not None), None)
+    egress = replace(known[0], allowed=tuple(allowed), hosts=hosts)
+    name = f"orchestrator-{directory.run_id}-host"
+    labels = run_labels(checked.request.repository, directory, role=HOST_ROLE)
     try:
-        run.engine.close_host(f"{name}-host", network, egress, run.labels(role=HOST_ROLE))
+        checked.engine.close_host(name, network, egress, labels)
     except EngineUnavailableError:
         raise
     except OrchestratorError as error:
-        notice = (
+        return (
             f"workers can reach addresses that this machine gets during the run ({error.message})"
         )
-        return replace(run, notices=(*run.notices, notice))
-    return run
+    return None
+
+
+def _with_broker(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContext:
+    """Return `run` with the broker that its workers need, once its network is closed."""
+    egress = broker_egress(run, workers)
+    notice = _close_host(run.checked, run.directory, run.network_id, egress)
+    run = replace(run, notices=(*run.notices, *([notice] if notice else ())))
+    return replace(run, broker=start_broker(run, workers, egress))
+
+
+@contextmanager
+def network_closed(run: RunContext) -> Iterator[None]:
+    """Report if the run's network cannot be closed to this machine; wait for this at the end.
+
+    Containers with network access are created once the network is closed, or this has failed.
+    """
+    if run.closed is None:
+        yield
+        return
+
+    def report(closed: "Future[str | None]") -> None:
+        notice = None if closed.exception() else closed.result()
+        if notice is not None:
+            run.emit(Notice(message=notice))
+
+    run.closed.add_done_callback(report)
+    try:
+        yield
+    finally:
+        wait([run.closed])
 
 
 def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:

@@ -6,6 +6,7 @@ from the run's. Both classes are immutable.
 """
 
 import os
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -77,8 +78,12 @@ class RunContext:
     notices: tuple[str, ...] = ()
     """Messages for the user about the resources that the workers share."""
     mode: Mode
-    network: str
+    network_id: str
     """Id of the network of all containers with network access; `none` if no container has any."""
+    closed: Future[str | None] | None = None
+    """Completes when the network is closed to this machine, or when this has failed. None: it is
+    closed.
+    """
     emit: Emit
     cancel: Cancel
     outcome: RunOutcome
@@ -95,6 +100,17 @@ class RunContext:
     """The run's credential broker; None if no worker uses one."""
     resumed: bool = False
     """Whether another process started the run and may have left containers and files."""
+
+    @property
+    def network(self) -> str:
+        """Return `network_id`, once the network is closed to this machine or this has failed.
+
+        Raises:
+            EngineUnavailableError: The engine cannot be reached.
+        """
+        if self.closed is not None:
+            self.closed.result()
+        return self.network_id
 
     @property
     def request(self) -> CheckedRequest:

@@ -61,7 +61,10 @@ class Services:
         self._follower: NetworkFollower | None = None
         self._sidecars: list[Sidecar] = []
         self._egress = worker.settings.egress.get(worker.settings.access.task)
-        self._network = "none" if self._egress is None else worker.run.network
+
+    @property
+    def _network(self) -> str:
+        return "none" if self._egress is None else self._worker.run.network
 
     def __enter__(self) -> Self:
         return self

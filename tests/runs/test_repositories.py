@@ -1,5 +1,6 @@
 """Tests of the kinds of repositories that a run starts from or refuses."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -260,3 +261,26 @@ def test_failure_to_close_the_host_causes_a_notice(
     name = f"orchestrator-{result.run_id}"
     assert engine.asked == [(name, (("10.1.2.3/32", 80),), "host")]
     assert told == ["workers can reach addresses that this machine gets during the run (not here)"]
+
+
+class HostClosesLate(LocalEngine):
+    """Closes the host some time after the run has begun, and records the containers until then."""
+
+    closed = False
+    early = 0
+
+    def close_host(self, *_):
+        time.sleep(0.5)
+        self.closed = True
+
+    def create(self, spec):
+        self.early += not self.closed and spec.egress is not None
+        return super().create(spec)
+
+
+def test_containers_are_created_when_the_host_is_closed(repo: Path, tmp_path: Path) -> None:
+    engine = HostClosesLate(tmp_path / "engine")
+    isolation = Isolation(network="open")
+    runner = ParallelRunner(configured("true", isolation=isolation), repo, engine=engine)
+    assert [one.status for one in runner.run()] == ["success"]
+    assert (engine.closed, engine.early) == (True, 0)

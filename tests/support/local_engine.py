@@ -169,7 +169,7 @@ class LocalEngine:
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
-    ) -> None:
+    ) -> str | None:
         """Do nothing: processes of this machine share its network."""
 
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:

@@ -137,7 +137,7 @@ def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
     """Try to reach other workers, their databases and this machine from each worker."""
     addresses = {
         one["Labels"][WORKER]: network["IPAddress"]
-        for one in containers(client, repo, **{ROLE: "guard"})
+        for one in containers(client, repo, **{ROLE: "holder"})
         for network in one["NetworkSettings"]["Networks"].values()
     }
     assert len(addresses) == 2
@@ -323,7 +323,7 @@ def test_services_without_a_worker_are_restarted(repo: Path, client: docker.APIC
 def test_cleanup_removes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
     killed_when(repo, client, "worker", "--network", "open")
     roles = sorted(one["Labels"][ROLE] for one in containers(client, repo))
-    assert roles == ["guard", "holder", "host", "service", "worker"]
+    assert roles == ["holder", "host", "service", "worker"]
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
     assert ours(client, repo) == []
 

@@ -26,7 +26,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import room
 from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_runtime
-from orchestrator.engine.gateway_probe import gateway_problem
+from orchestrator.engine.gateway_probe import gateway_problem, open_network_problem
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint
 from orchestrator.engine.protocol import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError, UnsupportedError
@@ -182,6 +182,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     yield _runtimes(features, runtime)
     yield _system_calls(features, runtime)
     yield _worktrees(engine, features, runtime if runtime in features.runtimes else None)
+    yield _open_network(engine)
     yield _allow_lists(engine, features, config.isolation.runtime)
     for image, required in _images(config).items():
         yield check_image(engine, image, required=required)
@@ -250,6 +251,22 @@ def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) ->
         hint="use a local Docker daemon that root started",
         exit_code=UnsupportedError.exit_code,
     )
+
+
+def _open_network(engine: Engine) -> Check:
+    """Check which containers filter the connections of workers on an open network."""
+    name = "open network"
+    try:
+        repository = Repository(Path.cwd())
+        if engine.image_info(BASE_IMAGE) is None:
+            detail = "not checked: the base image is missing"
+            return Check(name=name, state="warn", detail=detail)
+        problem = open_network_problem(engine, str(repository.common_dir))
+    except OrchestratorError as error:
+        return Check(name=name, state="warn", detail=error.message)
+    if problem is None:
+        return Check(name=name, detail="filtered by one container per run (tested)")
+    return Check(name=name, detail=f"filtered by one container per worker ({problem})")
 
 
 def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:

@@ -20,13 +20,15 @@ from tenacity import (
 
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container_output import replay, replay_lines, timed_lines
-from orchestrator.engine.docker.counters import Meter
+from orchestrator.engine.docker.counters import Meter, measure
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.docker.process import run_in
 from orchestrator.engine.docker.rules import LIST_REFUSED, refused_lines
-from orchestrator.engine.labels import GATEWAY, PORTS, SHARES
+from orchestrator.engine.labels import FILTER, GATEWAY, PORTS, SHARES
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.errors import EngineError, EngineUnavailableError
+from orchestrator.threads import meanwhile
 
 # The daemon may learn of the kernel's OOM kill a moment after the process has exited.
 _OOM_NOTICE_SECONDS = 3.0
@@ -86,6 +88,8 @@ class DockerContainer:
         """Whether another container owns the guard. If not, `remove` removes the guard too."""
         self.gateway: Gateway | None = None
         """The gateway of this container's network; removed together with the container."""
+        self.filter: NetworkFilter | None = None
+        """The packet filter of this container's own network; None if it has none or a guard."""
         self._network_over = threading.Event()
         self._stream = None if adopted else self._attach()
         self._meter = Meter(container_id, self._process)
@@ -108,11 +112,34 @@ class DockerContainer:
             return
         self._is_new = False
         self._meter.begin()
+        if self.filter is None:
+            self._start()
+            return
+        try:
+            with meanwhile(self._filter_early):
+                self._start()
+            self._confirm_filter(self.filter)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _start(self) -> None:
         try:
             with translated("start the container"):
                 self._client.start(self._id)
         finally:
             self._meter.started()
+
+    def _filter_early(self) -> None:
+        """Set the packet filter before the main process runs its program, if possible."""
+        if self.filter is not None:
+            self.filter.apply_early(self._meter)
+
+    def _confirm_filter(self, packets: NetworkFilter) -> None:
+        """Check that the packet filter is set, unless the container has ended."""
+        if not packets.active and not packets.apply(self._process()) and self._process():
+            packets.give_up()
+            raise EngineError("cannot find the network of the worker to set its firewall")
 
     def _process(self) -> int:
         """Return the id of the main process; 0 if it does not run."""
@@ -130,7 +157,7 @@ class DockerContainer:
         """Return a new handle for the container after lost contact, None if it no longer exists."""
         again = adopt(self._client, self._id)
         if again is not None:
-            again._network_over = self._network_over
+            again._network_over, again.filter = self._network_over, self.filter
         return again
 
     def logs(self) -> Iterator[LogChunk]:
@@ -234,13 +261,12 @@ class DockerContainer:
     def network_lines(self) -> Iterator[bytes] | None:
         """Return the lines that the gateway prints, with timestamps.
 
-        Without a gateway, but with a guard: one line for each place to which the guard refused
-        connections, once `end_network` was called. None without either.
+        Without a gateway, but with a guard or a packet filter: one line for each place to which
+        connections were refused, once `end_network` was called. Otherwise None.
         """
-        if self.guard is None:
-            return None
-        gateway = self.guard.gateway
-        return self._refused_lines() if gateway is None else gateway.lines()
+        if self.guard is not None and self.guard.gateway is not None:
+            return self.guard.gateway.lines()
+        return None if self.guard is None and self.filter is None else self._refused_lines()
 
     def end_network(self) -> None:
         """End this container's gateway, which then reports its open connections."""
@@ -249,8 +275,13 @@ class DockerContainer:
             self.guard.gateway.end()
 
     def _refused_lines(self) -> Iterator[bytes]:
+        if self.filter is not None and not self.filter.active:
+            # Another process set the rules, through another helper.
+            self.filter.apply(self._process())
         self._network_over.wait()
-        if self.guard is not None:
+        if self.filter is not None:
+            yield from refused_lines(self.filter.refused())
+        elif self.guard is not None:
             yield from refused_lines(run_in(self._client, self.guard.id, LIST_REFUSED))
 
     def lines(self) -> Iterator[bytes]:
@@ -267,6 +298,8 @@ class DockerContainer:
     def remove(self) -> None:
         """Remove the container and its anonymous volumes. Repeating the call is safe."""
         remove_container(self._client, self._id)
+        if self.filter is not None:
+            self.filter.forget()
         if self.gateway is not None:
             self.gateway.remove()
         if self.guard is not None:
@@ -329,6 +362,7 @@ def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None
     container = DockerContainer(client, found["Id"], ports=ports, adopted=True)
     container.guard = guard
     container.shares_guard = bool(labels.get(SHARES))
+    container.filter = NetworkFilter.labelled(found["Id"], labels.get(FILTER, ""), mode)
     gateway = labels.get(GATEWAY)
     if gateway:
         container.gateway = Gateway(client, mode, adopt(client, gateway))
@@ -365,32 +399,3 @@ def remove_container(client: docker.APIClient, container_id: str) -> None:
             if error.status_code == 409 and "already in progress" in str(error.explanation):
                 return
             raise
-
-
-def measure(client: docker.APIClient, container_id: str) -> Usage | None:
-    """Return a container's current resource usage; None if it is not running."""
-    with translated("measure the container"):
-        try:
-            stats = client.stats(container_id, stream=False, one_shot=True)
-        except docker.errors.NotFound:
-            return None
-    pids = stats.get("pids_stats", {})
-    if not pids.get("current"):
-        return None
-    return Usage(
-        memory=_memory_in_use(stats.get("memory_stats", {})),
-        pids=pids["current"],
-        pids_limit=pids.get("limit"),
-        cpu=stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage"),
-    )
-
-
-def _memory_in_use(stats: Mapping[str, Any]) -> int | None:
-    usage = stats.get("usage")
-    if usage is None:
-        return None
-    detail = stats.get("stats", {})
-    # Without page cache that the kernel can drop, as in `docker stats`.
-    # The key differs between cgroup v1 and v2.
-    cache = detail.get("total_inactive_file", detail.get("inactive_file", 0))
-    return max(int(usage) - int(cache), 0)

@@ -12,8 +12,14 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
 
 from orchestrator.engine.counters import Counters
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.protocol import Usage
 from orchestrator.errors import OrchestratorError
 from orchestrator.text.split_lines import split_lines
 
@@ -58,6 +64,8 @@ class Meter:
         self._find_process = find_process
         self._counters = Counters(missing=GONE)
         self._starts, self._started, self._done = (threading.Event() for _ in range(3))
+        self._found = threading.Event()
+        self._main = 0
 
     def begin(self) -> None:
         """Begin to look for the container, before its start; a second call has no effect."""
@@ -69,6 +77,15 @@ class Meter:
         """Record that the container was started, or that its start failed."""
         self._started.set()
 
+    def was_started(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds for the end of the start; return whether it has ended."""
+        return self._started.wait(timeout)
+
+    def main_process(self) -> int:
+        """Return the id of the container's main process, if possible before it runs; else 0."""
+        self._found.wait()
+        return self._main
+
     def counters(self) -> Counters:
         """Return the counters of a container that has ended."""
         if not self._starts.is_set():
@@ -79,8 +96,11 @@ class Meter:
     def _follow(self) -> None:
         with ExitStack() as stack:
             stack.callback(self._done.set)
+            stack.callback(self._found.set)
             try:
-                self._counters = self._counted(self._process(), stack)
+                self._main = self._process()
+                self._found.set()
+                self._counters = self._counted(self._main, stack)
             except (OSError, ValueError, OrchestratorError):
                 self._counters = Counters(missing=GONE)
 
@@ -183,3 +203,32 @@ def _number(path: Path, key: str) -> int | None:
     except OSError:
         return None
     return next((int(line[-1]) for line in lines if not key or line[0] == key), None)
+
+
+def measure(client: docker.APIClient, container_id: str) -> Usage | None:
+    """Return a container's current resource usage; None if it is not running."""
+    with translated("measure the container"):
+        try:
+            stats = client.stats(container_id, stream=False, one_shot=True)
+        except docker.errors.NotFound:
+            return None
+    pids = stats.get("pids_stats", {})
+    if not pids.get("current"):
+        return None
+    return Usage(
+        memory=_memory_in_use(stats.get("memory_stats", {})),
+        pids=pids["current"],
+        pids_limit=pids.get("limit"),
+        cpu=stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage"),
+    )
+
+
+def _memory_in_use(stats: Mapping[str, Any]) -> int | None:
+    usage = stats.get("usage")
+    if usage is None:
+        return None
+    detail = stats.get("stats", {})
+    # Without page cache that the kernel can drop, as in `docker stats`.
+    # The key differs between cgroup v1 and v2.
+    cache = detail.get("total_inactive_file", detail.get("inactive_file", 0))
+    return max(int(usage) - int(cache), 0)

@@ -1,8 +1,9 @@
 """The Docker engine: check the daemon, start containers, list and remove leftovers."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import docker.errors
@@ -12,22 +13,23 @@ from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.container import (
     DockerContainer,
     adopt,
-    measure,
     remove_container,
     remove_network,
     repeatable,
 )
+from orchestrator.engine.docker.counters import measure
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import close_host, create, gateway_of, start_guard
 from orchestrator.engine.docker.image_defaults import image_config
 from orchestrator.engine.docker.images import DockerImages
+from orchestrator.engine.docker.network_filter import Helper, NetworkFilter
 from orchestrator.engine.docker.networks import create_internal_network
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.requirements import check_address, check_engine
-from orchestrator.engine.docker.rules import resolvers
+from orchestrator.engine.docker.rules import HOST, resolvers
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.images.names import image_hint
-from orchestrator.engine.labels import SHARES
+from orchestrator.engine.labels import FILTER, SHARES
 from orchestrator.engine.protocol import (
     EngineFeatures,
     Leftover,
@@ -36,7 +38,12 @@ from orchestrator.engine.protocol import (
     TerminalSize,
 )
 from orchestrator.engine.spec import ContainerSpec, Egress
-from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    ImageNotFoundError,
+    UnsupportedError,
+)
 
 _OWN_ADDRESSES = 4
 """Number of addresses in a network that no container can have, such as the broadcast address."""
@@ -52,6 +59,8 @@ class DockerEngine(DockerImages):
         with translated("connect to the Docker engine"):
             client = connect()
         super().__init__(client)
+        self._helpers: dict[str, Helper] = {}
+        """The helpers that filter the networks of workers, by network."""
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         """Check that the daemon can run the containers of a run, and return its features."""
@@ -107,6 +116,9 @@ class DockerEngine(DockerImages):
             return self._create_in_network_of(spec, spec.network_of)
         if spec.egress is None:
             return create(self._client, spec, seccomp=self._seccomp)
+        helper = self._filtering_helper(spec, spec.egress)
+        if helper is not None:
+            return self._create_filtered(spec, spec.egress, helper)
         guard = self._start_guard(spec, spec.egress)
         try:
             container = create(self._client, _sharing(spec, guard), seccomp=self._seccomp)
@@ -114,6 +126,24 @@ class DockerEngine(DockerImages):
             guard.remove()
             raise
         container.guard, container.ports = guard, guard.ports
+        return container
+
+    def _filtering_helper(self, spec: ContainerSpec, egress: Egress) -> Helper | None:
+        """Return the helper that filters a container's network; None if this needs a guard."""
+        helper = self._helpers.get(spec.network)
+        if egress.hosts is not None or spec.link is not None or spec.ports:
+            return None
+        return helper if helper is not None and helper.works() else None
+
+    def _create_filtered(
+        self, spec: ContainerSpec, egress: Egress, helper: Helper
+    ) -> DockerContainer:
+        """Create a container whose network the helper filters from its start on."""
+        labels = {**spec.labels, FILTER: json.dumps(egress.allowed)}
+        hosts = {**spec.extra_hosts, HOST: helper.gateway}
+        spec = replace(spec, labels=labels, extra_hosts=hosts)
+        container = create(self._client, spec, seccomp=self._seccomp)
+        container.filter = NetworkFilter(container.id, egress.allowed, spec.network, helper)
         return container
 
     def _start_guard(self, spec: ContainerSpec, egress: Egress) -> DockerContainer:
@@ -151,7 +181,10 @@ class DockerEngine(DockerImages):
 
     def adopt(self, container_id: str) -> DockerContainer | None:
         """Return a handle of an existing container and its firewall container; None if gone."""
-        return adopt(self._client, container_id)
+        container = adopt(self._client, container_id)
+        if container is not None and container.filter is not None:
+            container.filter.helper = self._helpers.get(container.filter.network)
+        return container
 
     def enter(
         self,
@@ -196,9 +229,26 @@ class DockerEngine(DockerImages):
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
-    ) -> None:
-        """Block connections from a network's containers to this machine, by a helper container."""
-        close_host(self._client, name, network, egress, labels, seccomp=self._seccomp)
+    ) -> str | None:
+        """Block connections from a network's containers to this machine, by a helper container.
+
+        If possible, the helper also filters the network of containers, which then need no guard.
+        """
+        start = partial(
+            close_host, self._client, name, network, egress, labels, seccomp=self._seccomp
+        )
+        problem = "containers in the network have gateways"
+        if egress.hosts is None:
+            try:
+                self._helpers[network] = start(workers=True)
+            except EngineUnavailableError:
+                raise
+            except EngineError as error:
+                problem = error.message
+            else:
+                return None
+        start(workers=False).close()
+        return problem
 
     @repeatable
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
@@ -237,6 +287,9 @@ class DockerEngine(DockerImages):
             try:
                 if leftover.kind == "network":
                     remove_network(self._client, leftover.id)
+                    helper = self._helpers.pop(leftover.id, None)
+                    if helper is not None:
+                        helper.close()
                 else:
                     self._client.remove_volume(leftover.id, force=True)
             except docker.errors.NotFound:
@@ -244,6 +297,8 @@ class DockerEngine(DockerImages):
 
     def close(self) -> None:
         """Close the connections to the daemon."""
+        for helper in self._helpers.values():
+            helper.close()
         self._client.close()
 
 

@@ -1,17 +1,19 @@
 """Block a worker's network from reaching the host, private networks and other workers.
 
-A guard container joins the worker's network first, sets packet filter rules in its own network
-namespace, and keeps running. The worker's container then shares this namespace, so the rules apply
-to the worker's container too, which has no capability to change the rules.
+A helper container, one for each run, sets rules in the host's own network namespace that block
+access to the host. These rules do not list addresses, so they also cover addresses that the host
+gets later. On an open network, the helper also sets the rules in the network namespace of each
+worker, which has no capability to change them.
 
-A second helper container, one for each run, sets rules in the host's own network namespace that
-block access to the host. These rules do not list addresses, so they also cover addresses that the
-host gets later.
+If the helper cannot do this, and for networks with a gateway, a broker or published ports, a guard
+container joins the worker's network first, sets the rules in its own network namespace, and keeps
+running. The worker's container then shares this namespace.
 """
 
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -21,27 +23,45 @@ from orchestrator.engine.docker.arguments import create_arguments
 from orchestrator.engine.docker.container import DockerContainer, remove_container
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
+from orchestrator.engine.docker.network_filter import READY, SERVE, Helper
 from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
 from orchestrator.engine.labels import ROLE
-from orchestrator.engine.spec import ContainerSpec, Egress
+from orchestrator.engine.spec import BindMount, ContainerSpec, Egress
 from orchestrator.errors import EngineError
 from orchestrator.gateway.allowed_host import BROKER_NAME, BROKER_PORT
 from orchestrator.text.sanitize import output_line
 
 _READY = b"guarded"
-_CLOSED = b"counter packets"
-"""Text in the output of `nft` which shows that the rules are active. No error message of `nft`
-contains this text.
-"""
-_FAILED = b"Error"
 _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
 # The table belongs to the `nft` process that created it: when the process ends for any reason, the
-# kernel removes the table, so that nothing stays on the host.
-_HOST_SCRIPT = """\
-printf %s "$RULES" | nft -c -f - || exit
-{ printf '%s\\n' "$RULES" "list table inet $TABLE"; exec sleep infinity; } | nft -i 2>&1"""
+# kernel removes the table, so that nothing stays on the host. Its list of the table shows that the
+# rules are active; no error message of `nft` contains the words that are looked for.
+_HOST_SCRIPT = f"""\
+{SERVE}
+exec 3<&0
+printf %s "$RULES" | nft -c -f - 2>&1 || exit
+coproc TABLE {{ exec nft -i 2>&1; }}
+printf '%s\\n' "$RULES" "list table inet $TABLE_NAME" >&"${{TABLE[1]}}"
+while read -r line <&"${{TABLE[0]}}"; do
+  case $line in
+    *"counter packets"*) active=yes; break ;;
+    *Error*) echo "$line"; exit 1 ;;
+  esac
+done
+[[ ${{active-}} == yes ]] || exit
+if [[ -e /machine ]]; then
+  (cd -P /machine/self && nsenter --net="$PWD/ns/net" true) 2>&1 || exit
+  serve <&3 &
+fi
+echo {READY}
+wait -n
+"""
+_MACHINE = BindMount(source=Path("/proc"), target="/machine", read_only=True)
+_FILTERING = ("NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE")
+"""Capabilities with which the helper enters the network namespaces of workers."""
 _MEMORY = 64 * 1024**2
 _PIDS = 16
+_HELPER_PIDS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,24 +206,16 @@ def await_ready(guard: DockerContainer) -> None:
     Raises:
         EngineError: The container reports an error, or has ended.
     """
-    problem = _problem(guard, _READY)
-    if problem is not None:
-        raise EngineError(
-            f"cannot set up the firewall of the worker's network: {problem}",
-            hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
-        )
-
-
-def _problem(container: DockerContainer, ready: bytes) -> str | None:
-    """Return the error that a container printed; None once it reports that its rules are active."""
     said = b""
-    for chunk in container.logs():
+    for chunk in guard.logs():
         said += chunk.data
-        if ready in said:
-            return None
-        if _FAILED in said:
-            break
-    return output_line(said.decode("utf-8", "replace"))
+        if _READY in said:
+            return
+    problem = output_line(said.decode("utf-8", "replace"))
+    raise EngineError(
+        f"cannot set up the firewall of the worker's network: {problem}",
+        hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
+    )
 
 
 def close_host(
@@ -214,8 +226,18 @@ def close_host(
     labels: Mapping[str, str],
     *,
     seccomp: str | None,
-) -> None:
+    workers: bool,
+) -> Helper:
     """Start the helper that blocks access to the host from a network, and wait for its rules.
+
+    Args:
+        client: The Docker client.
+        name: Name of the helper's container.
+        network: Id of the network.
+        egress: Destinations that stay reachable.
+        labels: Labels of the container.
+        seccomp: The seccomp profile; None if the daemon cannot filter system calls.
+        workers: Whether the helper filters the network of workers too, which then need no guard.
 
     Raises:
         EngineError: The rules could not be set; no container is left.
@@ -223,36 +245,45 @@ def close_host(
     with translated("inspect the network"):
         options: dict[str, str] = client.inspect_network(network)["Options"] or {}
     interface = options.get("com.docker.network.bridge.name", f"br-{network[:12]}")
-    table = f"orchestrator_{network[:12]}"
-    rules = host_rules(table, interface, egress, gateway=gateway_of(client))
-    holder = create(client, _host_spec(name, table, rules, egress.image, labels), seccomp=seccomp)
+    table, gateway = f"orchestrator_{network[:12]}", gateway_of(client)
+    rules = host_rules(table, interface, egress, gateway=gateway, workers=workers)
+    env = {"RULES": rules, "TABLE_NAME": table}
+    spec = _host_spec(name, egress.image, env, labels, workers=workers)
+    spec = overridden(spec, image_config(client, spec.image))
+    arguments = create_arguments(client, spec, seccomp=seccomp)
+    with translated("create the container"):
+        # Detached: the container's input stays open when the connection ends.
+        created = client.create_container(**arguments, stdin_open=True, detach=True)["Id"]
     try:
-        holder.start()
-        problem = _problem(holder, _CLOSED)
+        helper = Helper(client, created, gateway=gateway)
+        try:
+            with translated("start the container"):
+                client.start(created)
+            helper.await_ready()
+        except BaseException:
+            helper.close()
+            raise
     except BaseException:
-        holder.remove()
+        remove_container(client, created)
         raise
-    finally:
-        holder.close()
-    if problem is not None:
-        holder.remove()
-        raise EngineError(problem)
+    return helper
 
 
 def _host_spec(
-    name: str, table: str, rules: str, image: str, labels: Mapping[str, str]
+    name: str, image: str, env: Mapping[str, str], labels: Mapping[str, str], *, workers: bool
 ) -> ContainerSpec:
     return ContainerSpec(
         name=name,
         image=image,
-        command=("sh", "-c", _HOST_SCRIPT),
+        command=("bash", "-c", _HOST_SCRIPT),
         # No code of a worker runs here or reaches this container: no port, no file, no input.
         user="0:0",
-        capabilities=("NET_ADMIN",),
+        capabilities=_FILTERING if workers else ("NET_ADMIN",),
+        mounts=(_MACHINE,) if workers else (),
         workdir="/",
         labels=labels,
-        env={"RULES": rules, "TABLE": table},
+        env=env,
         network="host",
         memory=_MEMORY,
-        pids=_PIDS,
+        pids=_HELPER_PIDS,
     )

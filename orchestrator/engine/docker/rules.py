@@ -2,7 +2,7 @@
 
 import ipaddress
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +42,17 @@ LOCAL_FLOWS = 4000
 """Maximum number of simultaneous UDP flows of one worker to Docker's DNS resolver."""
 QUESTIONS = 200
 """Maximum number of packets of one worker to Docker's DNS resolver per second, on average."""
+_PER_WORKER = (
+    "set open { type ipv4_addr; size 65535; flags dynamic; };",
+    "set rate { type ipv4_addr; size 65535; timeout 1m; flags dynamic,timeout; };",
+)
+"""Sets of addresses in a run's network: none of its workers lacks a place in them."""
+_LIMITS = (
+    "meta nfproto ipv6 drop",
+    f"ct state new add @open {{ ip saddr ct count over {MOST_FLOWS} }} drop",
+    f"ct state new update @rate {{ ip saddr limit rate over {NEW_FLOWS}/second "
+    f"burst {BURST} packets }} drop",
+)
 _ROUTES = Path("/proc/net/fib_trie")
 """File in which the kernel lists its routes, with the addresses of this machine."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
@@ -55,9 +66,9 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
         egress: Destinations that stay reachable.
         gateway: The host's address on the default bridge.
     """
-    refused = (*CLOSED, *own_addresses())
     # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
     # waits.
+    closed = _closed()
     lines = [
         f"ip daddr {RESOLVER} limit rate over {QUESTIONS}/second burst {BURST} packets drop",
         f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',
@@ -67,9 +78,8 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
         f"ct state new ct count over {MOST_FLOWS} drop",
         f"ct state new limit rate over {NEW_FLOWS}/second burst {BURST} packets drop",
         *_accepted(egress, gateway),
-        f"ip daddr {{ {', '.join(map(str, _collapsed(refused)))} }} meta l4proto tcp "
-        f"add @{_REFUSED} {{ ip daddr . tcp dport }}",
-        *(f"ip daddr {network} reject" for network in refused),
+        f"ip daddr {{ {closed} }} meta l4proto tcp add @{_REFUSED} {{ ip daddr . tcp dport }}",
+        f"ip daddr {{ {closed} }} reject",
     ]
     return _table(
         "guard",
@@ -80,9 +90,10 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
     )
 
 
-def _collapsed(networks: Iterable[str]) -> Iterator[ipaddress.IPv4Network]:
-    """Return networks that cover the same addresses without overlaps, as `nft` requires."""
-    return ipaddress.collapse_addresses(map(ipaddress.IPv4Network, networks))
+def _closed() -> str:
+    """Return the networks that are closed to a worker without overlaps, as `nft` requires."""
+    networks = map(ipaddress.IPv4Network, (*CLOSED, *own_addresses()))
+    return ", ".join(map(str, ipaddress.collapse_addresses(networks)))
 
 
 def refused_lines(listed: bytes) -> list[bytes]:
@@ -113,27 +124,43 @@ def _untracked() -> list[str]:
     ]
 
 
-def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> str:
+def host_rules(
+    name: str, interface: str, egress: Egress, *, gateway: str, workers: bool = False
+) -> str:
     """Return rules that block packets from one bridge to any address of the host.
 
     The rules see packets before address translation, so that published ports of other containers
-    are blocked too. Packets that the host only forwards are not affected. The `nft` process owns
-    the table: the kernel removes the table when the process ends.
+    are blocked too. The `nft` process owns the table: the kernel removes the table when the
+    process ends.
+
+    Args:
+        name: Name of the table.
+        interface: Name of the bridge.
+        egress: Destinations that stay reachable.
+        gateway: The host's address on the default bridge.
+        workers: Whether workers are in the network without a guard. Their connections are then
+            filtered and limited here as well, from a worker's first packet on.
     """
     lines = [
         f'iifname != "{interface}" accept',
         "ct state established,related accept",
+        *(_LIMITS if workers else ()),
         *_accepted(egress, gateway),
+        *([f"ip daddr {{ {_closed()} }} reject"] if workers else ()),
         "fib daddr type { local, broadcast, multicast, anycast } "
         "counter reject with icmpx type admin-prohibited",
     ]
+    sets = _PER_WORKER if workers else ()
     chain = _chain("prerouting", "prerouting priority mangle", lines)
-    return _table(name, "flags owner;", chain)
+    return _table(name, "flags owner;", *sets, chain)
 
 
 def _table(name: str, *parts: str) -> str:
-    """Return an `nft` table with the given parts on a single line, as `nft -i` requires."""
-    return f"table inet {name} {{ {' '.join(parts)} }}\n"
+    """Return an `nft` table with the given parts on a single line, as `nft -i` requires.
+
+    A table of this name must not exist.
+    """
+    return f"create table inet {name} {{ {' '.join(parts)} }}\n"
 
 
 def _chain(name: str, hook: str, lines: list[str]) -> str:

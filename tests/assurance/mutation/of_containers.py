@@ -11,6 +11,7 @@ ADDITIONS = "tests/engine/docker/test_additions.py"
 CONTRACT = "tests/engine/test_contract.py"
 NETWORK = "tests/system/test_network.py"
 HOST = "tests/engine/docker/test_firewall.py"
+FILTER = "tests/engine/docker/test_network_filter.py"
 GATEWAY = "tests/system/test_gateway.py"
 GATEWAY_CONTAINER = "tests/engine/docker/test_gateway.py"
 NAMES = "tests/system/test_gateway_names.py"
@@ -134,29 +135,32 @@ def guard() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "engine/docker/firewall.py", (RULES, FLAGS, NETWORK, HOST),
-        ("failed host rules are an error", "    if problem is not None:\n"
-         "        holder.remove()\n        raise EngineError(problem)\n", ""),
         ("rules are active before the worker starts", "        await_ready(guard)\n", ""),
         ("container does not start if its rules fail", "nft -f - && echo", "nft -f - ; echo"),
         ("guard has one capability", '"capabilities": ("NET_ADMIN",)',
          '"capabilities": ("NET_ADMIN", "SYS_ADMIN")'),
-        ("host's helper has one capability", """capabilities=("NET_ADMIN",),
-        workdir="/",
-        labels=labels""", """capabilities=("NET_ADMIN", "SYS_ADMIN"),
-        workdir="/",
-        labels=labels"""),
+        ("host's helper has one capability if it enters no container",
+         '_FILTERING if workers else ("NET_ADMIN",)', "_FILTERING"),
         ("guard has no mounts", '        "mounts": (),\n', ""),
         ("guard gets none of the worker's variables",
          'env={"RULES": guard', 'env={**spec.env, "RULES": guard'),
         ("guard's memory limited", "_MEMORY = 64 * 1024**2", "_MEMORY = 96 * 1024**2"),
         ("guard's processes limited", "_PIDS = 16", "_PIDS = 17"),
     )  # fmt: skip
+    yield from _network_filter()
     yield from _gateway()
     yield from patches(
         "runs/shared_resources.py",
         ("tests/runs/test_repositories.py",),
         ("host blocked for the run's network",
-         "        return _with_host_closed(run, name, network)", "        return run"),
+         "            closed = pool.submit(lambda: _close_host("
+         "checked, directory, network.result()))", "            closed = None"),
+    )  # fmt: skip
+    yield from patches(
+        "worker/context.py",
+        ("tests/runs/test_repositories.py",),
+        ("no container starts before the host is blocked",
+         "        if self.closed is not None:\n            self.closed.result()\n", ""),
     )  # fmt: skip
     yield from patches(
         "engine/egress.py", (RULES, "tests/engine/test_egress.py",
@@ -168,6 +172,43 @@ def guard() -> Iterator[Protection]:
         ("base URL without a port opens the scheme's port", "_PORTS.get(parts.scheme, 0)", "5432"),
         ("runtime with its own network stack refused",
          "return runtime is None or runtime in _FILTERED", "return True"),
+    )  # fmt: skip
+
+
+def _network_filter() -> Iterator[Protection]:
+    """Return the protections of an open network whose workers have no guards."""
+    yield from patches(
+        "engine/docker/rules.py", (FILTER,),
+        ("host filters workers from their first packet on",
+         '        *([f"ip daddr {{ {_closed()} }} reject"] if workers else ()),\n', ""),
+        ("host limits the flows of each worker", "*(_LIMITS if workers else ()),", ""),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/network_filter.py", (FILTER, HOST),
+        ("failed host rules are an error",
+         "        if line != READY:\n            raise EngineError(output_line(line))\n", ""),
+        ("helper enters only the container that is named",
+         """ && [[ ${groups[*]} == *"$id"* ]] &&""", " &&"),
+        ("helper sets no rules in the host's namespace",
+         "! ns/net -ef /proc/self/ns/net", "-e ns/net"),
+        ("helper that does not answer is not asked again",
+         "            self.give_up()\n            raise", "            raise"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/container.py", (FILTER,),
+        ("rules are set before the worker's first instruction",
+         "with meanwhile(self._filter_early):", "with suppress():"),
+        ("no worker runs without confirmed rules",
+         "            self._confirm_filter(self.filter)\n", ""),
+        ("worker without confirmed rules is removed",
+         "            self.remove()\n            raise", "            raise"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/engine.py", (FILTER,),
+        ("gateways, brokers and ports need a guard",
+         "if egress.hosts is not None or spec.link is not None or spec.ports:", "if False:"),
+        ("workers have guards when the helper is gone",
+         "return helper if helper is not None and helper.works() else None", "return helper"),
     )  # fmt: skip
 
 
@@ -286,7 +327,7 @@ def services() -> Iterator[Protection]:
         ("service has five capabilities",
          '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),
         ("service has no network if the worker has none",
-         '"none" if self._egress is None else worker.run.network',
+         '"none" if self._egress is None else self._worker.run.network',
          "worker.run.network"),
         ("worker's network rules apply to services",
          "worker.settings.egress.get(worker.settings.access.task)",

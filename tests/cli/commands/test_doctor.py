@@ -60,7 +60,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(command, "probe", lambda *_, **how: (tried.append(how), works)[1])
 
     monkeypatch.setattr(command, "gateway_problem", lambda *_: choose.problem)
-    choose.problem = None
+    monkeypatch.setattr(command, "open_network_problem", lambda *_: choose.guards)
+    choose.problem = choose.guards = None
     choose.tried = tried
     return choose
 
@@ -82,6 +83,7 @@ def test_ready_machine_exits_0(repository, machine, capsys):
         "✓ runtimes: configured: runc, runsc\n"
         "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
         "✓ worktrees: overlay (tested)\n"
+        "✓ open network: filtered by one container per run (tested)\n"
         "✓ allow-lists: each worker can have a gateway (tested)\n"
         f"✓ image: {BASE_IMAGE}, 1 GiB\n"
         f"✓ image: {DEFAULT_IMAGE}, 1 GiB\n"
@@ -281,3 +283,12 @@ def test_missing_gateways_are_a_warning(
     monkeypatch.setattr(Engine, "gateways", gateways)
     run(["doctor"])
     assert f"! allow-lists: {said}" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.usefixtures("repository")
+def test_open_network_with_guards_is_shown(machine, capsys):
+    machine((BASE_IMAGE,))
+    machine.guards = "nsenter: not permitted"
+    assert run(["doctor"]) == 0
+    said = "✓ open network: filtered by one container per worker (nsenter: not permitted)"
+    assert said in capsys.readouterr().out.splitlines()

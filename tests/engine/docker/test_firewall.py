@@ -87,7 +87,8 @@ def test_host_rules_block_the_host_without_worker_rules(
         return finish(container)[1].decode().split()
 
     assert tried() == ["reached"] * 3
-    egress = Egress(image=BASE_IMAGE, allowed=(("host.docker.internal", allowed),))
+    # With gateways in the network, the helper filters no worker.
+    egress = Egress(image=BASE_IMAGE, allowed=(("host.docker.internal", allowed),), hosts=())
     ours = {**labels, ROLE: "host"}
     docker_engine.close_host(f"orchestrator-test-{secrets.token_hex(4)}", network, egress, ours)
     assert tried() == ["closed", "closed", "reached"]
@@ -131,12 +132,14 @@ def test_later_address_of_the_host_is_blocked(
     gateway, later, port = "198.51.100.1", "203.0.113.7", 8099
     nothing = Egress(image=BASE_IMAGE, allowed=())
     text = rules.host_rules(table, bridge, nothing, gateway=gateway)
-    described = firewall._host_spec("-", table, text, BASE_IMAGE, {})
+    described = firewall._host_spec(
+        "-", BASE_IMAGE, {"RULES": text, "TABLE_NAME": table}, {}, workers=False
+    )
     machine = docker_start(
         *described.command, env=described.env, user="0:0", capabilities=("NET_ADMIN",)
     )
     worker = docker_start("sleep", "600")
-    assert firewall._problem(machine, firewall._CLOSED) is None
+    assert next(machine.logs()).data == b"closed\n"
     host, other = (client.inspect_container(one.id)["State"]["Pid"] for one in (machine, worker))
     for command in (
         f"link add {bridge} type bridge",
@@ -175,7 +178,7 @@ def test_invalid_rules_leave_nothing_behind(
 
 
 def test_connections_of_a_worker_are_limited(docker_start: Starter, network: str) -> None:
-    with _listening() as (port, heard):
+    with heard_flows(bridge_gateway()) as (port, heard):
         container = docker_start(
             "python3", "-c", FLOWS, bridge_gateway(), str(port), network=network,
             egress=Egress(image=BASE_IMAGE, allowed=((bridge_gateway(), None),)),
@@ -241,12 +244,13 @@ def test_local_flows_use_few_entries_of_the_hosts_table(
 
 
 @contextmanager
-def _listening() -> Iterator[tuple[int, set[tuple[str, int]]]]:
+def heard_flows(address: str) -> Iterator[tuple[int, set[tuple[str, int]]]]:
+    """Listen at an address of this machine; return the port, and the senders of datagrams."""
     heard: set[tuple[str, int]] = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         # Room for all packets, so that none is lost while the thread below has to wait.
         server.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
-        server.bind((bridge_gateway(), 0))
+        server.bind((address, 0))
         server.settimeout(0.5)
         ended = threading.Event()
 

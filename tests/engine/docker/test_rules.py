@@ -36,12 +36,16 @@ def host(*allowed: Place) -> list[str]:
 def verdict(lines: list[str], address: str, port: int) -> str | None:
     """Return the verdict of the first rule that matches a new TCP connection to an address."""
     for line in lines:
-        if match := re.fullmatch(r"ip daddr (\S+)(?: tcp dport (\d+))? (accept|reject)", line):
-            network, wanted, word = match.groups()
-            if ipaddress.ip_address(address) in ipaddress.ip_network(network) and (
-                wanted is None or int(wanted) == port
-            ):
-                return word
+        wanted = re.fullmatch(
+            r"ip daddr (?:{ (.+) }|(\S+))(?: tcp dport (\d+))? (accept|reject)", line
+        )
+        if wanted is None:
+            continue
+        networks = (wanted[1] or wanted[2]).split(", ")
+        if wanted[3] in (None, str(port)) and any(
+            ipaddress.ip_address(address) in ipaddress.ip_network(one) for one in networks
+        ):
+            return wanted[4]
     return None
 
 
