@@ -137,7 +137,7 @@ def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
     """Try to reach other workers, their databases and this machine from each worker."""
     addresses = {
         one["Labels"][WORKER]: network["IPAddress"]
-        for one in containers(client, repo, **{ROLE: "holder"})
+        for one in containers(client, repo, **{ROLE: "guard"})
         for network in one["NetworkSettings"]["Networks"].values()
     }
     assert len(addresses) == 2
