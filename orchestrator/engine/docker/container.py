@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 import docker
@@ -116,7 +117,7 @@ class DockerContainer:
             self._start()
             return
         try:
-            with meanwhile(self._filter_early):
+            with meanwhile(partial(self.filter.apply_early, self._meter)):
                 self._start()
             self._confirm_filter(self.filter)
         except BaseException:
@@ -129,11 +130,6 @@ class DockerContainer:
                 self._client.start(self._id)
         finally:
             self._meter.started()
-
-    def _filter_early(self) -> None:
-        """Set the packet filter before the main process runs its program, if possible."""
-        if self.filter is not None:
-            self.filter.apply_early(self._meter)
 
     def _confirm_filter(self, packets: NetworkFilter) -> None:
         """Check that the packet filter is set, unless the container has ended."""

@@ -197,7 +197,7 @@ def _network_filter() -> Iterator[Protection]:
     yield from patches(
         "engine/docker/container.py", (FILTER,),
         ("rules are set before the worker's first instruction",
-         "with meanwhile(self._filter_early):", "with suppress():"),
+         "with meanwhile(partial(self.filter.apply_early, self._meter)):", "with suppress():"),
         ("no worker runs without confirmed rules",
          "            self._confirm_filter(self.filter)\n", ""),
         ("worker without confirmed rules is removed",

@@ -22,6 +22,7 @@ import pytest
 from orchestrator.engine.docker import DockerEngine, firewall, network_filter, rules
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.counters import control_groups
+from orchestrator.engine.docker.network_filter import NetworkFilter
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.protocol import Container
@@ -142,7 +143,7 @@ def test_first_packets_are_filtered(
 ) -> None:  # fmt: skip
     """Without early rules, those on the host filter what a worker sends in its first moments."""
     if not early:
-        monkeypatch.setattr(DockerContainer, "_filter_early", lambda _: None)
+        monkeypatch.setattr(NetworkFilter, "apply_early", lambda *_: None)
     gateway, port = machine(client, network), host_port.getsockname()[1]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.setblocking(False)
@@ -242,7 +243,7 @@ def test_worker_does_not_start_without_an_answer_of_the_helper(
 def test_worker_that_ends_before_its_rules_are_set_has_a_result(
     docker_start: Starter, network: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DockerContainer, "_filter_early", lambda _: None)
+    monkeypatch.setattr(NetworkFilter, "apply_early", lambda *_: None)
     start = DockerContainer._start
 
     def slowly(container: DockerContainer) -> None:
