@@ -1,19 +1,28 @@
 """Redact secret values in the output and files of workers, in common encodings.
 
 A value is found as plain text, base64 (at any offset of a longer text), hex, URL-encoded and as a
-JSON string. This prevents accidents; a hostile worker can always hide a value by other encodings.
+JSON string, also if escape sequences of terminals, such as colours, are in between: what prints the
+text leaves them out. This prevents accidents; a hostile worker can always hide a value by other
+encodings.
 """
 
 import base64
 import json
 import re
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TypeVar
 from urllib.parse import quote, quote_plus, urlsplit
 
 from pydantic import BaseModel
+
+from orchestrator.text.sanitize import (
+    ENCODED_SEQUENCE,
+    ENCODED_UNFINISHED,
+    LONGEST_SEQUENCE,
+)
 
 SHORTEST = 8
 """Minimum size in bytes of a value that is redacted; redacting shorter values would make logs
@@ -33,6 +42,9 @@ _BASE64_LINES = (64, 76)
 """Lengths of the lines that `openssl base64` and `base64` print."""
 _HEX_LINE = 60
 """Length of the lines that `xxd -p` prints."""
+_ESCAPE = b"\x1b"
+_MOST_BETWEEN = 64 * 1024
+"""Maximum number of bytes of escape sequences after which a value that began is not awaited."""
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEYS?(?:_|$)|_PWD$", re.IGNORECASE
 )
@@ -106,18 +118,21 @@ class Redactor:
     def certain(self, data: bytes) -> tuple[bytes, bytes]:
         """Split data into a redacted part, and a rest that may be the beginning of a value.
 
-        The rest can be decided only with more data. It is shorter than the longest encoded value,
-        and usually empty.
+        The rest can be decided only with more data. Without escape sequences, it is shorter than
+        the longest encoded value, and usually empty.
         """
         if not self._names:
             return data, b""
-        cut = len(data) - self._undecided(data)
-        suspect = self._may_hold(data)
-        for match in self._expression.finditer(data) if suspect and cut < len(data) else ():
+        views = self._views(data)
+        cut = min([len(data) - self._undecided(data), *map(self._begun, views)])
+        if len(data) - cut > self._longest + _MOST_BETWEEN:
+            cut = len(data)
+        suspect = self._may_hold(data) or any(self._may_hold(one.text) for one in views)
+        for start, end in self._found(data, views) if suspect and cut < len(data) else ():
             # A complete value is redacted now, even if its end may also be the start of another
             # value.
-            if match.start() < cut < match.end():
-                cut = match.end()
+            if start < cut < end:
+                cut = end
         head = data[:cut]
         return (self.data(head) if suspect else head), data[cut:]
 
@@ -125,13 +140,39 @@ class Redactor:
         """Return the data with all values redacted."""
         if not data or not self._names:
             return data
-        return self._expression.sub(lambda match: self._label(match[0]), data)
+        data = self._expression.sub(lambda match: self._label(match[0]), data)
+        for view in self._views(data):
+            parts, last = [], 0
+            for match in self._expression.finditer(view.text):
+                start, end = view.span(match)
+                # The sequences are kept, so that what follows has its colour.
+                between = b"".join(ENCODED_SEQUENCE.findall(data[start:end]))
+                parts += [data[last:start], self._label(match[0]), between]
+                last = end
+            data = b"".join([*parts, data[last:]])
+        return data
 
     def names_in(self, data: bytes) -> frozenset[str]:
         """Return the names of the values that occur in data."""
-        if not self._names or not self._may_hold(data):
-            return frozenset()
-        return frozenset(self._names[spelling] for spelling in self._expression.findall(data))
+        texts = [data, *(view.text for view in self._views(data))]
+        found = (one for text in texts if self._names and self._may_hold(text)
+                 for one in self._expression.findall(text))  # fmt: skip
+        return frozenset(self._names[spelling] for spelling in found)
+
+    def _views(self, data: bytes) -> "list[_WithoutSequences]":
+        """Return the data without escape sequences; nothing if it has none."""
+        return [_WithoutSequences(data)] if self._names and _ESCAPE in data else []
+
+    def _begun(self, view: "_WithoutSequences") -> int:
+        """Return where in the data a value begins that more data may complete."""
+        begun = self._undecided(view.text)
+        return view.origin(len(view.text) - begun) if begun else view.length
+
+    def _found(self, data: bytes, views: "list[_WithoutSequences]") -> Iterator[tuple[int, int]]:
+        """Yield where in the data values begin and end."""
+        yield from (match.span() for match in self._expression.finditer(data))
+        for view in views:
+            yield from map(view.span, self._expression.finditer(view.text))
 
     def text(self, text: str) -> str:
         """Return the text with all values redacted."""
@@ -180,6 +221,36 @@ class Redactor:
                     if len(spelling) > len(rest) and spelling.startswith(rest):
                         return len(rest)
         return 0
+
+
+class _WithoutSequences:
+    """Data without its escape sequences, and where its bytes were."""
+
+    def __init__(self, data: bytes) -> None:
+        self.length = len(data)
+        unfinished = ENCODED_UNFINISHED.search(data, max(0, len(data) - LONGEST_SEQUENCE))
+        self._data = data if unfinished is None else data[: unfinished.start()]
+        self.text = ENCODED_SEQUENCE.sub(b"", self._data)
+
+    @cached_property
+    def _removed(self) -> tuple[list[int], list[int]]:
+        """Where in the text sequences were, and how many bytes were removed up to there."""
+        places, sums, removed = [], [], 0
+        for match in ENCODED_SEQUENCE.finditer(self._data):
+            places.append(match.start() - removed)
+            removed += len(match[0])
+            sums.append(removed)
+        return places, sums
+
+    def origin(self, place: int) -> int:
+        """Return where in the data a byte of the text was."""
+        places, sums = self._removed
+        before = bisect_right(places, place)
+        return place + (sums[before - 1] if before else 0)
+
+    def span(self, match: "re.Match[bytes]") -> tuple[int, int]:
+        """Return where in the data a part of the text begins and ends."""
+        return self.origin(match.start()), self.origin(match.end() - 1) + 1
 
 
 class RedactedStream:

@@ -31,10 +31,14 @@ SEQUENCE = re.compile(
     r"|[ -/]{0,4}[0-OQ-WYZ\\`-~])"
 )
 """Matches an escape sequence of terminals."""
-_ENCODED_SEQUENCE = re.compile(SEQUENCE.pattern.encode())
-_BEGUN = re.compile(
-    r"(?:\r|\x1b(?:\[[0-?]{0,200}[ -/]{0,9}|[\]PX^_][^\x07\x1b\r\n]{0,4000}\x1b?|[ -/]{0,4})?)\Z"
-)
+ENCODED_SEQUENCE = re.compile(SEQUENCE.pattern.encode())
+"""The same in encoded text."""
+_UNFINISHED = r"\x1b(?:\[[0-?]{0,200}[ -/]{0,9}|[\]PX^_][^\x07\x1b\r\n]{0,4000}\x1b?|[ -/]{0,4})?"
+_BEGUN = re.compile(rf"(?:\r|{_UNFINISHED})\Z")
+ENCODED_UNFINISHED = re.compile(rf"{_UNFINISHED}\Z".encode())
+"""Matches an escape sequence at the end of encoded text that may be incomplete."""
+LONGEST_SEQUENCE = 4200
+"""Maximum length of an escape sequence, or more."""
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
@@ -85,7 +89,7 @@ def last_output_line(text: str, *, limit: int = 200) -> str:
 
 def without_sequences_in(data: bytes) -> bytes:
     """Return encoded text as `without_sequences`, for searches in large files."""
-    return _ENCODED_SEQUENCE.sub(b"", data) if b"\x1b" in data else data
+    return ENCODED_SEQUENCE.sub(b"", data) if b"\x1b" in data else data
 
 
 def begun_sequence(text: str) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.results import Status, WorkerResult
 from orchestrator.text.redact import Redactor, secret_variables
+from orchestrator.text.sanitize import without_sequences_in
 
 TOKEN = b's3cr3t/T0ken+with?odd&chars="q" \\ end'
 PEM = "\n".join(
@@ -58,6 +59,73 @@ def test_every_encoding_is_found_across_chunk_boundaries(name: str) -> None:
     for cut in range(len(data) + 1):
         assert stream(redactor, [data[:cut], data[cut:]]) == whole, cut
     assert stream(redactor, [data[i : i + 1] for i in range(len(data))]) == whole
+
+
+SEQUENCES = (
+    b"\x1b[31m",
+    b"\x1b[0m",
+    b"\x1b]8;;http://x\x1b\\",
+    b"\x1b]0;title\x07",
+    b"\x1b(B",
+    b"\x1bM",
+)
+
+
+def coloured(value: bytes, every: int) -> bytes:
+    """Return a value with an escape sequence after every few bytes."""
+    parts = [value[at : at + every] for at in range(0, len(value), every)]
+    return (
+        b"".join(part + SEQUENCES[place % len(SEQUENCES)] for place, part in enumerate(parts[:-1]))
+        + parts[-1]
+    )
+
+
+@pytest.mark.parametrize("every", [1, 3, 7])
+@pytest.mark.parametrize("name", ["raw", "hex", "base64-1"])
+def test_value_between_escape_sequences_is_found(name: str, every: int) -> None:
+    redactor = Redactor({"API": TOKEN})
+    data = b"\x1b[1mbefore " + coloured(encodings(TOKEN)[name], every) + b"\x1b[m after\n"
+    whole = redactor.data(data)
+    shown = without_sequences_in(whole)
+    assert redactor.names_in(data) == {"API"}
+    assert b"[redacted:API]" in shown
+    assert Redactor({"API": TOKEN}).names_in(shown) == frozenset()
+    assert whole.startswith(b"\x1b[1mbefore ")
+    assert whole.endswith(b"\x1b[m after\n")
+    for size in (1, 2, 5, 11):
+        chunks = [data[at : at + size] for at in range(0, len(data), size)]
+        assert without_sequences_in(stream(redactor, chunks)) == shown
+
+
+def test_value_in_an_escape_sequence_is_found() -> None:
+    redactor = Redactor({"API": TOKEN})
+    data = b"\x1b]0;" + TOKEN + b"\x07 text"
+    assert redactor.data(data) == b"\x1b]0;[redacted:API]\x07 text"
+    assert stream(redactor, [data[i : i + 1] for i in range(len(data))]) == redactor.data(data)
+
+
+def test_random_coloured_streams_show_no_value() -> None:
+    random.seed(22)
+    for _ in range(300):
+        value = "".join(random.choices("ab", k=random.randint(8, 12))).encode()
+        redactor = Redactor({"X": value, "Y": value[2:] + b"ba"})
+        pieces = [*SEQUENCES, *(bytes([one]) for one in value * 3), value[:5], value[5:], b"\n"]
+        data = b"".join(random.choices(pieces, k=60))
+        size = random.randint(1, 9)
+        chunks = [data[at : at + size] for at in range(0, len(data), size)]
+        for shown in (redactor.data(data), stream(redactor, chunks)):
+            seen = without_sequences_in(shown)
+            assert not [one for one in (value, value[2:] + b"ba") if one in seen], (data, shown)
+
+
+def test_endless_escape_sequences_are_not_held_back() -> None:
+    fed = Redactor({"API": TOKEN}).stream()
+    given = len(fed.feed(TOKEN[:5]))
+    for _ in range(40):
+        given += len(fed.feed(b"\x1b[m" * 1000))
+    assert given > 50_000
+    text = b"plain \x1b[31mtext\x1b[0m\n" * 1000
+    assert Redactor({"API": b"correct horse"}).stream().feed(text) == text, "nothing is held back"
 
 
 def test_random_streams_are_redacted_independent_of_chunks() -> None:

@@ -403,6 +403,8 @@ def secrets() -> Iterator[Protection]:
         "text/redact.py", ("tests/text/test_redact.py",),
         ("values are redacted",
          "self._expression.sub(lambda match: self._label(match[0]), data)", "data"),
+        ("values between escape sequences are redacted",
+         "[_WithoutSequences(data)] if self._names and _ESCAPE in data else []", "[]"),
         ("values in base64 are redacted",
          "        yield from _base64_forms(piece, before)\n", "        pass\n"),
         ("values at any base64 offset are redacted",
@@ -430,7 +432,8 @@ def secrets() -> Iterator[Protection]:
          '        yield escaped.replace("/", "\\\\/")', '        yield b""'
          '.decode()'),
         ("values across chunks are redacted",
-         "cut = len(data) - self._undecided(data)", "cut = len(data)"),
+         "cut = min([len(data) - self._undecided(data), *map(self._begun, views)])",
+         "cut = len(data)"),
         ("longest value is redacted first",
          "sorted(names, key=len, reverse=True)", "sorted(names, key=len)"),
         ("variables with secret names are redacted", "value if _SECRET_NAME.search(name) else", ""),
