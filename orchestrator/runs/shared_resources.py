@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from orchestrator.cleanup.orphans import HOST_ROLE, remove_all
 from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
@@ -44,7 +45,7 @@ from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import find_caches
 from orchestrator.workspace.overlay_probe import check_memory, choose_mode
-from orchestrator.workspace.shared_checkout import KEPT_UNUSED, Checkouts, prune_checkouts
+from orchestrator.workspace.shared_checkout import KEPT_UNUSED, prune_checkouts
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
 _TAKING_OVER = 60.0
@@ -138,20 +139,23 @@ def _prepare(
 ) -> RunContext:
     request, record, directory = checked.request, claimed.record, claimed.directory
     repository, config, base = request.repository, request.settings.config, record.base
-    mode = choose_mode(checked.engine, checked.features, repository, directory.path)
-    if request.secrets.root is not None or needs_broker(request):
-        root = request.secrets.root or memory_root(os.environ)
-        check_memory(checked.engine, checked.features, repository, directory.path, root)
-    switch = _switch(checked, directory, record.workers if resumed else ())
     history = config.isolation.history
-    checkouts = checkouts_of(repository, directory, config)
-    with meanwhile(lambda: _make_checkout(checkouts, base)):
-        shallow = ready_objects(repository, directory, base, history=history)
+    # The first run in a large repository packs for seconds.
+    with meanwhile(partial(ready_objects, repository, directory, base, history=history)) as packing:
+        mode = choose_mode(checked.engine, checked.features, repository, directory.path)
+        if request.secrets.root is not None or needs_broker(request):
+            root = request.secrets.root or memory_root(os.environ)
+            check_memory(checked.engine, checked.features, repository, directory.path, root)
+        switch = _switch(checked, directory, record.workers if resumed else ())
+        checkouts = checkouts_of(repository, directory, config)
+        if checkouts is not None:
+            checkouts.take(base, "")
+        content = find_content(repository, base, directory.path / "index")
+        caches = find_caches(
+            repository, base, config.project.caches, directory.path, warms=record.warms
+        )
+    shallow = packing.result()
     submodules = ready_submodules(repository, base, directory.objects, history=history)
-    content = find_content(repository, base, directory.path / "index")
-    caches = find_caches(
-        repository, base, config.project.caches, directory.path, warms=record.warms
-    )
     shared = Shared(
         directory,
         repository,
@@ -213,11 +217,6 @@ def _write_authorities(settings: CheckedSettings, directory: RunDirectory) -> No
     bundle = None if file.exists() else settings.company.bundle()
     if bundle is not None:
         write_private(file, bundle, mode=0o644)
-
-
-def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
-    if checkouts is not None:
-        checkouts.take(base, "")
 
 
 def _network(checked: CheckedRun, directory: RunDirectory) -> str:

@@ -3,15 +3,15 @@
 import os
 import time
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.repository import Repository
 
-_FEW = 5_000
-"""Number of files that git can read again in less time than the wait for the next second takes."""
+_SECONDS_PER_FILE = 10e-6
+_SECONDS_PER_BYTE = 2e-9
+"""Time in which git opens and reads a file again, and compares it with its object."""
 _CLOCK_TICK = 0.02
 """Maximum number of seconds by which a file's time may be behind the clock."""
 
@@ -28,7 +28,9 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
 
 
 def make_older(repository: Repository, tree: Path, index: Path) -> float | None:
-    """Set back the times of the files that are not older than the index, unless they are many.
+    """Set back the times of the files that are not older than the index.
+
+    Nothing is set back if the wait for the next second is shorter: git reads such files again.
 
     Returns:
         None if all files are older than the index now. Otherwise the time, in seconds since the
@@ -36,11 +38,12 @@ def make_older(repository: Repository, tree: Path, index: Path) -> float | None:
     """
     # Not the present second: files and index may both be of the second before.
     moment = int(index.stat().st_mtime)
-    found = (path for path in _files_since(tree, moment) if not path.endswith("/.git"))
-    young = list(islice(found, _FEW + 1))
-    if len(young) > _FEW:
-        # Git would read every file whose time is set back; waiting for the next second is shorter.
-        return int(time.time()) + 1 + _CLOCK_TICK
+    found = _files_since(tree, moment)
+    young = {path: info for path, info in found if not path.endswith("/.git")}
+    over = int(max((info.st_mtime for info in young.values()), default=0)) + 1 + _CLOCK_TICK
+    size = sum(info.st_size for info in young.values())
+    if young and len(young) * _SECONDS_PER_FILE + size * _SECONDS_PER_BYTE > over - time.time():
+        return over
     for path in young:
         os.utime(path, (moment - 1, moment - 1), follow_symlinks=False)
     if young:
@@ -58,10 +61,13 @@ def make_younger(index: Path, over: float) -> None:
     os.utime(index)
 
 
-def _files_since(tree: Path, moment: int) -> Iterator[str]:
-    """Yield the files in a tree that are not older than `moment`."""
+def _files_since(tree: Path, moment: int) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield path and metadata of the files in a tree that are not older than `moment`."""
     for folder, _, files in os.walk(tree):
         # No file is newer than the last change of the directory in which it was created.
         if os.stat(folder).st_mtime >= moment:  # noqa: PTH116  # 20,000 files
-            paths = (os.path.join(folder, name) for name in files)  # noqa: PTH118
-            yield from (path for path in paths if os.lstat(path).st_mtime >= moment)
+            for name in files:
+                path = os.path.join(folder, name)  # noqa: PTH118
+                info = os.lstat(path)
+                if info.st_mtime >= moment:
+                    yield path, info
