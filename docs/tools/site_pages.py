@@ -14,8 +14,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FOLDER = "examples"
+PAGES = ("README.md", "AGENTS.md", "CONTRIBUTING.md", "CHANGELOG.md")
+FOLDERS = ("examples", "skills")
 INDEX = "overview.md"
 """Name of the project's README on the site, because `docs/README.md` is the first page."""
 PROMPT = "$ "
@@ -25,9 +25,10 @@ _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages outside `docs/`, and the files of the examples."""
+    """Add the pages outside `docs/`, and the files of examples and skills."""
     found = [ROOT / page for page in PAGES]
-    found += [path for path in sorted((ROOT / FOLDER).rglob("*")) if path.is_file()]
+    inside = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")))
+    found += [path for path in inside if path.is_file()]
     for path in found:
         place = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, _on_site(place), abs_src_path=str(path)))
@@ -94,4 +95,5 @@ def _in_project(place: str) -> str:
     """Return the path in the project of a page of the site."""
     if place == INDEX:
         return "README.md"
-    return place if place in PAGES[1:] or place.startswith(f"{FOLDER}/") else f"docs/{place}"
+    is_outside = place in PAGES[1:] or place.partition("/")[0] in FOLDERS
+    return place if is_outside else f"docs/{place}"

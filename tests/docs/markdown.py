@@ -27,7 +27,8 @@ class Block:
 
 def pages() -> list[str]:
     """List the pages of the documentation, relative to the project."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    found = [path for place in ("docs", "skills") for path in (ROOT / place).rglob("*.md")]
+    found += ROOT.glob("*.md")
     return sorted(str(path.relative_to(ROOT)) for path in found if "sample" not in path.parts)
 
 

@@ -32,7 +32,7 @@ document.execCommand = () => {
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the documentation with all files that the site is built from."""
-    for folder in ("docs", "examples"):
+    for folder in ("docs", "examples", "skills"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     for file in (*ROOT.glob("*.md"), ROOT / "mkdocs.yml"):
         shutil.copy(file, tmp_path)

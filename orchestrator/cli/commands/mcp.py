@@ -116,7 +116,7 @@ def _allowed(given: list[str], known: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         ConfigError: An action is not known.
     """
-    words = {word.strip() for text in given for word in text.split(",")}
+    words = {word.strip() for text in given for word in text.split(",")} - {""}
     wrong = sorted(words - {*known})
     if wrong:
         raise ConfigError(
