@@ -32,6 +32,8 @@ COLUMNS = 112
 SHOWN_PATH = "~/shop"
 """Path that the picture shows instead of the temporary directory of the repository."""
 LAST_LINE = "review order: "
+EXPECTED = "2 success, 1 timeout"
+"""Part of the run's last lines; on a busy machine, more workers reach the deadline."""
 LEFT_OUT = ("note: ", "the work is in ")
 """Beginnings of lines that are left out because they depend on the machine."""
 LOG = "log --oneline --graph --branches --decorate --decorate-refs=refs/heads"
@@ -48,6 +50,8 @@ def main() -> int:
         code, recorded = run_in_terminal(repository, url)
     branches = "\n".join(git_lines(repository, *shlex.split(LOG)))
     problems = list(find_problems(repository, code))
+    if EXPECTED not in recorded:
+        problems.append(f"the run did not end with `{EXPECTED}`: is the machine too busy?")
     clean_up = [sys.executable, "-m", "orchestrator", "parallel-cleanup", "--purge"]
     subprocess.run(clean_up, cwd=repository, check=True, capture_output=True)
     shutil.rmtree(repository)

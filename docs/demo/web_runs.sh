@@ -97,6 +97,12 @@ tasks:
     task: "while :; do seq -f 'line %.0f of a very busy worker that never stops talking about its work' 1 1000; sleep 0.1; done"
   - id: installation-guide
     task: "sleep 9; printf '\\nInstall with make.\\n' >> README.md; echo done; sleep 900"
+  - id: benchmark
+    task: "echo 'measuring'; sleep 900"
+    timeout: 20
+  - id: publish-rates
+    task: "true"
+    depends_on: [fix-rounding]
 Y
-"$orchestrator" spec run sprint.yaml --agent-cli shell --network none --workers 8 --alert-prompt 3 \
+"$orchestrator" spec run sprint.yaml --agent-cli shell --network none --workers 9 --alert-prompt 3 \
   --memory 1g --detach --quiet --retries 1 --retry-delay 2 --timeout-per-worker 900
