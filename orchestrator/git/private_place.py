@@ -2,9 +2,8 @@
 
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchestrator.errors import RepositoryError
@@ -23,14 +22,26 @@ def private_place(place: Path, *, again: str, git_keeps_lock: bool = False) -> I
     Raises:
         RepositoryError: Others may enter the directory, so that its files cannot be trusted.
     """
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = place.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
-        raise RepositoryError(
-            f"{place} must be a directory that belongs to you and that only you can enter",
-            hint=f"remove the directory: the next run {again}",
-        )
-    with (place / "lock").open("w") as lock:
+    refused = RepositoryError(
+        f"{place} must be a directory that belongs to you and that only you can enter",
+        hint=f"remove it: the next run {again}",
+    )
+    with suppress(FileExistsError):
+        place.mkdir(mode=0o700, parents=True)
+    try:
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except NotADirectoryError as error:
+        raise refused from error
+    try:
+        info = os.fstat(folder)
+        if info.st_uid != os.getuid() or info.st_mode & 0o077:
+            raise refused
+        lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        os.set_inheritable(lock.fileno(), git_keeps_lock)
+        os.set_inheritable(lock, git_keeps_lock)
         yield place
+    finally:
+        os.close(lock)

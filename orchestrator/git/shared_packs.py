@@ -49,7 +49,7 @@ class Layer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     commit: Commit
-    files: dict[PackFile, int]
+    files: dict[PackFile, int] = Field(min_length=1)
     """Names and sizes of the files."""
 
 

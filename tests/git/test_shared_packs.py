@@ -385,10 +385,11 @@ def test_link_in_place_of_a_base_is_not_used(runs: Runs) -> None:
     assert not root.is_symlink()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    ["no manifest", "other commit", "shorter pack", "hollow pack", "other pack", "no index", "cut"],
-)
+_DAMAGE = ("no manifest", "no files", "other commit", "no index", "cut")
+_DAMAGE_OF_PACKS = ("shorter pack", "hollow pack", "other pack")
+
+
+@pytest.mark.parametrize("damage", [*_DAMAGE, *_DAMAGE_OF_PACKS])
 def test_packs_that_differ_from_their_manifest_are_not_used(runs: Runs, damage: str) -> None:
     runs.commit("more")
     runs.begin()
@@ -398,6 +399,8 @@ def test_packs_that_differ_from_their_manifest_are_not_used(runs: Runs, damage: 
     secret = "f" * 40
     if damage == "no manifest":
         (root / "manifest.json").unlink()
+    elif damage == "no files":
+        edited(runs, lambda manifest: manifest["layers"][0].update(files={}))
     elif damage == "other commit":
         # As if another commit's packs were complete for the base.
         root.rename(root.with_name(git(runs.repo, "rev-parse", "HEAD~1")))
@@ -468,6 +471,30 @@ def test_directory_that_others_may_enter_is_refused(runs: Runs) -> None:
     runs.packs.chmod(0o755)
     with pytest.raises(RepositoryError, match="only you can enter"):
         runs.begin()
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_is_in_the_place_of_the_directory_is_refused(runs: Runs, kind: str) -> None:
+    runs.packs.parent.mkdir()
+    (runs.root / "theirs").mkdir(mode=0o700)
+    if kind == "file":
+        runs.packs.write_text("")
+    else:
+        runs.packs.symlink_to(runs.root / "theirs")
+    with pytest.raises(RepositoryError, match="must be a directory"):
+        runs.begin()
+    assert list((runs.root / "theirs").iterdir()) == []
+
+
+def test_link_in_place_of_the_lock_is_not_followed(runs: Runs) -> None:
+    runs.begin()
+    target = runs.root / "target"
+    target.write_text("kept")
+    (runs.packs / "lock").unlink()
+    (runs.packs / "lock").symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"):
+        runs.begin()
+    assert target.read_text() == "kept"
 
 
 def test_removal_frees_what_only_the_kept_packs_use(runs: Runs) -> None:

@@ -128,6 +128,16 @@ def workspace() -> Iterator[Protection]:
         "git/private_place.py",
         ("tests/workspace/test_shared_checkout.py", "tests/git/test_shared_packs.py"),
         ("shared checkouts are private to the caller", "or info.st_mode & 0o077", ""),
+        (
+            "link in place of shared checkouts is not followed",
+            "os.O_DIRECTORY | os.O_NOFOLLOW",
+            "os.O_DIRECTORY",
+        ),
+        (
+            "link in place of the lock of shared checkouts is not followed",
+            "os.O_CREAT | os.O_NOFOLLOW",
+            "os.O_CREAT",
+        ),
     )
     yield from patches(
         "git/shared_packs.py git/object_packs.py git/pack_files.py",
