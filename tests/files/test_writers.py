@@ -48,6 +48,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "cli/commands/image.py": "build_variables",
         "cli/init/command.py": "_needs_naming",
         "engine/images/recipes.py": "build_context",
+        "mcp/starting.py": "_read",
         "workspace/untracked.py": "_matching",
     },
     "The path is in the state directory below `.git`, which no commit can contain, and which is "
