@@ -5,7 +5,8 @@
 # make test-all   test, variants, agents, attacks, faults, fuzz and mutation (two hours)
 # make docs       build the documentation as a site
 # make demo       run the demo
-# make bench      run the benchmarks
+# make bench      print the tables of docs/performance.md (20 minutes, an idle machine);
+#                 PARTS="tasks history" for some of them
 # make agents     test every agent program, with each kind of failure (a quarter of an hour)
 # make variants   run every combination of parameters of the tests that `make test` runs with few,
 #                 and tests with containers of what cheaper tests show
@@ -86,7 +87,8 @@ demo: images
 	$(BIN)/python docs/demo/demo.py
 
 bench: images
-	for bench in tests/bench/bench_*.py; do $(BIN)/python $$bench || exit; done
+	$(BIN)/orchestrator image build --quiet --agent broker
+	$(BIN)/python tests/bench/all.py $(PARTS)
 
 attacks: images
 	$(BIN)/pytest --every-caller tests/assurance/attacks

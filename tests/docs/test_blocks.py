@@ -51,23 +51,18 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make docs": ("tests/docs/test_site.py", '"mkdocs", "build"'),
     "make validators": ("Makefile", "tests/system/registry_validators.py"),
     "make engines": ("Makefile", "tests/system/other_engines.py"),
-    "make bench": ("Makefile", "tests/bench/bench_*.py"),
+    "make bench": ("Makefile", "tests/bench/all.py $(PARTS)"),
     # Measurements take minutes, and are useless on a busy machine.
     **{
         f".venv/bin/python tests/bench/{command}": (f"tests/bench/{command.split()[0]}", "main()")
         for command in (
-            "all.py",
-            "bench_trivial.py --rounds 5",
+            "all.py --write",
+            "all.py tasks history",
+            "all.py peers",
+            "bench_history.py --checkout ../other",
             "bench_repository.py --rounds 3",
-            "bench_worktrees.py --rounds 5",
-            "bench_logs.py --rounds 3",
             "bench_shapes.py --rounds 3",
-            "bench_start.py",
             "bench_growth.py --worktrees none",
-            "bench_peers.py --rounds 3",
-            "bench_conflicts.py --rounds 3",
-            "bench_gateway.py --rounds 9",
-            "bench_broker.py --rounds 3",
         )
     },
     'ACME_API_KEY=... orchestrator parallel "fix the tests" --agent-cli acme --workers 1 --quiet': (
