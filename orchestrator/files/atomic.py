@@ -44,9 +44,16 @@ def access_given_by(directory: Path, mode: int) -> Access | None:
     return Access(stat.S_IMODE(info.st_mode) & mode, *owner)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that readers, and a crash at any time, see either the old or the new text."""
-    _write(path, text.encode(), access_given_by(path.parent, 0o666), durable=True)
+def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
+    """Write a file so that readers, and a crash at any time, see either the old or the new text.
+
+    Args:
+        path: The file.
+        text: The new content.
+        durable: Whether to wait until the content is on the disk, so that it survives a loss of
+            power.
+    """
+    _write(path, text.encode(), access_given_by(path.parent, 0o666), durable=durable)
 
 
 def write_private(

@@ -26,6 +26,8 @@ class StatusFile:
                 self._board = StatusBoard(record.workflow if record else None)
             if self._board.note(event):
                 # On a full disk, or if the run was removed, only the table is lost; the workers
-                # continue.
+                # continue. They do not wait for the disk, because the table has nothing that the
+                # run's other files do not have.
                 with suppress(OSError):
-                    write_atomically(self._directory.path / STATUS, self._board.text())
+                    text = self._board.text()
+                    write_atomically(self._directory.path / STATUS, text, durable=False)

@@ -119,8 +119,10 @@ def make_store(
     theirs = [store.upper] if options.mode == "overlay" else []
     if options.mode == "bind" or not options.extras.are_none:
         theirs.append(tree)
-    with meanwhile(partial(_give_away, theirs, worktree, options)):
-        if tree != worktree.path or not options.is_shared:
+    if tree == worktree.path and options.is_shared:
+        _give_away(theirs, worktree, options)
+    else:
+        with meanwhile(partial(_give_away, theirs, worktree, options)):
             settle(repository, tree, index)
     furnishing.tell(_inside(repository, settings))
     patterns = worktree.git_dir / "info" / "sparse-checkout"

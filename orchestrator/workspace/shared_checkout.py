@@ -200,6 +200,7 @@ def _used_by(run: RunDirectory) -> list[str]:
         names = split_lines((run.path / _RECORD).read_text())
     except OSError:
         return []
-    record = read_outline(run)
-    ended = record is not None and all(run.result(one.worker_id) for one in record.workers)
-    return [] if ended and not run.is_live() else names
+    # The results of a live run need not be read.
+    if run.is_live() or (record := read_outline(run)) is None:
+        return names
+    return [] if all(run.result(one.worker_id) for one in record.workers) else names
