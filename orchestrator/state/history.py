@@ -32,6 +32,7 @@ from orchestrator.events import (
 )
 from orchestrator.files.tail import LineTail
 from orchestrator.results import RunResult, WorkerResult, sum_up
+from orchestrator.state.present_paths import run_result_in, worker_result_in
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.worker_spec import WorkerSpec
@@ -143,7 +144,7 @@ class RunHistory:
     def read(self) -> list[Event]:
         """Return the events since the last call (possibly none), and apply them to this object."""
         while lines := self._events.read():
-            events = list(_parsed(lines))
+            events = [_present(self.directory.path, one) for one in _parsed(lines)]
             for event in events:
                 self._note(event)
             if events:
@@ -268,6 +269,15 @@ def _note_stage(worker: WorkerView, event: WorkerStage | WorkerStageDone) -> Non
 @cache
 def _adapter() -> TypeAdapter[Event]:
     return TypeAdapter(Annotated[Event, Field(discriminator="type")])
+
+
+def _present(run: Path, event: Event) -> Event:
+    """Return an event with the present paths in its result: the repository may have been moved."""
+    if isinstance(event, WorkerDone):
+        return event.model_copy(update={"result": worker_result_in(run, event.result)})
+    if isinstance(event, RunDone):
+        return event.model_copy(update={"result": run_result_in(run, event.result)})
+    return event
 
 
 def _parsed(lines: bytes) -> Iterator[Event]:

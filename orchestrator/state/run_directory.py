@@ -36,6 +36,7 @@ from orchestrator.files.remove_tree import entry_names, remove_tree
 from orchestrator.files.safe_open import open_regular
 from orchestrator.files.shared import make_shared
 from orchestrator.results import RunResult, WorkerResult
+from orchestrator.state.present_paths import run_result_in, worker_result_in
 from orchestrator.state.public_record import PublicRecord, process_exists
 
 STATUS = "status.md"
@@ -284,9 +285,10 @@ class RunDirectory:
         """Return the run's result; None if there is no result yet."""
         try:
             content = read_at_most(self.path / "result.json", MOST_OF_RUN)
-            return None if content is None else RunResult.model_validate_json(content)
+            found = None if content is None else RunResult.model_validate_json(content)
         except (OSError, ValidationError):
             return None
+        return found and run_result_in(self.path, found)
 
     def shallow(self) -> frozenset[str] | None:
         """Return the commits at which the base's history is cut off; None if not recorded."""
@@ -305,9 +307,10 @@ class RunDirectory:
         try:
             path = self.worker(worker_id) / "result.json"
             content = read_at_most(path, MOST_OF_WORKER)
-            return _begun(path) if content is None else WorkerResult.model_validate_json(content)
+            found = _begun(path) if content is None else WorkerResult.model_validate_json(content)
         except (OSError, ValidationError):
             return None
+        return worker_result_in(self.path, found)
 
     def log_event(self, event: Event) -> None:
         """Append an event to the run's file of events, unless its type is never recorded."""
