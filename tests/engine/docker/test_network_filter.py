@@ -333,7 +333,7 @@ def test_helper_enters_only_the_named_container(
     """A process of the host, of another container, and one of the host in the right group."""
     worker, other = (docker_start("sleep", "60", network="none") for _ in range(2))
     helper = docker_engine._helpers[network]
-    nonsense = "create table inet orchestrator_test_nonsense { }"
+    nonsense = "create table inet orchestrator_test_nonsense { flags owner; }"
     strangers = (os.getpid(), client_pid(docker_engine, other.id), 2**22 + 1)
     assert [helper.confine(worker.id, pid, nonsense) for pid in strangers] == [False] * 3
     with subprocess.Popen(["sleep", "60"]) as process:
