@@ -1,5 +1,6 @@
 # make setup      install a Docker engine if necessary, create the virtual environment, build images
 # make test-fast  tests without processes and containers, for every save (seconds)
+# make test-lowest  test-fast with the lowest versions of the dependencies (minutes, network)
 # make test       everything that a change can break, with real containers (CI runs check and test)
 # make check      linters, types, contracts, generated documentation
 # make test-all   test, variants, agents, attacks, faults, fuzz and mutation (two hours)
@@ -33,7 +34,7 @@ export PYTHON
 # With this variable, Python would compile all modules again at every start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images agent-images test test-fast test-all variants agents attacks check docs demo bench \
+.PHONY: setup images agent-images test test-fast test-lowest test-all variants agents attacks check docs demo bench \
   faults fuzz mutation validators engines clean
 
 setup: images
@@ -61,6 +62,16 @@ test: agent-images
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m fast -n 2 -q
+
+# `uv pip compile` also lists what the dependencies need; only the lines of the declared ones count.
+test-lowest: $(STAMP)
+	mkdir -p build
+	$(BIN)/uv pip compile --quiet --python $(BIN)/python --extra ui --resolution lowest-direct \
+	  --no-deps --no-header --no-annotate --output-file build/lowest.txt pyproject.toml
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest/bin/python --editable '.[dev]' \
+	  --constraint build/lowest.txt
+	build/lowest/bin/python -m pytest -m fast -n 2 -q
 
 test-all: test variants agents attacks faults fuzz mutation
 

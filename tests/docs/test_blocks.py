@@ -43,6 +43,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make test": (".ci/run", "make test"),
     "make check": (".ci/run", "make check"),
     "make test-fast": ("Makefile", "-m fast"),
+    "make test-lowest": ("Makefile", "build/lowest/bin/python -m pytest -m fast"),
     "make test-all": ("Makefile", "test-all: test variants agents"),
     "make variants": ("Makefile", "--every-variant"),
     "make agents": ("Makefile", "-m agents"),

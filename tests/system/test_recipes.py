@@ -25,6 +25,7 @@ BIN = Path(sys.executable).parent
 SCHEMAS = {
     "action.yml": "github-actions",
     "examples/ci/github.yml": "github-workflows",
+    ".github/workflows/release.yml": "github-workflows",
     "examples/ci/gitlab-ci.yml": "gitlab-ci",
     "examples/ci/buildkite.yml": "buildkite",
     "examples/ci/gitlab-component.yml": "gitlab-ci",
@@ -70,7 +71,8 @@ def test_no_recipe_is_tested_by_nothing() -> None:
 
 def test_linter_finds_nothing_dangerous() -> None:
     done = subprocess.run(
-        [BIN / "zizmor", "--offline", "--no-progress", "action.yml", "examples/ci/github.yml"],
+        [BIN / "zizmor", "--offline", "--no-progress", "action.yml", "examples/ci/github.yml",
+         ".github/workflows/release.yml"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

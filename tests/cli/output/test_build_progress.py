@@ -70,7 +70,7 @@ def test_the_log_of_a_build_has_estimates_where_steps_begin(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.stdin", io.StringIO())
     first_build(tmp_path / "orchestrator" / "builds.json")
-    with image._progress(quiet=False) as progress:
+    with image.build_progress(quiet=False) as progress:
         for line in ("Step 1/3 : FROM debian", "running", "Step 2/3 : RUN install"):
             progress(line)
     assert capsys.readouterr().err.splitlines() == [
