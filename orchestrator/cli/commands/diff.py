@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -12,7 +12,8 @@ import typer
 from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
 from orchestrator.cli.output.ci import is_job_log
 from orchestrator.cli.output.formats import called, table, terminal_width
-from orchestrator.cli.output.messages import put, show, tell
+from orchestrator.cli.output.messages import tell
+from orchestrator.cli.output.pager import show_paged
 from orchestrator.cli.output.streams import end_with_reader
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch_stream, stat_lines
@@ -55,22 +56,32 @@ def diff(
     repository = Repository(Path.cwd())
     branches = read_branches(repository, wanted, numbers).branches
     end_with_reader()
+    is_exact = not (stat or is_log or sys.stdout.isatty())
+    texts = _texts(repository, branches, stat=stat, raw=raw, is_exact=is_exact)
+    show_paged(texts, is_allowed=not is_log)
+    if is_log and not stat:
+        tell("the patch was changed for the job's log; `diff N > FILE` writes it unchanged")
+
+
+def _texts(
+    repository: Repository, branches: Sequence[Branch], *, stat: bool, raw: bool, is_exact: bool
+) -> Iterator[str]:
+    """Yield what is printed; exact patches are printed here, because they are no text."""
+    colours = sys.stdout.isatty() and not is_job_log(sys.stdout, os.environ)
+    colours = colours and "NO_COLOR" not in os.environ
     for branch in branches:
         if branch.status is None:
             tell(f"worker {branch.worker_id} {branch.sentence}: only its commits are shown")
         elif branch.is_empty:
             tell(f"worker {branch.worker_id} {branch.sentence}; it committed nothing")
         if len(branches) > 1 and not raw:
-            show(f"{called(branch.worker_id, branch.title)}: {one_line(branch.task)}")
+            yield f"{called(branch.worker_id, branch.title)}: {one_line(branch.task)}"
         if stat:
-            show(_stat(repository, branch))
+            yield _stat(repository, branch)
+        elif is_exact:
+            _copy_patch(repository, branch)
         else:
-            is_terminal = sys.stdout.isatty()
-            colours = is_terminal and not is_log and "NO_COLOR" not in os.environ
-            is_exact = not (is_log or is_terminal)
-            _show_patch(repository, branch, is_exact=is_exact, is_coloured=colours)
-    if is_log and not stat:
-        tell("the patch was changed for the job's log; `diff N > FILE` writes it unchanged")
+            yield from _patch(repository, branch, is_coloured=colours)
 
 
 def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
@@ -84,18 +95,19 @@ def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
         )
 
 
-def _show_patch(
-    repository: Repository, branch: Branch, *, is_exact: bool, is_coloured: bool
-) -> None:
+def _copy_patch(repository: Repository, branch: Branch) -> None:
     base, tip = branch.base, branch.commit
-    with patch_stream(repository, base=base, tip=tip, is_whole=is_exact) as output:
-        if is_exact:
-            shutil.copyfileobj(output, sys.stdout.buffer)
-            sys.stdout.flush()
-            return
+    with patch_stream(repository, base=base, tip=tip, is_whole=True) as output:
+        shutil.copyfileobj(output, sys.stdout.buffer)
+        sys.stdout.flush()
+
+
+def _patch(repository: Repository, branch: Branch, *, is_coloured: bool) -> Iterator[str]:
+    base, tip = branch.base, branch.commit
+    with patch_stream(repository, base=base, tip=tip, is_whole=False) as output:
         for piece in _pieces(output):
             text = lines(piece.decode("utf-8", "replace")).removesuffix("\n")
-            put("\n".join(map(_coloured, text.split("\n"))) if is_coloured else text, sys.stdout)
+            yield "\n".join(map(_coloured, text.split("\n"))) if is_coloured else text
 
 
 def _coloured(line: str) -> str:

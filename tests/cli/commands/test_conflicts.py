@@ -195,6 +195,7 @@ def test_diff_counts_lines(repo, local_engine, capsys):
 
 def test_hostile_patch_is_harmless_on_a_terminal(repo, local_engine, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("GIT_PAGER", "cat")
     evil = r"printf 'a\033[2Jb\n' > a.txt; head -c 300000 /dev/zero | tr '\0' x > long.txt"
     shell_run(repo, local_engine, evil)
     assert run(["diff", "1"]) == 0
