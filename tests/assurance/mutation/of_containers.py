@@ -18,6 +18,8 @@ NAMES = "tests/system/test_gateway_names.py"
 CONFIGURATIONS = "tests/gateway/test_configurations.py"
 HOSTS = "tests/gateway/test_hosts.py"
 PROJECT_IMAGES = "tests/system/test_project_images.py"
+ARCHIVE = "tests/engine/images/test_archive.py"
+UNINSTALL = "tests/cleanup/test_uninstall.py"
 SECCOMP = "tests/engine/docker/test_seccomp.py"
 SERVICES = "tests/worker/test_services.py"
 _NETWORKS = (
@@ -317,6 +319,18 @@ def images() -> Iterator[Protection]:
          "                pass"),
         ("replaced images removed",
          "            remove_unnamed(self._client, before.id, parents=True)", "            pass"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/images/archive.py",
+        (ARCHIVE,),
+        ("archive replaces only images of ours",
+         "        _check_names([image.name for image in found])\n", ""),
+        ("digests of loaded images", "digests and image.digest not in digests", "False"),
+    )  # fmt: skip
+    yield from patches(
+        "cleanup/uninstall.py",
+        (UNINSTALL,),
+        ("images of the user stay", "{name for name in images if is_own(name)}", "images"),
     )  # fmt: skip
 
 
