@@ -320,9 +320,10 @@ class PlainWorld(World):
 
 def scratch(state: Path) -> list[str]:
     """List what is left in a run's state besides records, logs and handed-over files."""
-    kept = {"lock", "memory", "overlay", "owners", "runs", "checkouts"}
+    kept = {"lock", "memory", "overlay", "owners", "runs", "checkouts", "packs"}
     found = [path.name for path in state.glob("*") if path.name not in kept]
-    found += [path.name for path in state.glob("checkouts/*") if path.name != "lock"]
+    places = (*state.glob("checkouts/*"), *state.glob("packs/*"))
+    found += [path.name for path in places if path.name != "lock"]
     inside = (p for p in state.glob("runs/*/*/*") if p.is_dir() and p.name != "artifacts")
     records = (p for p in state.glob("runs/*/*") if p.is_dir() and p.name != "broker")
     beside = (p for p in records if not p.name[-1].isdigit())
