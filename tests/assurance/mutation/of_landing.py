@@ -77,7 +77,7 @@ def landing() -> Iterator[Protection]:
         ("printed patch is sanitised", 'lines(piece.decode("utf-8", "replace"))',
          'piece.decode("utf-8", "replace")'),
         ("unchanged patch is not printed in CI jobs",
-         "is_exact = not (is_log or is_terminal)", "is_exact = not is_terminal"),
+         "(stat or is_log or sys.stdout.isatty())", "(stat or sys.stdout.isatty())"),
         ("`--raw` is refused in CI jobs", "    if raw and is_log:", "    if False:"),
         ("failed workers are merged only by number",
          "if branch.status is not Status.SUCCESS and not self._wish.named:", "if False:"),

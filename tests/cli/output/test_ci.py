@@ -224,13 +224,14 @@ class TestExec:
         assert shown.endswith(b"x##\nvso[a.b]c\n")
 
 
-def test_image_build_does_not_treat_a_job_log_as_a_terminal(monkeypatch, capsys):
+def test_image_build_does_not_treat_a_job_log_as_a_terminal(monkeypatch, capsys, tmp_path):
     """Many jobs set `FORCE_COLOR`, with which rich treats any stream as a terminal."""
-    from orchestrator.cli.commands.image import _progress
+    from orchestrator.cli.commands.image import build_progress
 
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    with _progress(quiet=False) as progress:
+    with build_progress(quiet=False) as progress:
         progress("::add-mask::x")
         # The status is drawn at the latest when it ends.
         progress("##[add-mask]x")
