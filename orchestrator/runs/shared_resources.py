@@ -126,6 +126,9 @@ def prepare_shared(
             closed = pool.submit(lambda: _close_host(checked, directory, network.result()))
         run = _prepare(checked, claimed, emit, cancel, resumed=resumed)
         run = replace(run, network_id=network.result(), closed=closed)
+        if resumed and closed is not None:
+            # Containers of the earlier process may only be started by the helper of this one.
+            wait([closed])
         return _with_broker(run, workers) if brokers else run
     except BaseException:
         pool.shutdown()

@@ -1,6 +1,7 @@
 """Tests of an engine that hangs up during a run, and returns or stays away."""
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.container import Isolation
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError
@@ -79,6 +81,30 @@ def test_container_ended_by_an_outage_is_an_engine_error(repo: Path, tmp_path: P
     (result,) = shell_run(repo, engine, "echo one; exec sleep 60").results
     assert (result.status, result.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
     assert "exit code 137" in str(result.message)
+
+
+class HostClosesLate(OutageEngine):
+    """Closes the host some time after a run has begun or continued."""
+
+    closed = False
+    early = 0
+
+    def close_host(self, *_: object) -> None:
+        time.sleep(0.5)
+        self.closed = True
+
+    def adopt(self, container_id: str) -> LocalContainer | None:
+        self.early += not self.closed
+        return super().adopt(container_id)
+
+
+def test_resumed_run_closes_the_host_before_it_uses_containers(repo: Path, tmp_path: Path) -> None:
+    engine = HostClosesLate(tmp_path / "e")
+    engine.kind = type("Traits", (HangingUp,), {"comes_back": False})
+    shell_run(repo, engine, TASK, isolation=Isolation(network="open"))
+    engine.kind.comes_back, engine.closed = True, False  # type: ignore[attr-defined]
+    (resumed,) = ResumedRun(only_run(repo), engine=engine).execute().results
+    assert (resumed.status, engine.closed, engine.early) == (Status.SUCCESS, True, 0)
 
 
 def test_run_can_be_resumed_after_the_engine_stayed_away(repo: Path, tmp_path: Path) -> None:
