@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.broker.accounts import Account, RefusedError
-from orchestrator.broker.bodies import BadRequestError, Request
+from orchestrator.broker.bodies import MOST_VALUES, BadRequestError, Request
 from orchestrator.broker.calls import Call, find_call, request_headers
 from orchestrator.broker.grant import Grant
 from orchestrator.broker.ledger import Ledger
@@ -170,6 +170,13 @@ def test_field_has_one_meaning(flavor: str, body: bytes, field: str) -> None:
 def test_body_is_refused_before_it_needs_memory(body: bytes) -> None:
     with pytest.raises(BadRequestError):
         checked("chat", body)
+
+
+@pytest.mark.parametrize("values", [b"[],", b'{"":0},', b"0,"])
+def test_number_of_values_is_limited_before_they_are_parsed(values: bytes) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        checked("chat", b'{"model": "gpt-4o", "a": [' + values * (MOST_VALUES + 1) + b"0]}")
+    assert caught.value.status == 413
 
 
 def test_marks_in_texts_are_no_values() -> None:
