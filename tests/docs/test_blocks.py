@@ -31,10 +31,12 @@ LANGUAGES = {"console", "sh", "python", "yaml", "json", "toml", "text"}
 COMMANDS = ("console", "sh", "python", "yaml")
 
 REPETITIONS = {
+    "docs/guides/best-of-n-in-ci.md",
     "docs/guides/models.md",
     "docs/guides/rate-limits.md",
     "docs/guides/ready-worktrees.md",
     "docs/guides/watching.md",
+    "docs/guides/workflows.md",
 }
 """Slow pages, whose commands other tests run too; `make variants` runs the pages themselves."""
 COVERED: Mapping[str, tuple[str, str]] = {

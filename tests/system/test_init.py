@@ -152,7 +152,7 @@ def test_probe_of_a_killed_process_is_cleaned_up(tmp_path):
 
 def test_requested_services_are_written(tmp_path):
     project = make_project(tmp_path / "project", COMPOSE)
-    made = orchestrator("init", "--services", "--agent-cli", "shell", cwd=project)
+    made = orchestrator("init", "--services", "--no-try", "--agent-cli", "shell", cwd=project)
     assert made.returncode == 0, made.stderr
     assert "orchestrator parallel --config orchestrator.yaml" in made.stderr
     assert set(plain(project)["services"]) == {"db", "cache"}
