@@ -18,7 +18,7 @@ from orchestrator.files.atomic import write_private
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
-from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.text.split_lines import split_lines
 
 _REFS: Final = "refs/orchestrator/"
@@ -80,11 +80,10 @@ def find_belongings(
     own = {name for name in images if is_own(name)}
     states = []
     for repository in repositories:
-        runs_of = (repository.state_dir / "runs").glob("*")
         live |= {
-            f"{run.name} in {repository.common_dir}"
-            for run in runs_of
-            if RunDirectory(run).is_live()
+            f"{run.run_id} in {repository.common_dir}"
+            for run in all_runs(repository.state_dir)
+            if run.is_live()
         }
         states.append(repository.state_dir)
     existing = tuple(path for path in (state_home(), *states) if path.exists())

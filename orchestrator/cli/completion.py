@@ -45,16 +45,16 @@ def _case(shell: str, row: CommandRow, summaries: Mapping[str, str], agents: Seq
     of_members = ((name, summaries[f"{row.path} {name}".strip()]) for name in row.commands)
     lists = {
         "items": [f"{name}{_value(one, agents)}" for name, one in (*options, *_arguments(row))],
-        "members": [_described(shell, *member) for member in of_members],
-        "flags": [_described(shell, name, one.help) for name, one in options],
+        "members": [_describe(shell, *member) for member in of_members],
+        "flags": [_describe(shell, name, one.help) for name, one in options],
     }
     if shell == "fish":
-        lines = (f"      set __orchestrator_{name} {_quoted(shell, words)}\n"
+        lines = (f"      set __orchestrator_{name} {_quote(shell, words)}\n"
                  for name, words in lists.items())  # fmt: skip
-        return f"    case {_quoted(shell, [row.path])}\n" + "".join(lines)
+        return f"    case {_quote(shell, [row.path])}\n" + "".join(lines)
     if shell == "bash":
         del lists["flags"]
-    lines = (f"      {name}=({_quoted(shell, words)})\n" for name, words in lists.items())
+    lines = (f"      {name}=({_quote(shell, words)})\n" for name, words in lists.items())
     return f"    {shlex.quote(row.path)})\n" + "".join(lines) + "      ;;\n"
 
 
@@ -72,11 +72,11 @@ def _value(one: ParameterRow, agents: Sequence[str]) -> str:
     return "=" + ("|".join(values) if values else _KINDS.get(one.kind, ""))
 
 
-def _described(shell: str, name: str, text: str) -> str:
+def _describe(shell: str, name: str, text: str) -> str:
     return {"bash": name, "zsh": f"{name}:{text}", "fish": f"{name}\t{text}"}[shell]
 
 
-def _quoted(shell: str, words: Iterable[str]) -> str:
+def _quote(shell: str, words: Iterable[str]) -> str:
     if shell != "fish":
         return shlex.join(words)
     escaped = (word.replace("\\", "\\\\").replace("'", "\\'") for word in words)

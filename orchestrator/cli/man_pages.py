@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.cli.command_table import CommandRow, ParameterRow
+from orchestrator.cli.command_table import CommandRow
 
 _WIDTH: Final = 78
 """Maximum length of a line of text in bytes."""
@@ -36,21 +36,21 @@ def man_pages(commands: Sequence[CommandRow], *, version: str, date: str) -> Map
     return {**pages, "orch.1": "".join(f"{line}\n" for line in _page(alias, (), edition, "orch"))}
 
 
-def _name(path: str) -> str:
-    return "-".join(["orchestrator", *path.split()])
+def _name(path: str, program: str = "orchestrator") -> str:
+    return "-".join([program, *path.split()])
 
 
 def _page(
     row: CommandRow, commands: Sequence[CommandRow], edition: str, program: str = "orchestrator"
 ) -> Iterator[str]:
-    name = "-".join([program, *row.path.split()])
+    name = _name(row.path, program)
     yield f'.TH "{name.upper()}" "1" {edition} "orchestrator manual"'
     yield ".SH NAME"
-    yield f"{_escaped(name)} \\-"
+    yield f"{_escape(name)} \\-"
     yield from _text(row.summary.rstrip("."))
     yield ".SH SYNOPSIS"
-    yield f".B {_escaped(f'{program} {row.path}'.strip())}"
-    yield _escaped(row.usage)
+    yield f".B {_escape(f'{program} {row.path}'.strip())}"
+    yield _escape(row.usage)
     yield ".SH DESCRIPTION"
     yield from _text(row.help)
     arguments = [one for one in row.parameters if not one.names]
@@ -61,15 +61,15 @@ def _page(
         if parameters:
             yield f".SH {title}"
             for one in parameters:
-                yield from _parameter(one)
+                yield from _list_item(one.declared, one.help)
     yield from _members(row, commands)
     if row.commands and not row.path:
         yield ".SH FILES"
-        yield from _listed("orchestrator.yaml", "The project's configuration.")
-        yield from _listed(".git/orchestrator", "Records of runs, and the files of workers.")
+        yield from _list_item("orchestrator.yaml", "The project's configuration.")
+        yield from _list_item(".git/orchestrator", "Records of runs, and the files of workers.")
     yield ".SH SEE ALSO"
     near = _name("") if row.path or not row.commands else _name("doctor")
-    yield f".BR {_escaped(near)} (1)"
+    yield f".BR {_escape(near)} (1)"
 
 
 def _members(row: CommandRow, commands: Sequence[CommandRow]) -> Iterator[str]:
@@ -78,16 +78,12 @@ def _members(row: CommandRow, commands: Sequence[CommandRow]) -> Iterator[str]:
     for member in row.commands:
         path = f"{row.path} {member}".strip()
         summary = next(one.summary for one in commands if one.path == path)
-        yield from _listed(f"orchestrator {path}", f"{summary} See {_name(path)}(1).")
+        yield from _list_item(f"orchestrator {path}", f"{summary} See {_name(path)}(1).")
 
 
-def _parameter(one: ParameterRow) -> Iterator[str]:
-    yield from _listed(one.declared, one.help)
-
-
-def _listed(term: str, text: str) -> Iterator[str]:
+def _list_item(term: str, text: str) -> Iterator[str]:
     yield ".TP"
-    yield f".B {_escaped(term)}"
+    yield f".B {_escape(term)}"
     yield from _text(text or "No description.")
 
 
@@ -101,10 +97,10 @@ def _text(text: str) -> Iterator[str]:
         for line in textwrap.wrap(
             marked, _WIDTH // 2, break_long_words=False, break_on_hyphens=False
         ):
-            yield _escaped(line).replace("\1", "\\fB").replace("\2", "\\fR")
+            yield _escape(line).replace("\1", "\\fB").replace("\2", "\\fR")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape what roff would interpret: backslashes, hyphens, and a control character in front."""
     coded = "".join(_SPECIAL.get(c, c if ord(c) < 0x7F else f"\\[u{ord(c):04X}]") for c in text)
     return f"\\&{coded}" if coded.startswith((".", "'")) else coded

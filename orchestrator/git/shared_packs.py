@@ -124,7 +124,7 @@ def _link(
     with _locked(repository.state_dir):
         for root, layers in bases:
             wanted = _up_to(nearest, layers, grows=nearest != commit)
-            if wanted and _linked(wanted, root, pack):
+            if wanted and _link_layers(wanted, root, pack):
                 os.utime(root)
                 return wanted
     return ()
@@ -144,7 +144,7 @@ def _keep(state_dir: Path, manifest: _Manifest, pack: Path) -> None:
         half = place / _HALF
         remove_tree(half)
         half.mkdir()
-        if _linked(manifest.layers, pack, half):
+        if _link_layers(manifest.layers, pack, half):
             write_atomically(half / _MANIFEST, manifest.model_dump_json())
             _remove(place / commit)
             half.rename(place / commit)
@@ -208,7 +208,7 @@ def _up_to(commit: str, layers: Sequence[Layer], *, grows: bool) -> tuple[Layer,
     return () if sum(more) > first else tuple(layers[:1])
 
 
-def _linked(layers: Sequence[Layer], source: Path, directory: Path) -> bool:
+def _link_layers(layers: Sequence[Layer], source: Path, directory: Path) -> bool:
     """Link the packs of layers into a directory; return False, and link none, if one is damaged."""
     files = {name: size for layer in layers for name, size in layer.files.items()}
     checksum = len(layers[0].commit) // 2

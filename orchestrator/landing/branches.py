@@ -120,8 +120,7 @@ def _branches(
     repository: Repository, history: RunHistory, specs: Iterable[WorkerSpec], *, live: bool
 ) -> Iterable[Branch]:
     mine = _own_branches(repository, history)
-    while history.read():
-        pass
+    history.read_all()
     for spec in specs:
         number = spec.worker_id
         result = history.worker_result(number, live=live)

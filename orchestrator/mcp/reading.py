@@ -64,15 +64,13 @@ def _run_entry(run: RunDirectory) -> answers.RunEntry | None:
 def opened(repository: Repository, wanted: str | None, worker: int | None = None) -> RunHistory:
     """Return the history of a run, with all recorded events read."""
     history = choose_run(list(all_runs(repository.state_dir)), wanted, worker=worker)
-    while history.read():
-        pass
+    history.read_all()
     return history
 
 
 def _results(history: RunHistory) -> tuple[RunState, dict[int, WorkerResult | None]]:
     state = history.state()
-    while history.read():
-        pass
+    history.read_all()
     live = state is RunState.RUNNING
     return state, {n: history.worker_result(n, live=live) for n in history.workers}
 

@@ -114,11 +114,7 @@ def prepare_shared(
     """
     if not any(one.egress for _, one in checked.request.by_task()):
         return _prepare(checked, claimed, emit, cancel, resumed=resumed)
-    directory, workers, brokers = (
-        claimed.directory,
-        claimed.record.workers,
-        needs_broker(checked.request),
-    )
+    directory, brokers = claimed.directory, needs_broker(checked.request)
     pool, closed = ThreadPoolExecutor(1, thread_name_prefix="network"), None
     try:
         network = pool.submit(_network, checked, directory)
@@ -129,7 +125,7 @@ def prepare_shared(
         if resumed and closed is not None:
             # Containers of the earlier process may only be started by the helper of this one.
             wait([closed])
-        return _with_broker(run, workers) if brokers else run
+        return _with_broker(run, claimed.record.workers) if brokers else run
     except BaseException:
         pool.shutdown()
         raise

@@ -151,6 +151,11 @@ class RunHistory:
                 return events
         return []
 
+    def read_all(self) -> None:
+        """Apply all events that were recorded until now."""
+        while self.read():
+            pass
+
     def state(self) -> RunState:
         """Return the state of the run."""
         # The order matters: the run's files are complete only once the lease is free.
@@ -160,8 +165,7 @@ class RunHistory:
 
     def sentence(self, worker_id: int) -> str:
         """Return what a message says of a worker now, after its number."""
-        while self.read():
-            pass
+        self.read_all()
         live = self.directory.is_live()
         result, state = self.worker_result(worker_id, live=live), self.workers[worker_id].state
         if result is not None:
@@ -194,8 +198,7 @@ class RunHistory:
         return told if told or live else self.directory.result(worker_id)
 
     def _whole(self) -> RunResult | None:
-        while self.read():
-            pass
+        self.read_all()
         return self.directory.run_result() or self._result or self._summed_up()
 
     def _summed_up(self) -> RunResult | None:

@@ -182,8 +182,7 @@ def _listed(place: _Place) -> ListedRun:
     worktrees, branches = place.worktrees(), place.branches()
     with RunHistory(place.run, place.record) as history:
         state = history.state()
-        while history.read():
-            pass
+        history.read_all()
         workers = tuple(
             _worker(
                 worker,

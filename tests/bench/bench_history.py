@@ -15,10 +15,10 @@ import argparse
 import os
 import subprocess
 import tempfile
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import measure
@@ -157,7 +157,7 @@ def disk(source: Path, workers: int) -> list[list[str]]:
     with clone(source) as root:
         past = sum(packed(root / ".git/objects").values()) / 1e6
         for count in (1, workers):
-            with peak_of(root) as peak:
+            with measure.largest_of(partial(added, root)) as peak:
                 api(root, count)
             copies = (past, *peak, added(root))
             rows.append([
@@ -183,24 +183,6 @@ def added(root: Path) -> float:
     found = packed(root / ".git/orchestrator")
     own = packed(root / ".git/objects")
     return sum(size for inode, size in found.items() if inode not in own) / 1e6
-
-
-@contextmanager
-def peak_of(root: Path) -> Iterator[list[float]]:
-    """Yield a list, to which the largest value of `added` is added at the end."""
-    found, ended = [0.0], threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.05):
-            found[0] = max(found[0], added(root))
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        yield found
-    finally:
-        ended.set()
-        watching.join()
 
 
 def main() -> None:

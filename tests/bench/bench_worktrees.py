@@ -8,11 +8,11 @@ machine.
 
 import argparse
 import os
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import measure
@@ -107,20 +107,10 @@ class Bench:
 def disk_of(root: Path) -> Iterator[list[float]]:
     """Yield a list, to which the largest growth of the file system in MB is added at the end."""
     found: list[float] = []
-    before, peak, ended = used(root), [0], threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.05):
-            peak[0] = max(peak[0], used(root))
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
+    before = used(root)
+    with measure.largest_of(partial(used, root)) as peak:
         yield found
-    finally:
-        ended.set()
-        watching.join()
-        found.append((peak[0] - before) / 1e6)
+    found.append((max(peak[0], before) - before) / 1e6)
 
 
 def used(root: Path) -> int:

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,6 +62,24 @@ def timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+@contextmanager
+def largest_of(read: Callable[[], float]) -> Iterator[list[float]]:
+    """Yield a list, whose only item is the largest value that `read` has returned until then."""
+    found, ended = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            found[0] = max(found[0], read())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        watching.join()
 
 
 def note(text: str) -> None:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -57,31 +57,26 @@ def diff(
     branches = read_branches(repository, wanted, numbers).branches
     end_with_reader()
     is_exact = not (stat or is_log or sys.stdout.isatty())
-    texts = _texts(repository, branches, stat=stat, raw=raw, is_exact=is_exact)
-    show_paged(texts, is_allowed=not is_log)
+    is_coloured = sys.stdout.isatty() and not is_log and "NO_COLOR" not in os.environ
+
+    def texts() -> Iterator[str]:
+        for branch in branches:
+            if branch.status is None:
+                tell(f"worker {branch.worker_id} {branch.sentence}: only its commits are shown")
+            elif branch.is_empty:
+                tell(f"worker {branch.worker_id} {branch.sentence}; it committed nothing")
+            if len(branches) > 1 and not raw:
+                yield f"{called(branch.worker_id, branch.title)}: {one_line(branch.task)}"
+            if stat:
+                yield _stat(repository, branch)
+            elif is_exact:
+                _copy_patch(repository, branch)
+            else:
+                yield from _patch(repository, branch, is_coloured=is_coloured)
+
+    show_paged(texts(), is_allowed=not is_log)
     if is_log and not stat:
         tell("the patch was changed for the job's log; `diff N > FILE` writes it unchanged")
-
-
-def _texts(
-    repository: Repository, branches: Sequence[Branch], *, stat: bool, raw: bool, is_exact: bool
-) -> Iterator[str]:
-    """Yield what is printed; exact patches are printed here, because they are no text."""
-    colours = sys.stdout.isatty() and not is_job_log(sys.stdout, os.environ)
-    colours = colours and "NO_COLOR" not in os.environ
-    for branch in branches:
-        if branch.status is None:
-            tell(f"worker {branch.worker_id} {branch.sentence}: only its commits are shown")
-        elif branch.is_empty:
-            tell(f"worker {branch.worker_id} {branch.sentence}; it committed nothing")
-        if len(branches) > 1 and not raw:
-            yield f"{called(branch.worker_id, branch.title)}: {one_line(branch.task)}"
-        if stat:
-            yield _stat(repository, branch)
-        elif is_exact:
-            _copy_patch(repository, branch)
-        else:
-            yield from _patch(repository, branch, is_coloured=colours)
 
 
 def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
@@ -96,6 +91,7 @@ def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
 
 
 def _copy_patch(repository: Repository, branch: Branch) -> None:
+    """Print a patch byte for byte; it is no text, so no pager shows it."""
     base, tip = branch.base, branch.commit
     with patch_stream(repository, base=base, tip=tip, is_whole=True) as output:
         shutil.copyfileobj(output, sys.stdout.buffer)

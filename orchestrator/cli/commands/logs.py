@@ -233,8 +233,7 @@ def _show(sources: list[_Source]) -> None:
 
 def _follow(history: RunHistory, sources: list[_Source], worker: int | None) -> None:
     def is_live() -> bool:
-        while history.read():
-            pass
+        history.read_all()
         done = worker is not None and history.workers[worker].state is WorkerState.DONE
         return history.directory.is_live() and not done
 

@@ -89,7 +89,7 @@ def mcp(options: McpOptions) -> None:
     """
     repository = Repository(options.root or Path.cwd())
     server = _module("server")
-    allowed = _allowed(options.allow or [], get_args(server.Allowed))
+    allowed = _parse_actions(options.allow or [], get_args(server.Allowed))
     if options.budget_total is not None and not 0 < options.budget_total < inf:
         raise ConfigError(f"option `--budget-total` is `{options.budget_total}`: must be above 0")
     starter = _module("starting")
@@ -110,7 +110,7 @@ def mcp(options: McpOptions) -> None:
         raise typer.Exit from None
 
 
-def _allowed(given: list[str], known: tuple[str, ...]) -> tuple[str, ...]:
+def _parse_actions(given: list[str], known: tuple[str, ...]) -> tuple[str, ...]:
     """Return the allowed actions.
 
     Raises:

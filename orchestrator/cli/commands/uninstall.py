@@ -91,7 +91,7 @@ def _repositories(roots: list[Path] | None) -> list[Repository]:
 def _show(found: Belongings, repositories: list[Repository], *, verb: str) -> None:
     lines = [
         *(f"image {one_line(image)}" for image in found.images),
-        *(_named(leftover) for leftover in found.leftovers),
+        *(_describe(leftover) for leftover in found.leftovers),
         *(f"{path}" for path in found.state),
         *(f"worktrees and branches of workers in {repository.top}" for repository in repositories
           if repository.state_dir in found.state),
@@ -102,7 +102,7 @@ def _show(found: Belongings, repositories: list[Repository], *, verb: str) -> No
         tell(f"left: image {one_line(image)}, which has the labels of an image of orchestrator")
 
 
-def _named(leftover: Leftover) -> str:
+def _describe(leftover: Leftover) -> str:
     run, place = (leftover.labels.get(label) for label in (RUN, REPOSITORY))
     owner = f" of run {run}" if run else ""
     return f"{leftover.kind} {leftover.id[:12]}{owner}" + (f" in {place}" if place else "")

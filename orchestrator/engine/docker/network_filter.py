@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import docker
@@ -238,9 +239,14 @@ class NetworkFilter:
             EngineError: The rules could not be set.
         """
         helper = self._helper()
-        rules = guard_rules(Egress(image="", allowed=self.allowed), gateway=helper.gateway)
-        self.active = process > 0 and helper.confine(self.container, process, rules)
+        self.active = process > 0 and helper.confine(self.container, process, self._rules)
         return self.active
+
+    @cached_property
+    def _rules(self) -> str:
+        """The rules, which are the same for all attempts to set them while a container starts."""
+        egress = Egress(image="", allowed=self.allowed)
+        return guard_rules(egress, gateway=self._helper().gateway)
 
     def apply_early(self, meter: Meter) -> None:
         """Set the rules while the engine starts the container, as early as possible.
