@@ -23,6 +23,11 @@ VAGUE_VERBS = frozenset(
 )
 """First words of docstrings that do not say whether a function returns, checks or changes."""
 
+IRREGULAR_PARTICIPLES = frozenset(
+    {"broken", "chosen", "drawn", "forbidden", "given", "held", "hidden", "known", "seen", "sent"}
+    | {"shown", "spent", "strayed", "taken", "told", "written", "overridden", "unknown"}
+)
+VERBS_IN_ED = frozenset({"embed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -49,7 +54,16 @@ LIMITS: Mapping[str, Limit] = {
     "public names per module, 90th percentile": Limit(11, 11),
     "public names per module, most": Limit(40, 40),
     "docstrings with a vague verb, percent": Limit(2, 2),
+    "lines": Limit(90_000, 70_000),
+    "lines of docstrings, percent": Limit(14, 13),
+    "modules": Limit(640, 440),
+    "lines per function": Limit(16, 20),
+    "private functions with one caller, percent": Limit(33, 20),
+    "function names that begin with a participle, percent": Limit(10.5, 2.5),
+    "variables named `one`": Limit(540, 40),
 }
+AT_LEAST = frozenset({"lines per function"})
+"""Measurements whose limit is the smallest value."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     modules = read_modules(options.root)
     measured = measure(modules)
-    exceeded = {name: value for name, value in measured.items() if value > LIMITS[name].allowed}
+    exceeded = {name: value for name, value in measured.items() if _exceeds(name, value)}
     if not options.check:
         print_table(measured)
     if options.list or (exceeded and options.check):
@@ -72,12 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if exceeded and options.check else 0
 
 
+def _exceeds(name: str, value: float) -> bool:
+    limit = LIMITS[name].allowed
+    return value < limit if name in AT_LEAST else value > limit
+
+
 def print_table(measured: Mapping[str, float]) -> None:
     """Print every measurement with its limit and its target."""
-    print(f"{'':42}{'value':>7}{'limit':>7}{'target':>8}")
+    print(f"{'':54}{'value':>7}{'limit':>7}{'target':>8}")
     for name, value in measured.items():
         limit = LIMITS[name]
-        print(f"{name:42}{value:>7g}{limit.allowed:>7g}{limit.target:>8g}")
+        print(f"{name:54}{value:>7g}{limit.allowed:>7g}{limit.target:>8g}")
 
 
 def measure(modules: Mapping[str, Module]) -> dict[str, float]:
@@ -110,6 +129,29 @@ def measure(modules: Mapping[str, Module]) -> dict[str, float]:
         "docstrings with a vague verb, percent": round(
             100 * sum(words[verb] for verb in VAGUE_VERBS) / max(1, words.total()), 1
         ),
+        **_measure_reading(modules, found),
+    }
+
+
+def _measure_reading(modules: Mapping[str, Module], found: Sequence[Function]) -> dict[str, float]:
+    """Measure how much there is to read, and how far a reader has to jump."""
+    lines = sum(module.lines for module in modules.values())
+    nodes = [node for module in modules.values() for node in ast.walk(module.tree)]
+    return {
+        "lines": lines,
+        "lines of docstrings, percent": _percent(
+            sum(_docstring_lines(node) for m in modules.values() for node in ast.walk(m.tree)),
+            lines,
+        ),
+        "modules": len(modules),
+        "lines per function": round(lines / len(found), 1),
+        "private functions with one caller, percent": _percent(
+            sum(1 for module in modules.values() for _ in single_callers(module)), len(found)
+        ),
+        "function names that begin with a participle, percent": _percent(
+            sum(map(_begins_with_participle, found)), len(found)
+        ),
+        "variables named `one`": sum(map(_is_one, nodes)),
     }
 
 
@@ -128,6 +170,10 @@ def details(modules: Mapping[str, Module]) -> Iterator[str]:
                 yield f"{place}: travelling parameters {', '.join(sorted(together))}"
             if first_words([function]).keys() & VAGUE_VERBS:
                 yield f"{place}: vague verb {''.join(first_words([function]))}"
+            if _begins_with_participle(function):
+                yield f"{place}: begins with a participle"
+        for function in single_callers(module):
+            yield f"{module.path}:{function.lineno}: {function.name}: one caller"
 
 
 def functions(module: Module) -> Iterator[Function]:
@@ -135,6 +181,19 @@ def functions(module: Module) -> Iterator[Function]:
     for node in ast.walk(module.tree):
         if isinstance(node, Function):
             yield node
+
+
+def single_callers(module: Module) -> Iterator[Function]:
+    """Yield the private functions that their module names in exactly one place."""
+    names = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    for function in functions(module):
+        private = function.name.startswith("_") and not function.name.startswith("__")
+        if private and names[function.name] == 1:
+            yield function
 
 
 def parameters(function: Function) -> list[str]:
@@ -170,6 +229,32 @@ def first_words(found: Sequence[Function]) -> Counter[str]:
 def percentile(values: Sequence[int], percent: int) -> int:
     """Return the value that `percent` of the values do not exceed."""
     return sorted(values)[len(values) * percent // 100]
+
+
+def _percent(part: float, whole: float) -> float:
+    return round(100 * part / whole, 1)
+
+
+def _docstring_lines(node: ast.AST) -> int:
+    if isinstance(node, ast.Module | ast.ClassDef | Function) and node.body:
+        match node.body[0]:
+            case ast.Expr(value=ast.Constant(value=str())) as text:
+                return (text.end_lineno or text.lineno) - text.lineno + 1
+            case _:
+                pass
+    return 0
+
+
+def _begins_with_participle(function: Function) -> bool:
+    word = function.name.lstrip("_").split("_")[0]
+    regular = word.endswith("ed") and word not in VERBS_IN_ED
+    return regular or word in IRREGULAR_PARTICIPLES
+
+
+def _is_one(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id == "one" and isinstance(node.ctx, ast.Store)
+    return isinstance(node, ast.arg) and node.arg == "one"
 
 
 def _length(function: Function) -> int:
