@@ -82,6 +82,12 @@ def test_import_cycle_is_an_error(tmp_path: Path) -> None:
         ("def f():\n    '''Tell it.'''", "docstrings with a vague verb, percent", 100),
         ("def f():\n    '''Return it.'''", "docstrings with a vague verb, percent", 0),
         ("#\n" * 401, "files over 400 lines", 1),
+        ("def _f(): ...\n_f()", "private functions with one caller, percent", 50),
+        ("def _f(): ...\n_f()\n_f()", "private functions with one caller, percent", 0),
+        ("def _told(): ...", "function names that begin with a participle, percent", 50),
+        ("def need(): ...", "function names that begin with a participle, percent", 0),
+        ("for one in []: print(one)", "variables named `one`", 1),
+        ('"""Text."""', "lines of docstrings, percent", 50),
     ],
 )  # fmt: skip
 def test_measure_of_a_source(tmp_path: Path, source: str, name: str, value: int) -> None:
