@@ -5,6 +5,7 @@ import re
 import struct
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
@@ -13,6 +14,8 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.command import Git
 from orchestrator.git.git_directory import shallow_commits
 from orchestrator.git.pack_files import put_pack
+from orchestrator.git.reached_objects import reached_objects
+from orchestrator.threads import meanwhile
 
 _MISSING = re.compile(r"promisor remote|lazy fetching|missing (blob|tree|commit)|bad object")
 _UNREADABLE = re.compile(
@@ -73,27 +76,23 @@ def _pack_history(git: Git, common_dir: Path, commit: str, directory: Path) -> N
     That pack is used as it is if it holds nothing else. The proof is a count: of the reached
     objects, as many are outside of the pack as there are more reached objects than packed ones.
     """
-    with tempfile.TemporaryFile(dir=directory) as listing:
-        # With a bitmap, git knows the objects without reading them.
-        git.run("rev-list", "--objects", "--use-bitmap-index", commit, stdout=listing)
-        reached = _lines(listing)
+    pack = directory / "pack"
+    with reached_objects(git, common_dir, commit, directory) as reached:
         largest, held = _largest_pack(common_dir)
-        if largest is not None and reached <= 2 * held <= 2 * reached:
-            _pack(git, listing, directory, "--non-empty", f"--keep-pack={largest.name}")
-            others = [_objects_in(path) for path in (directory / "pack").glob("*.idx")]
+        if largest is not None and reached.lines <= 2 * held <= 2 * reached.lines:
             checksum = "sha1" if len(commit) == 40 else "sha256"
-            alone = reached - sum(others) == held
-            if alone and put_pack(largest, directory / "pack", checksum=checksum):
+            put = partial(put_pack, largest, pack, checksum=checksum)
+            with meanwhile(reached.count) as count, meanwhile(put) as is_put:
+                options = ("--non-empty", f"--keep-pack={largest.name}")
+                _pack(git, reached.listing, directory, *options)
+            new = [path for path in pack.glob("*.idx") if path.stem != largest.stem]
+            others = sum(_objects_in(path) for path in new)
+            if is_put.result() and count.result() - others == held:
                 open_to_all(directory)
                 return
-            _empty(directory / "pack")
-        _pack(git, listing, directory)
+            _empty(pack)
+        _pack(git, reached.listing, directory)
     open_to_all(directory)
-
-
-def _lines(file: IO[bytes]) -> int:
-    file.seek(0)
-    return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
 def _largest_pack(common_dir: Path) -> tuple[Path | None, int]:

@@ -8,7 +8,7 @@ git does not enter them.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import filters_off
-from orchestrator.git.object_packs import History, pack_commit
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
@@ -71,16 +70,20 @@ class _Parent:
     """The repository's path followed by `/`; empty for the outermost repository."""
 
 
-def ready_submodules(
-    repository: Repository, base: str, objects: Path, *, history: History
-) -> Submodules:
+Pack = Callable[[Git, Path, str, Path], frozenset[str]]
+"""Packs what a commit reaches from a repository with a certain git directory into a new directory,
+and returns the commits whose parents are not in it.
+"""
+
+
+def ready_submodules(repository: Repository, base: str, objects: Path, pack: Pack) -> Submodules:
     """Find the submodules of the base commit and pack their objects, unless that was done before.
 
     Args:
         repository: The user's repository.
         base: The commit that the run starts from.
         objects: The base's complete object directory; the submodules' packs are added below it.
-        history: `full` or `shallow`, as for the base.
+        pack: Packs the commit of a submodule.
     """
     record = objects / RECORD
     try:
@@ -89,7 +92,7 @@ def ready_submodules(
         shutil.rmtree(objects / FOLDER, ignore_errors=True)
     git_dirs = tuple(dict.fromkeys((repository.git_dir, repository.common_dir)))
     top = _Parent(repository.git, git_dirs, repository.top, base, "")
-    search = _Search(objects / FOLDER, history)
+    search = _Search(objects / FOLDER, pack)
     search.look_into(top)
     known = Submodules(found=tuple(search.found), notices=tuple(search.notices()))
     if known.found:
@@ -100,12 +103,12 @@ def ready_submodules(
 class _Search:
     """Searches a repository's submodules recursively."""
 
-    def __init__(self, objects: Path, history: History) -> None:
+    def __init__(self, objects: Path, pack: Pack) -> None:
         self.found: list[Submodule] = []
         self._missing: list[str] = []
         self._dirty: list[str] = []
         self._objects = objects
-        self._history = history
+        self._pack_into = pack
 
     def look_into(self, parent: _Parent) -> None:
         names = named_submodules(parent.git, parent.commit)
@@ -135,7 +138,7 @@ class _Search:
     def _pack(self, git_dir: Path, commit: str) -> frozenset[str] | None:
         place = self._objects / str(len(self.found))
         try:
-            return pack_commit(Git(git_dir), git_dir, commit, place, history=self._history)
+            return self._pack_into(Git(git_dir), git_dir, commit, place)
         except GitCommandError:
             # Some objects of the submodule were never fetched.
             shutil.rmtree(place, ignore_errors=True)

@@ -20,7 +20,7 @@ from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.files.atomic import write_private
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
-from orchestrator.git.object_packs import History
+from orchestrator.git.object_packs import History, pack_commit
 from orchestrator.git.repository import Repository
 from orchestrator.git.settings import is_partial
 from orchestrator.git.submodules import ready_submodules
@@ -154,7 +154,9 @@ def _prepare(
             repository, base, config.project.caches, directory.path, warms=record.warms
         )
     shallow = packing.result()
-    submodules = ready_submodules(repository, base, directory.objects, history=history)
+    submodules = ready_submodules(
+        repository, base, directory.objects, partial(pack_commit, history=history)
+    )
     shared = Shared(
         directory,
         repository,

@@ -90,6 +90,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "git/object_packs.py": "pack_commit _empty",
         "git/private_place.py": "private_place",
         "git/pack_files.py": "put_file",
+        "git/reached_objects.py": "_list",
         "git/shared_packs.py": "pack_base _keep _remove",
         "git/quarantine.py": "_make_quarantine",
         "git/snapshot.py": "snapshot",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import GitCommandError, RepositoryError
-from orchestrator.git import object_packs, shared_packs
+from orchestrator.git import object_packs, reached_objects, shared_packs
 from orchestrator.git.object_packs import pack_commit
 from orchestrator.git.pack_files import put_pack
 from orchestrator.git.repository import Repository
@@ -74,7 +74,9 @@ def held(place: Path) -> set[str]:
 
 
 @pytest.fixture
-def runs(repo: Path, tmp_path: Path) -> Runs:
+def runs(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    # The short histories of these tests are listed in pieces as well.
+    monkeypatch.setattr(reached_objects, "_PIECE", 2)
     return Runs(repo, tmp_path / "runs")
 
 
@@ -238,6 +240,74 @@ def test_largest_pack_of_the_repository_is_linked_if_it_holds_nothing_else(runs:
     git(runs.repo, "repack", "-adq")
     runs.check(place)
     runs.begin()
+
+
+def listed(repo: Path, commit: str) -> tuple[list[str], int, int]:
+    """Return the ids of a list of reached objects, the number of pieces, and that of objects."""
+    repository = Repository(repo)
+    with reached_objects.reached_objects(
+        repository.git, repository.common_dir, commit, repository.common_dir
+    ) as found:
+        found.listing.seek(0)
+        ids = [line.split()[0].decode() for line in found.listing]
+        assert found.lines == len(ids)
+        return ids, found.pieces, found.count()
+
+
+@pytest.mark.parametrize(("size", "equal"), [(1, 1), (1, 4), (2, 8), (3, 2), (5, 8), (100, 8)])
+def test_pieces_of_a_history_are_together_what_its_commit_reaches(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, size: int, equal: int
+) -> None:
+    repo = runs.repo
+    for round_ in range(3):
+        git(repo, "checkout", "-qb", f"side-{round_}", f"HEAD~{min(round_, 1)}")
+        runs.commit(f"side {round_}")
+        git(repo, "checkout", "-q", "main")
+        runs.commit(f"main {round_}")
+        git(repo, "merge", "-q", "-m", "merge", f"side-{round_}")
+    git(repo, "checkout", "-q", "--orphan", "root")
+    runs.commit("another root")
+    git(repo, "checkout", "-q", "main")
+    git(repo, "merge", "-q", "-m", "merge", "--allow-unrelated-histories", "root")
+    git(repo, "merge", "-q", "-m", "octopus", "-s", "ours", "side-0", "side-1", "root~0")
+    secret = runs.commit("secret")
+    git(repo, "reset", "-q", "--hard", "HEAD~1")
+    monkeypatch.setattr(reached_objects, "_PIECE", size)
+    monkeypatch.setattr(reached_objects, "_EQUAL", equal)
+    for commit in git(repo, "rev-list", "HEAD").split():
+        ids, pieces, number = listed(repo, commit)
+        chain = int(git(repo, "rev-list", "--first-parent", "--count", commit))
+        assert set(ids) == reached(repo, commit)
+        assert number == len(set(ids))
+        assert secret not in ids
+        assert pieces == 1 if chain <= size else 1 < pieces <= -(-chain // size)
+    git(repo, "repack", "-adq", "--write-bitmap-index")
+    assert listed(repo, git(repo, "rev-parse", "HEAD"))[1] == 1
+
+
+def test_objects_that_are_listed_twice_hide_no_other_objects_of_a_pack(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo, text = runs.repo, "comes back\n"
+    runs.commit("file", text)
+    for number in range(3):
+        runs.commit("file", f"{number}\n")
+    head = runs.commit("file", text)
+    ids, pieces, number = listed(repo, head)
+    twice = len(ids) - number
+    assert pieces > 1
+    assert twice > 1
+    git(repo, "repack", "-adq")
+    (pack,) = (repo / ".git" / "objects" / "pack").glob("*.pack")
+    assert (runs.begin() / "pack" / pack.name).samefile(pack)
+    monkeypatch.setattr(reached_objects, "_COMPARED", 3)
+    assert listed(repo, head)[2] == number
+    for foreign in range(1, twice + 1):
+        (repo / "secret").write_text(f"secret {foreign}\n")
+        git(repo, "hash-object", "-w", "secret")
+        git(repo, "repack", "-adq", "--keep-unreachable")
+        remove_packs(runs.packs.parent)
+        runs.begin()
 
 
 @pytest.mark.parametrize("foreign", ["branch", "tag", "dangling", "reflog"])

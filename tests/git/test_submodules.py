@@ -1,9 +1,11 @@
 """Tests that submodules are found on this machine or reported; nothing is fetched or run."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from orchestrator.git.object_packs import pack_commit
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import Submodules, ready_submodules
 from orchestrator.runs.runner import ParallelRunner
@@ -23,7 +25,9 @@ def repo(tmp_path: Path, home: Path) -> Path:  # noqa: ARG001
 def ready(repo: Path, objects: Path, base: str = "HEAD") -> Submodules:
     objects.mkdir(exist_ok=True)
     repository = Repository(repo)
-    return ready_submodules(repository, repository.resolve(base), objects, history="full")
+    return ready_submodules(
+        repository, repository.resolve(base), objects, partial(pack_commit, history="full")
+    )
 
 
 def paths(found: Submodules) -> list[str]:
