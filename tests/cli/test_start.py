@@ -1,4 +1,4 @@
-"""Help and completion scripts import only what they print."""
+"""Help, version and completion scripts import only what they print."""
 
 import os
 import subprocess
@@ -32,7 +32,11 @@ def loaded(*arguments: str, where: Path, **environ: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("parallel", "--help"), ("run-one", "--help"), ("run", "--help")]
+    "arguments",
+    [
+        *(("--help",), ("--version",)),
+        *(("parallel", "--help"), ("run-one", "--help"), ("run", "--help")),
+    ],
 )
 def test_help_imports_no_large_module(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert not loaded(*arguments, where=tmp_path) & LARGE
