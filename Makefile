@@ -5,6 +5,7 @@
 # make check      linters, types, contracts, generated documentation
 # make test-all   test, variants, agents, attacks, faults, fuzz and mutation (two hours)
 # make docs       build the documentation as a site
+# make zipapp     build the program as one file, dist/orchestrator.pyz (minutes, network)
 # make demo       run the demo
 # make bench      print the tables of docs/performance.md (20 minutes, an idle machine);
 #                 PARTS="tasks history" for some of them
@@ -35,7 +36,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup images agent-images test test-fast test-lowest test-all variants agents attacks check docs demo bench \
-  faults fuzz mutation validators engines clean
+  faults fuzz mutation validators engines zipapp clean
 
 setup: images
 
@@ -93,6 +94,15 @@ check: $(STAMP)
 # Build the documentation as a site in build/site; a broken link is an error.
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# One file for every supported Python and processor. It installs itself into a cache when it starts for
+# the first time, so that the program can start its helper processes.
+zipapp: $(STAMP)
+	rm -rf build/zipapp
+	$(BIN)/python -m hatchling build --target wheel --directory build/zipapp
+	$(BIN)/pex build/zipapp/*.whl --venv prepend --sh-boot --console-script orchestrator \
+	  $(foreach python,311 312 313 314,$(foreach processor,x86_64 aarch64, \
+	  --platform manylinux_2_17_$(processor)-cp-$(python)-cp$(python))) --output-file dist/orchestrator.pyz
 
 demo: images
 	$(BIN)/python docs/demo/demo.py

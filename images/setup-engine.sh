@@ -122,7 +122,7 @@ start_engine() {
 start_dockerd() {
     as_root sh -c 'exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
         PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
-        cd / && setsid dockerd </dev/null >>/var/log/orchestrator-dockerd.log 2>&1 &' \
+        cd / && setsid dockerd </dev/null >>/var/log/docker.log 2>&1 &' \
         </dev/null >>"$log" 2>&1
 }
 
@@ -145,7 +145,7 @@ setup_engine() {
         13) fail "the Docker engine is not for this user" \
             "\`sudo usermod -aG docker $(id -un)\`, then log in again" ;;
         *) fail "the Docker engine does not start" \
-            "see /var/log/orchestrator-dockerd.log or \`journalctl -u docker\`" ;;
+            "see /var/log/docker.log or \`journalctl -u docker\`" ;;
     esac
 }
 

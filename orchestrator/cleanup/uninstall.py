@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -113,6 +114,9 @@ def remove_belongings(
         except OrchestratorError as error:
             removal.problems.append(error.message)
     remove_tree(state_home())
+    with suppress(OSError):
+        # Often made for this directory alone; other programs make it again when they need it.
+        state_home().parent.rmdir()
     removal.problems += (f"{path} is not empty" for path in found.state if path.exists())
     return removal
 

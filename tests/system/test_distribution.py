@@ -1,5 +1,6 @@
-"""Tests of the wheel and the source archive, unpacked far from any checkout."""
+"""Tests of the wheel, the source archive and the dev container feature, far from any checkout."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from zipfile import ZipFile
 import pytest
 
 from orchestrator.cli.command_table import read_commands
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.text.version import __version__
 from tests.docs.markdown import ROOT
 
 DISTRIBUTION = "worktree_orchestrator"
+FEATURE = ROOT / "devcontainer" / "orchestrator"
 
 
 def built(source: Path, target: Path, kind: str) -> Path:
@@ -117,3 +121,53 @@ def test_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> No
             return {*members.namelist()}
 
     assert names(again) == names(wheel)
+
+
+def test_every_manifest_has_the_version_of_the_package() -> None:
+    manifests = (FEATURE / "devcontainer-feature.json", ROOT / ".claude-plugin" / "plugin.json")
+    assert {json.loads(path.read_text())["version"] for path in manifests} == {__version__}
+
+
+def test_feature_gets_neither_an_engine_nor_privileges_by_itself() -> None:
+    feature = json.loads((FEATURE / "devcontainer-feature.json").read_text())
+    assert feature["id"] == FEATURE.name
+    assert {*feature} == {"id", "version", "name", "description", "options", "installsAfter"}
+    for option in feature["options"].values():
+        assert {*option} == {"type", "proposals", "default", "description"}
+        assert option["type"] == "string"
+        assert isinstance(option["default"], str)
+
+
+def install_feature(
+    wheel: Path, command: str, **options: str
+) -> "subprocess.CompletedProcess[str]":
+    """Install the feature from a wheel in a container without network; then run a command."""
+    environment = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_FIND_LINKS": "/wheel", **options}
+    given = [word for name, value in environment.items() for word in ("-e", f"{name}={value}")]
+    return subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--user", "0", *given,
+         "-v", f"{FEATURE}:/feature:ro", "-v", f"{wheel.parent}:/wheel:ro", BASE_IMAGE,
+         "sh", "-c", f"sh /feature/install.sh; code=$?; {command}; exit $code"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.docker
+def test_feature_installs_both_commands(wheel: Path) -> None:
+    listed = "readlink -e /usr/local/bin/orchestrator /usr/local/bin/orch"
+    done = install_feature(wheel, listed, VERSION=__version__, EXTRAS="mcp,ui")
+    assert done.returncode == 0, done.stderr
+    places = [line for line in done.stdout.splitlines() if line.startswith("/opt/")]
+    assert places == [f"/opt/worktree-orchestrator/bin/{name}" for name in ("orchestrator", "orch")]
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    "options",
+    [{"VERSION": "1; touch /evil"}, {"VERSION": "1 -r/x"}, {"VERSION": ""}, {"EXTRAS": "ui] /x #"}],
+)
+def test_feature_refuses_options_that_are_none(wheel: Path, options: dict[str, str]) -> None:
+    done = install_feature(wheel, "ls /evil /opt/worktree-orchestrator", **options)
+    assert done.returncode == 3, done.stdout
+    assert done.stderr.startswith("error: ")
+    assert done.stdout == ""

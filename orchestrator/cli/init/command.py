@@ -16,6 +16,8 @@ from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
 from orchestrator.cli.init.image_programs import BASE_PROGRAMS, programs_in
 from orchestrator.cli.init.render import FILE_NAME, build_command, needs_naming
 from orchestrator.cli.init.trial import problems_of, untried
+from orchestrator.cli.init.vscode import FILE_NAME as VSCODE_FILE
+from orchestrator.cli.init.vscode import write_tasks
 from orchestrator.cli.options import TRY_TIMEOUT, TryTimeout, with_options
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.cli.signals import interruptible
@@ -69,6 +71,12 @@ class InitOptions:
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite an existing configuration file.")
     ] = False
+    vscode: Annotated[
+        bool,
+        typer.Option(
+            "--vscode", help=f"Write tasks for VS Code, {VSCODE_FILE}, in place of that file."
+        ),
+    ] = False
 
 
 @with_options
@@ -81,6 +89,13 @@ def init(options: InitOptions) -> None:
     """
     agent_cli, services = options.agent_cli, options.services
     repository = Repository(Path.cwd())
+    if options.vscode:
+        if options != InitOptions(vscode=True):
+            raise ConfigError(
+                "`--vscode` has no other option", hint="run `init` once for each file"
+            )
+        write_tasks(repository.top)
+        return
     _check_room(repository.top, force=options.force)
     findings = look_at(Tree.of(repository))
     asking = sys.stdin.isatty() and sys.stderr.isatty() and not options.yes

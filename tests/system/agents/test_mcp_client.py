@@ -166,15 +166,19 @@ def _claude(plugin: Path, url: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.docker
 @pytest.mark.e2e
-def test_plugin_is_valid(tmp_path: Path) -> None:
+def test_plugin_is_valid_and_can_be_installed_from_a_checkout(tmp_path: Path) -> None:
     for part in PLUGIN[1:]:
         shutil.copytree(ROOT / part, tmp_path / part)
     shutil.copy(ROOT / ".mcp.json", tmp_path)
     done = subprocess.run(
-        ["docker", "run", "--rm", "--network", "none", "-v", f"{tmp_path}:/plugin:ro", IMAGE,
-         "claude", "plugin", "validate", "--strict", "/plugin"],
+        ["docker", "run", "--rm", "--network", "none", "-v", f"{tmp_path}:/plugin:ro",
+         "-w", "/plugin", "-e", "HOME=/tmp", "-e", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+         IMAGE, "sh", "-ec",
+         "claude plugin validate --strict . && claude plugin marketplace add ./ && "
+         "claude plugin install orchestrator@orchestrator && claude plugin list"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "skills: orchestrator:orchestrator" in done.stdout
     assert "mcpServers: orchestrator" in done.stdout
+    assert "enabled" in done.stdout.rpartition("Installed plugins:")[2]
