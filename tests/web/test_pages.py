@@ -155,6 +155,7 @@ def test_run_page_shows_workers_states_and_reasons(repo):
         "+12",
     ):
         assert said in text
+    assert "Cancelled · cancelled" not in text
     assert "1 failed 1 cancelled 1 success" in text
     assert "$0.5000" in text
 
