@@ -359,7 +359,7 @@ class ContainerEngine(Protocol):
 
         Args:
             name: Name of the helper container.
-            network: Network id, as returned by `create_network`.
+            network: Name of the network, which another thread may be creating at the same time.
             egress: Destinations that stay reachable.
             labels: Labels of the helper container.
 

@@ -1,6 +1,7 @@
 """Run workers: check everything first, then start as many workers at a time as are allowed."""
 
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.ages import parse_age
 from orchestrator.text.sanitize import one_line
+from orchestrator.threads import meanwhile
 from orchestrator.worker.attempts import attempt
 from orchestrator.worker.checked_run import CheckedRun
 from orchestrator.worker.context import RunContext
@@ -202,15 +204,15 @@ class ParallelRunner:
             OrchestratorError: The run could not start; nothing was created.
         """
         with connected(self._engine) as engine:
-            checked, notices = self._checked(engine)
+            checked, removed = self._checked(engine)
             claimed = reserve(checked, warms=self._warms)
             self._run_id = claimed.directory.run_id
             redactor, notify = checked.request.redactor, self._config.triggers.notify
             recorder = Recorder(claimed, self._emit, redactor, notify=notify)
             with release_shared(engine, claimed, recorder):
-                run = self._shared(checked, claimed, recorder)
+                run, notices = self._shared(checked, claimed, recorder)
                 with network_closed(run):
-                    announce(recorder, claimed.record, (*notices, *run.notices))
+                    announce(recorder, claimed.record, (*removed, *notices, *run.notices))
                     return run_workers(run, claimed.record.workers, attempt)
 
     async def events(self) -> AsyncIterator[Event]:
@@ -256,24 +258,29 @@ class ParallelRunner:
             OrchestratorError: The run could not start; nothing was created.
         """
         with connected(self._engine) as engine:
-            checked, notices = self._checked(engine)
+            checked, removed = self._checked(engine)
+            notices = self._all_notices(checked)
             claimed = reserve(checked)
             recorder = Recorder(claimed, self._emit, checked.request.redactor)
-            announce(recorder, claimed.record, notices)
+            announce(recorder, claimed.record, (*removed, *notices))
             return claimed.directory
 
-    def _checked(self, engine: ContainerEngine) -> tuple[CheckedRun, tuple[str, ...]]:
+    def _checked(self, engine: ContainerEngine) -> tuple[CheckedRun, list[str]]:
+        """Check the request, and remove old workers; return notices of the removal."""
         checked = check_run(self._request, engine)
         request, features = checked.request, checked.features
         removed = self._remove_old(engine)
         overlay, copied = features.overlay, request.copies.size
         check_disk(request.repository, self._config, overlay=overlay, copied=copied)
+        return checked, removed
+
+    def _all_notices(self, checked: CheckedRun) -> tuple[str, ...]:
+        request, features = checked.request, checked.features
         each = [demand(one.config, cpus=features.cpus) for one in request.tasks.values()]
         room = roominess(self._config, features, each)
         crowded = crowding(self._config, features, each) or room
-        return checked, (
-            *removed,
-            *abandoned(request.repository, engine),
+        return (
+            *abandoned(request.repository, checked.engine),
             *self._notices(request.repository),
             *request.copies.notices,
             *([crowded] if crowded else ()),
@@ -296,9 +303,14 @@ class ParallelRunner:
         told = f"merged and older than {self._config.retention}: removed worker {numbers}"
         return [told] if numbers else []
 
-    def _shared(self, checked: CheckedRun, claimed: ClaimedRun, recorder: Recorder) -> RunContext:
+    def _shared(
+        self, checked: CheckedRun, claimed: ClaimedRun, recorder: Recorder
+    ) -> tuple[RunContext, tuple[str, ...]]:
+        """Prepare what all workers need, and look for what the user should know meanwhile."""
         try:
-            return prepare_shared(checked, claimed, recorder, self._cancel, resumed=False)
+            with meanwhile(partial(self._all_notices, checked)) as notices:
+                run = prepare_shared(checked, claimed, recorder, self._cancel, resumed=False)
+            return run, notices.result()
         except (OrchestratorError, OSError) as error:
             undo(checked.request.repository, claimed)
             if isinstance(error, OSError):

@@ -16,6 +16,7 @@ from orchestrator.events import Emit, Notice
 from orchestrator.execution.cancel import Cancel
 from orchestrator.execution.dead_man_switch import LATE, Switch, make_switch
 from orchestrator.execution.ports import PortBlocks
+from orchestrator.execution.run_network import RunNetwork
 from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.files.atomic import write_private
 from orchestrator.files.remove_tree import remove_tree
@@ -52,8 +53,11 @@ _TAKING_OVER = 60.0
 """Maximum number of seconds in which a resumed run finds the earlier process's containers, before
 the dead man's switch kills them.
 """
+_NETWORK_ROLE = "network"
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE, BROKER_ROLE})
 """Roles of containers that continue to run while no process carries out the run."""
+_OF_THE_RUN = frozenset({HOST_ROLE, _NETWORK_ROLE})
+"""Roles of the run's network and of its helper."""
 _OF_NETWORKS = frozenset({"guard", "gateway"})
 """Roles of containers that provide the network of another container of the same worker."""
 
@@ -115,17 +119,24 @@ def prepare_shared(
     if not any(one.egress for _, one in checked.request.by_task()):
         return _prepare(checked, claimed, emit, cancel, resumed=resumed)
     directory, brokers = claimed.directory, needs_broker(checked.request)
-    pool, closed = ThreadPoolExecutor(1, thread_name_prefix="network"), None
+    pool = ThreadPoolExecutor(2, thread_name_prefix="network")
     try:
-        network = pool.submit(_network, checked, directory)
-        if not brokers:
-            closed = pool.submit(lambda: _close_host(checked, directory, network.result()))
+        # The rules for this machine name the network's bridge before it exists.
+        made = pool.submit(_network, checked, directory, resumed=resumed)
+        closed = None if brokers else pool.submit(_close_host, checked, directory)
         run = _prepare(checked, claimed, emit, cancel, resumed=resumed)
-        run = replace(run, network_id=network.result(), closed=closed)
-        if resumed and closed is not None:
+        if closed is None:
+            return _with_broker(run, made.result(), claimed.record.workers)
+        if resumed:
             # Containers of the earlier process may only be started by the helper of this one.
             wait([closed])
-        return _with_broker(run, claimed.record.workers) if brokers else run
+        network = RunNetwork(
+            made.result(),
+            closed,
+            workers=[spec.worker_id for spec in claimed.record.workers],
+            remove=partial(_remove_network, checked.engine, directory.run_id),
+        )
+        return replace(run, shared_network=network)
     except BaseException:
         pool.shutdown()
         raise
@@ -182,7 +193,6 @@ def _prepare(
             *caches.notices,
         ),
         mode=mode,
-        network_id="none",
         emit=shared.following(emit),
         cancel=cancel,
         outcome=claimed.outcome,
@@ -220,18 +230,29 @@ def _write_authorities(settings: CheckedSettings, directory: RunDirectory) -> No
         write_private(file, bundle, mode=0o644)
 
 
-def _network(checked: CheckedRun, directory: RunDirectory) -> str:
+def _network(checked: CheckedRun, directory: RunDirectory, *, resumed: bool) -> str:
     """Return the id of the network of the run's workers, which is created if it is missing."""
-    ours = run_labels(checked.request.repository, directory, role="network")
-    made = [left.id for left in checked.engine.leftovers(ours) if left.kind == "network"]
-    name = f"orchestrator-{directory.run_id}"
-    return made[0] if made else checked.engine.create_network(name, ours)
+    ours = run_labels(checked.request.repository, directory, role=_NETWORK_ROLE)
+    found = checked.engine.leftovers(ours) if resumed else []
+    made = [left.id for left in found if left.kind == "network"]
+    return made[0] if made else checked.engine.create_network(_network_name(directory), ours)
 
 
-def _close_host(
-    checked: CheckedRun, directory: RunDirectory, network: str, *more: Egress
-) -> str | None:
+def _network_name(directory: RunDirectory) -> str:
+    return f"orchestrator-{directory.run_id}"
+
+
+def _remove_network(engine: ContainerEngine, run_id: str) -> None:
+    """Remove the run's network and its helper; what is left is removed at the end of the run."""
+    with suppress(OrchestratorError):
+        found = engine.leftovers({MANAGED: "true", RUN: run_id})
+        remove_all(engine, (left for left in found if left.labels.get(ROLE) in _OF_THE_RUN))
+
+
+def _close_host(checked: CheckedRun, directory: RunDirectory, *more: Egress) -> str | None:
     """Block access from the run's network to this machine; return a notice on failure.
+
+    The network need not exist yet.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
@@ -241,10 +262,10 @@ def _close_host(
     allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
     hosts = next((one.hosts for one in known if one.hosts is not None), None)
     egress = replace(known[0], allowed=tuple(allowed), hosts=hosts)
-    name = f"orchestrator-{directory.run_id}-host"
+    network = _network_name(directory)
     labels = run_labels(checked.request.repository, directory, role=HOST_ROLE)
     try:
-        checked.engine.close_host(name, network, egress, labels)
+        checked.engine.close_host(f"{network}-host", network, egress, labels)
     except EngineUnavailableError:
         raise
     except OrchestratorError as error:
@@ -254,11 +275,16 @@ def _close_host(
     return None
 
 
-def _with_broker(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunContext:
-    """Return `run` with the broker that its workers need, once its network is closed."""
+def _with_broker(run: RunContext, network: str, workers: tuple[WorkerSpec, ...]) -> RunContext:
+    """Return `run` with its network, which is closed, and the broker that its workers need."""
     egress = broker_egress(run, workers)
-    notice = _close_host(run.checked, run.directory, run.network_id, egress)
-    run = replace(run, notices=(*run.notices, *([notice] if notice else ())))
+    notice, closed = _close_host(run.checked, run.directory, egress), Future[str | None]()
+    closed.set_result(None)
+    run = replace(
+        run,
+        shared_network=RunNetwork(network, closed),
+        notices=(*run.notices, *([notice] if notice else ())),
+    )
     return replace(run, broker=start_broker(run, workers, egress))
 
 
@@ -268,7 +294,8 @@ def network_closed(run: RunContext) -> Iterator[None]:
 
     Containers with network access are created once the network is closed, or this has failed.
     """
-    if run.closed is None:
+    network = run.shared_network
+    if network is None:
         yield
         return
 
@@ -277,11 +304,11 @@ def network_closed(run: RunContext) -> Iterator[None]:
         if notice is not None:
             run.emit(Notice(message=notice))
 
-    run.closed.add_done_callback(report)
+    network.closed.add_done_callback(report)
     try:
         yield
     finally:
-        wait([run.closed])
+        network.wait()
 
 
 def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:

@@ -6,7 +6,6 @@ from the run's. Both classes are immutable.
 """
 
 import os
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -27,13 +26,16 @@ from orchestrator.execution.cancel import Cancel, WorkerCancel
 from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
 from orchestrator.execution.network_log import NetworkLog
 from orchestrator.execution.ports import PortBlocks, WorkerPorts
+from orchestrator.execution.run_network import RunNetwork
 from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.execution.token_bucket import provider_of
+from orchestrator.execution.verdict import Verdict
 from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.git.lfs import NO_CONTENT, Content
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import Submodule
+from orchestrator.results import Status
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.redact import Redactor
@@ -78,12 +80,8 @@ class RunContext:
     notices: tuple[str, ...] = ()
     """Messages for the user about the resources that the workers share."""
     mode: Mode
-    network_id: str
-    """Id of the network of all containers with network access; `none` if no container has any."""
-    closed: Future[str | None] | None = None
-    """Completes when the network is closed to this machine, or when this has failed. None: it is
-    closed.
-    """
+    shared_network: RunNetwork | None = None
+    """The network of all containers with network access; None if no container has any."""
     emit: Emit
     cancel: Cancel
     outcome: RunOutcome
@@ -103,14 +101,12 @@ class RunContext:
 
     @property
     def network(self) -> str:
-        """Return `network_id`, once the network is closed to this machine or this has failed.
+        """Return the id of the shared network, once it is closed to this machine; else `none`.
 
         Raises:
             EngineUnavailableError: The engine cannot be reached.
         """
-        if self.closed is not None:
-            self.closed.result()
-        return self.network_id
+        return "none" if self.shared_network is None else self.shared_network.ready()
 
     @property
     def request(self) -> CheckedRequest:
@@ -250,6 +246,17 @@ class WorkerContext:
     def name(self) -> str:
         """Return the prefix of the names of the worker's containers."""
         return f"orchestrator-{self.run.directory.run_id}-{self.number}"
+
+    def leave_network(self, verdict: Verdict) -> None:
+        """Record that the worker needs the run's network no more, if that is certain.
+
+        Args:
+            verdict: What is known before the worker's commits are collected.
+        """
+        config, network = self.config, self.run.shared_network
+        may_follow = bool(config.project.checks or config.retry_on)
+        if network is not None and verdict.status is Status.SUCCESS and not may_follow:
+            network.leave(self.number)
 
     def attempts(self) -> list[tuple[int, Path]]:
         """Return the number and the state directory of each failed attempt."""

@@ -68,6 +68,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         verdict = unready or _with_whole_log(judged, ending)
         notes = tear_down(worker, workspace, services)
         verdict = _publish(worker, verdict)
+    worker.leave_network(verdict)
     times.begin("harvest")
     harvested, verdict = harvest_worker(worker, workspace, verdict)
     handed = worker.run.shared.collect(worker.spec)

@@ -1,7 +1,8 @@
-"""Measure the start and the memory of gateways, compared with a guard alone.
+"""Measure the start of containers with a network, and the memory of gateways.
 
 Run it with `python tests/bench/bench_gateway.py [--rounds 9]`. Nothing connects to any host. Each
-start includes the worker's own container.
+start includes the worker's own container. Most workers with an open network are filtered by the
+run's helper; only those with ports or a broker, or without a helper, have a guard.
 """
 
 import argparse
@@ -19,7 +20,6 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, ROLE, RUN
-from orchestrator.engine.protocol import Leftover
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.gateway.hosts import parse_host
 
@@ -41,9 +41,11 @@ class Bench:
 
     engine: DockerEngine
     network: str
+    helped: str
+    """A network with a helper, which filters its containers."""
     labels: dict[str, str]
 
-    def started(self, egress: Egress) -> DockerContainer:
+    def started(self, egress: Egress, *, helped: bool = False) -> DockerContainer:
         return self.engine.start(
             ContainerSpec(
                 name=f"orchestrator-bench-{secrets.token_hex(6)}",
@@ -52,20 +54,17 @@ class Bench:
                 user="65534:65534",
                 workdir="/",
                 labels=self.labels,
-                network=self.network,
+                network=self.helped if helped else self.network,
                 egress=egress,
             )
         )
 
-    def start(self, egress: Egress) -> float:
-        """Return the seconds from the request to a running container."""
-        return self.start_at_once(egress, 1)
-
-    def start_at_once(self, egress: Egress, count: int) -> float:
-        """Return the seconds until as many containers run."""
+    def start(self, egress: Egress, *, count: int = 1, helped: bool = False) -> float:
+        """Return the seconds from the request until as many containers run."""
+        started = partial(self.started, helped=helped)
         with ThreadPoolExecutor(count) as pool, ExitStack() as stack:
             found: list[DockerContainer] = []
-            seconds = measure.timed(lambda: found.extend(pool.map(self.started, [egress] * count)))
+            seconds = measure.timed(lambda: found.extend(pool.map(started, [egress] * count)))
             for container in found:
                 stack.callback(container.remove)
             return seconds
@@ -86,11 +85,15 @@ def bench() -> Iterator[Bench]:
     engine = DockerEngine()
     run = f"bench-{secrets.token_hex(4)}"
     labels = {MANAGED: "true", RUN: run, ROLE: "probe"}
-    network = engine.create_network(f"orchestrator-{run}", labels)
+    name = f"orchestrator-{run}"
     try:
-        yield Bench(engine, network, labels)
+        network, helped = (engine.create_network(f"{name}-{n}", labels) for n in range(2))
+        if engine.close_host(f"{name}-host", helped, OPEN, labels) is not None:
+            raise RuntimeError("the helper does not filter containers here")
+        yield Bench(engine, network, helped, labels)
     finally:
-        engine.remove(Leftover(kind="network", id=network, labels=labels))
+        for leftover in engine.leftovers(labels):
+            engine.remove(leftover)
         engine.close()
 
 
@@ -101,8 +104,13 @@ def main() -> None:
     with bench() as one:
         kinds = {"guard alone": OPEN, "gateway": LISTED, "gateway that learns": LEARNING}
         ways = {name: partial(one.start, egress) for name, egress in kinds.items()}
-        ways[f"{AT_ONCE} guards alone at once"] = partial(one.start_at_once, OPEN, AT_ONCE)
-        ways[f"{AT_ONCE} gateways at once"] = partial(one.start_at_once, LISTED, AT_ONCE)
+        ways["the run's helper, no guard"] = partial(one.start, OPEN, helped=True)
+        several = {"guards alone": (OPEN, False), "gateways": (LISTED, False),
+                   "workers of the run's helper": (OPEN, True)}  # fmt: skip
+        for name, (egress, helped) in several.items():
+            ways[f"{AT_ONCE} {name} at once"] = partial(
+                one.start, egress, count=AT_ONCE, helped=helped
+            )
         found = measure.medians(measure.interleaved(ways, options.rounds))
         memory = statistics.median(one.memory() for _ in range(3))
     alone, all_alone = found["guard alone"], found[f"{AT_ONCE} guards alone at once"]

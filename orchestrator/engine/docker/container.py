@@ -109,16 +109,19 @@ class DockerContainer:
 
     def start(self) -> None:
         """Start the container, unless it was started before."""
-        if not self._is_new and self.state().started_at is not None:
-            return
+        was_started = not self._is_new and self.state().started_at is not None
         self._is_new = False
-        self._meter.begin()
+        if not was_started:
+            self._meter.begin()
         if self.filter is None:
-            self._start()
+            if not was_started:
+                self._start()
             return
         try:
-            with meanwhile(partial(self.filter.apply_early, self._meter)):
-                self._start()
+            if not was_started:
+                with meanwhile(partial(self.filter.apply_early, self._meter)):
+                    self._start()
+            # The process that started the container may have died before the rules were set.
             self._confirm_filter(self.filter)
         except BaseException:
             self.remove()

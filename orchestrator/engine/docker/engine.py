@@ -23,7 +23,12 @@ from orchestrator.engine.docker.firewall import close_host, create, gateway_of, 
 from orchestrator.engine.docker.image_defaults import image_config
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.network_filter import Helper, NetworkFilter
-from orchestrator.engine.docker.networks import create_internal_network
+from orchestrator.engine.docker.networks import (
+    bridge_of,
+    create_bridge,
+    create_internal_network,
+    find_bridge,
+)
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.requirements import check_address, check_engine
 from orchestrator.engine.docker.rules import HOST, resolvers
@@ -60,7 +65,9 @@ class DockerEngine(DockerImages):
             client = connect()
         super().__init__(client)
         self._helpers: dict[str, Helper] = {}
-        """The helpers that filter the networks of workers, by network."""
+        """The helpers that filter the networks of workers, by the network's bridge."""
+        self._bridges: dict[str, str] = {}
+        """The bridges of known networks, by the network's id."""
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         """Check that the daemon can run the containers of a run, and return its features."""
@@ -130,10 +137,14 @@ class DockerEngine(DockerImages):
 
     def _filtering_helper(self, spec: ContainerSpec, egress: Egress) -> Helper | None:
         """Return the helper that filters a container's network; None if this needs a guard."""
-        helper = self._helpers.get(spec.network)
+        helper = self._helper(spec.network)
         if egress.hosts is not None or spec.link is not None or spec.ports:
             return None
         return helper if helper is not None and helper.works() else None
+
+    def _helper(self, network: str) -> Helper | None:
+        """Return this process's helper that filters the workers of a network, if there is one."""
+        return self._helpers.get(self._bridges.get(network, ""))
 
     def _create_filtered(
         self, spec: ContainerSpec, egress: Egress, helper: Helper
@@ -183,7 +194,7 @@ class DockerEngine(DockerImages):
         """Return a handle of an existing container and its firewall container; None if gone."""
         container = adopt(self._client, container_id)
         if container is not None and container.filter is not None:
-            container.filter.helper = self._helpers.get(container.filter.network)
+            container.filter.helper = self._helper(container.filter.network)
         return container
 
     def enter(
@@ -210,13 +221,8 @@ class DockerEngine(DockerImages):
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Create a bridge network whose containers cannot reach each other."""
-        with translated("create the network"):
-            network_id: str = self._client.create_network(
-                name,
-                driver="bridge",
-                options={"com.docker.network.bridge.enable_icc": "false"},
-                labels=dict(labels),
-            )["Id"]
+        network_id = create_bridge(self._client, name, labels)
+        self._bridges[network_id] = bridge_of(name)
         return network_id
 
     def create_private_network(
@@ -234,13 +240,16 @@ class DockerEngine(DockerImages):
 
         If possible, the helper also filters the network of containers, which then need no guard.
         """
+        network_id, bridge = find_bridge(self._client, network)
+        if network_id is not None:
+            self._bridges[network_id] = bridge
         start = partial(
-            close_host, self._client, name, network, egress, labels, seccomp=self._seccomp
+            close_host, self._client, name, bridge, egress, labels, seccomp=self._seccomp
         )
         problem = "containers in the network have gateways"
         if egress.hosts is None:
             try:
-                self._helpers[network] = start(workers=True)
+                self._helpers[bridge] = start(workers=True)
             except EngineUnavailableError:
                 raise
             except EngineError as error:
@@ -287,7 +296,8 @@ class DockerEngine(DockerImages):
             try:
                 if leftover.kind == "network":
                     remove_network(self._client, leftover.id)
-                    helper = self._helpers.pop(leftover.id, None)
+                    bridge = self._bridges.pop(leftover.id, "")
+                    helper = self._helpers.pop(bridge, None)
                     if helper is not None:
                         helper.close()
                 else:

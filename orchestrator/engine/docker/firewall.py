@@ -39,9 +39,12 @@ _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec slee
 _HOST_SCRIPT = f"""\
 {SERVE}
 exec 3<&0
-printf %s "$RULES" | nft -c -f - 2>&1 || exit
 coproc TABLE {{ exec nft -i 2>&1; }}
 printf '%s\\n' "$RULES" "list table inet $TABLE_NAME" >&"${{TABLE[1]}}"
+if [[ -e /machine ]]; then
+  # Meanwhile, because both take long.
+  (cd -P /machine/self && nsenter --net="$PWD/ns/net" true) 2>&1 || exit
+fi
 while read -r line <&"${{TABLE[0]}}"; do
   case $line in
     *"counter packets"*) active=yes; break ;;
@@ -49,10 +52,7 @@ while read -r line <&"${{TABLE[0]}}"; do
   esac
 done
 [[ ${{active-}} == yes ]] || exit
-if [[ -e /machine ]]; then
-  (cd -P /machine/self && nsenter --net="$PWD/ns/net" true) 2>&1 || exit
-  serve <&3 &
-fi
+if [[ -e /machine ]]; then serve <&3 & fi
 echo {READY}
 wait -n
 """
@@ -221,7 +221,7 @@ def await_ready(guard: DockerContainer) -> None:
 def close_host(
     client: docker.APIClient,
     name: str,
-    network: str,
+    bridge: str,
     egress: Egress,
     labels: Mapping[str, str],
     *,
@@ -233,7 +233,7 @@ def close_host(
     Args:
         client: The Docker client.
         name: Name of the helper's container.
-        network: Id of the network.
+        bridge: Name of the network's bridge, which need not exist yet.
         egress: Destinations that stay reachable.
         labels: Labels of the container.
         seccomp: The seccomp profile; None if the daemon cannot filter system calls.
@@ -242,11 +242,8 @@ def close_host(
     Raises:
         EngineError: The rules could not be set; no container is left.
     """
-    with translated("inspect the network"):
-        options: dict[str, str] = client.inspect_network(network)["Options"] or {}
-    interface = options.get("com.docker.network.bridge.name", f"br-{network[:12]}")
-    table, gateway = f"orchestrator_{network[:12]}", gateway_of(client)
-    rules = host_rules(table, interface, egress, gateway=gateway, workers=workers)
+    table, gateway = f"orchestrator_{bridge.removeprefix('br-')}", gateway_of(client)
+    rules = host_rules(table, bridge, egress, gateway=gateway, workers=workers)
     env = {"RULES": rules, "TABLE_NAME": table}
     spec = _host_spec(name, egress.image, env, labels, workers=workers)
     spec = overridden(spec, image_config(client, spec.image))

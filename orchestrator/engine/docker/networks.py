@@ -1,10 +1,13 @@
-"""Create internal networks, in which this machine has no address."""
+"""Create networks: a run's bridge, and internal networks in which this machine has no address."""
 
+import hashlib
 import ipaddress
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import docker
+import docker.errors
 from docker.types import IPAMConfig, IPAMPool
 
 from orchestrator.engine.docker.errors import translated
@@ -13,6 +16,52 @@ from orchestrator.engine.protocol import PrivateNetwork
 from orchestrator.errors import EngineError
 
 _OPTIONS = {"com.docker.network.bridge.inhibit_ipv4": "true"}
+_BRIDGE = "com.docker.network.bridge.name"
+_INTERFACES = Path("/sys/class/net")
+_LONGEST = 15
+"""Maximum number of characters in the name of an interface."""
+
+
+def bridge_of(name: str) -> str:
+    """Return the name of the bridge of a network that `create_bridge` creates."""
+    return f"br-{hashlib.sha256(name.encode()).hexdigest()}"[:_LONGEST]
+
+
+def create_bridge(client: docker.APIClient, name: str, labels: Mapping[str, str]) -> str:
+    """Create a bridge network whose containers cannot reach each other, and return its id.
+
+    Raises:
+        EngineError: The network could not be created, or its bridge exists and is not ours.
+    """
+    bridge = bridge_of(name)
+    # The engine would use an existing bridge, with all that is connected to it.
+    if (_INTERFACES / bridge).exists():
+        raise EngineError(f"cannot create the network: the interface `{bridge}` exists")
+    with translated("create the network"):
+        network_id: str = client.create_network(
+            name,
+            driver="bridge",
+            check_duplicate=True,
+            options={"com.docker.network.bridge.enable_icc": "false", _BRIDGE: bridge},
+            labels=dict(labels),
+        )["Id"]
+    return network_id
+
+
+def find_bridge(client: docker.APIClient, network: str) -> tuple[str | None, str]:
+    """Return the id of a network and the name of its bridge; without an id if it does not exist.
+
+    Args:
+        client: The Docker client.
+        network: Name or id of the network.
+    """
+    with translated("inspect the network"):
+        try:
+            found = client.inspect_network(network)
+        except docker.errors.NotFound:
+            return None, bridge_of(network)
+    options: dict[str, str] = found["Options"] or {}
+    return found["Id"], options.get(_BRIDGE, f"br-{found['Id'][:12]}")
 
 
 def create_internal_network(

@@ -96,9 +96,9 @@ def engine() -> Iterator[Protection]:
          "labels={**ours, **spec.labels}", "labels=spec.labels"),
     )  # fmt: skip
     yield from patches(
-        "engine/docker/engine.py", (FLAGS, ISOLATION, CONTRACT),
+        "engine/docker/networks.py", (FLAGS, ISOLATION, CONTRACT),
         ("workers in one network are separated",
-         'options={"com.docker.network.bridge.enable_icc": "false"},', ""),
+         '"com.docker.network.bridge.enable_icc": "false", ', ""),
     )  # fmt: skip
     yield from patches(
         "engine/docker/requirements.py", ("tests/engine/docker/test_requirements.py",),
@@ -155,14 +155,27 @@ def guard() -> Iterator[Protection]:
         "runs/shared_resources.py",
         ("tests/runs/test_repositories.py",),
         ("host blocked for the run's network",
-         "            closed = pool.submit(lambda: _close_host("
-         "checked, directory, network.result()))", "            closed = None"),
+         "else pool.submit(_close_host, checked, directory)",
+         "else pool.submit(lambda: None)"),
+    )  # fmt: skip
+    yield from patches(
+        "runs/shared_resources.py",
+        ("tests/runs/test_shared_resources.py",),
+        ("early removal of the network spares workers' containers",
+         " for left in found if left.labels.get(ROLE) in _OF_THE_RUN)", " for left in found)"),
+    )  # fmt: skip
+    yield from patches(
+        "execution/run_network.py",
+        ("tests/runs/test_repositories.py", "tests/execution/test_run_network.py"),
+        ("no container starts before the host is blocked", "        self.closed.result()\n", ""),
+        ("network stays while a worker may need it", "self._users == {worker}", "True"),
     )  # fmt: skip
     yield from patches(
         "worker/context.py",
-        ("tests/runs/test_repositories.py",),
-        ("no container starts before the host is blocked",
-         "        if self.closed is not None:\n            self.closed.result()\n", ""),
+        ("tests/runs/test_shared_resources.py",),
+        ("network stays while the last worker may need it",
+         "network is not None and verdict.status is Status.SUCCESS and not may_follow",
+         "network is not None"),
     )  # fmt: skip
     yield from patches(
         "engine/egress.py", (RULES, "tests/engine/test_egress.py",
@@ -202,8 +215,17 @@ def _network_filter() -> Iterator[Protection]:
          "with meanwhile(partial(self.filter.apply_early, self._meter)):", "with suppress():"),
         ("no worker runs without confirmed rules",
          "            self._confirm_filter(self.filter)\n", ""),
+        ("worker of a dead process gets the rules that it lacks",
+         "            self._confirm_filter(self.filter)\n",
+         "            if not was_started:\n                self._confirm_filter(self.filter)\n"),
         ("worker without confirmed rules is removed",
          "            self.remove()\n            raise", "            raise"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/networks.py", (FILTER,),
+        ("bridge of another program is not used",
+         "    if (_INTERFACES / bridge).exists():\n", "    if False:\n"),
+        ("name of another network is not used", "            check_duplicate=True,\n", ""),
     )  # fmt: skip
     yield from patches(
         "engine/docker/engine.py", (FILTER,),

@@ -19,10 +19,16 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.engine.docker import DockerEngine, firewall, network_filter, rules
+from orchestrator.engine.docker import (
+    DockerEngine,
+    firewall,
+    network_filter,
+    networks,
+    rules,
+)
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.counters import control_groups
-from orchestrator.engine.docker.network_filter import NetworkFilter
+from orchestrator.engine.docker.network_filter import Helper, NetworkFilter
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.protocol import Container
@@ -70,6 +76,12 @@ def close(
 ) -> None:
     name = f"orchestrator-test-{secrets.token_hex(4)}"
     engine.close_host(name, network, egress, {**labels, ROLE: "host"})
+
+
+def helper_of(engine: DockerEngine, network: str) -> Helper:
+    found = engine._helper(network)
+    assert found is not None
+    return found
 
 
 @pytest.fixture
@@ -197,7 +209,7 @@ def test_rules_stay_when_the_helper_dies(
     unfiltered = docker_start(*tries, network=network)
     assert finish(unfiltered)[1] == b"closed\n"
     kill(client, helper, signal.SIGKILL)
-    eventually(lambda: not docker_engine._helpers[network].works(), "the helper's end")
+    eventually(lambda: not helper_of(docker_engine, network).works(), "the helper's end")
     unfiltered = docker_start(*tries, network=network)
     assert finish(unfiltered)[1] == b"reached\n"
     assert reached(host_port)
@@ -214,7 +226,7 @@ def test_helper_outlives_the_process_that_started_it(
     client: docker.APIClient, docker_engine: DockerEngine, docker_start: Starter, network: str,
     host_port: socket.socket,
 ) -> None:  # fmt: skip
-    docker_engine._helpers[network].close()
+    helper_of(docker_engine, network).close()
     place = f"{machine(client, network)}:{host_port.getsockname()[1]}"
     assert finish(docker_start("python3", "-c", TRY, place, network=network))[1] == b"closed\n"
 
@@ -235,7 +247,7 @@ def test_worker_does_not_start_without_an_answer_of_the_helper(
         waiting.start()
     kinds = {left.id for left in docker_engine.leftovers(labels)}
     assert kinds == {network, helper}
-    assert not docker_engine._helpers[network].works()
+    assert not helper_of(docker_engine, network).works()
     if number == signal.SIGSTOP:
         client.unpause(helper)
 
@@ -303,14 +315,14 @@ def test_next_helper_keeps_the_rules_of_a_running_worker(
         close(other, network, labels)
         found = other.adopt(worker.id)
         assert found is not None
-        known, confine = Event(), other._helpers[network].confine
+        known, confine = Event(), helper_of(other, network).confine
 
         def confined(*arguments: Any) -> bool:
             found = confine(*arguments)
             known.set()
             return found
 
-        monkeypatch.setattr(other._helpers[network], "confine", confined)
+        monkeypatch.setattr(helper_of(other, network), "confine", confined)
         with ThreadPoolExecutor() as pool:
             reading = pool.submit(lambda: list(found.network_lines() or ()))
             assert known.wait(60)
@@ -318,6 +330,76 @@ def test_next_helper_keeps_the_rules_of_a_running_worker(
             found.wait(60)
             found.end_network()
             (line,) = reading.result(60)
+        assert b'"host": "10.255.255.1", "port": 1234' in line
+    finally:
+        other.close()
+
+
+def test_host_is_closed_before_the_network_exists(
+    docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str],
+    client: docker.APIClient, host_port: socket.socket,
+) -> None:  # fmt: skip
+    name = f"orchestrator-test-{secrets.token_hex(4)}"
+    close(docker_engine, name, labels)
+    network = docker_engine.create_network(name, labels)
+    place = f"{machine(client, network)}:{host_port.getsockname()[1]}"
+    unfiltered = docker_start("python3", "-c", TRY, place, network=network)
+    assert finish(unfiltered)[1] == b"closed\n"
+    worker = docker_start("python3", "-c", TRY, place, network=network, egress=_OPEN)
+    assert isinstance(worker, DockerContainer)
+    assert worker.guard is None
+    assert finish(worker)[1] == b"closed\n"
+    assert not reached(host_port)
+
+
+@pytest.mark.parametrize("taken", ["bridge", "name"])
+def test_network_of_another_program_is_not_used(
+    docker_engine: DockerEngine, labels: Mapping[str, str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, network: str, taken: str,
+) -> None:  # fmt: skip
+    """The engine itself would put workers on an existing bridge, beside what is connected to it."""
+    name = f"orchestrator-test-{secrets.token_hex(4)}"
+    if taken == "bridge":
+        monkeypatch.setattr(networks, "_INTERFACES", tmp_path)
+        (tmp_path / networks.bridge_of(name)).mkdir()
+    else:
+        name = docker_engine._client.inspect_network(network)["Name"]
+        # Without this, the engine refuses the second bridge of the same name.
+        monkeypatch.setattr(networks, "bridge_of", lambda _: f"br-{secrets.token_hex(6)}")
+    with pytest.raises(EngineError, match="exists"):
+        docker_engine.create_network(name, labels)
+    assert [x.id for x in docker_engine.leftovers(labels) if x.kind == "network"] == [network]
+
+
+@pytest.mark.parametrize("helped", [True, False])
+def test_next_process_sets_the_rules_that_a_running_worker_lacks(
+    docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str,
+    helper: str, monkeypatch: pytest.MonkeyPatch, *, helped: bool,
+) -> None:  # fmt: skip
+    """The first process is killed between the worker's start and its rules."""
+    wait = ("sh", "-c", 'until test -e /tmp/go; do sleep 0.05; done; exec "$@"', "-")
+    command = (*wait, "python3", "-c", TRY, "10.255.255.1:1234")
+    scratch = (TmpfsMount(target="/tmp", size=1 << 20),)  # the container's own
+    with monkeypatch.context() as killed:
+        killed.setattr(NetworkFilter, "apply_early", lambda *_: None)
+        killed.setattr(DockerContainer, "_confirm_filter", lambda *_: None)
+        worker = docker_start(*command, network=network, egress=_OPEN, mounts=scratch)
+    docker_engine.remove(next(x for x in docker_engine.leftovers(labels) if x.id == helper))
+    other = DockerEngine()
+    try:
+        if helped:
+            close(other, network, labels)
+        found = other.adopt(worker.id)
+        assert found is not None
+        if not helped:
+            with pytest.raises(EngineError, match="firewall"):
+                found.start()
+            assert other.adopt(worker.id) is None
+            return
+        found.start()
+        other.enter(worker.id, ("touch", "/tmp/go")).wait()
+        found.wait(60)
+        (line,) = refused(found)
         assert b'"host": "10.255.255.1", "port": 1234' in line
     finally:
         other.close()
@@ -332,7 +414,7 @@ def test_helper_enters_only_the_named_container(
 ) -> None:
     """A process of the host, of another container, and one of the host in the right group."""
     worker, other = (docker_start("sleep", "60", network="none") for _ in range(2))
-    helper = docker_engine._helpers[network]
+    helper = helper_of(docker_engine, network)
     nonsense = "create table inet orchestrator_test_nonsense { flags owner; }"
     strangers = (os.getpid(), client_pid(docker_engine, other.id), 2**22 + 1)
     assert [helper.confine(worker.id, pid, nonsense) for pid in strangers] == [False] * 3

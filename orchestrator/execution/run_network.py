@@ -1,0 +1,63 @@
+"""The network of a run's workers, from its preparation to its removal."""
+
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, wait
+
+
+class RunNetwork:
+    """The network that a run's containers with network access use. Several threads may use it."""
+
+    def __init__(
+        self,
+        network_id: str,
+        closed: "Future[str | None]",
+        *,
+        workers: Collection[int] = (),
+        remove: Callable[[], object] | None = None,
+    ) -> None:
+        """Store the arguments.
+
+        Args:
+            network_id: Id of the network.
+            closed: Completes when the network is closed to this machine, or when this has failed;
+                its result is then a notice.
+            workers: Numbers of all workers of the run.
+            remove: Removes the network when no worker needs it any more. Default: the network stays
+                until the end of the run.
+        """
+        self.closed = closed
+        self._id = network_id
+        self._users = set(workers)
+        self._remove = remove
+        self._lock = threading.Lock()
+        self._removal: threading.Thread | None = None
+
+    def ready(self) -> str:
+        """Return the network's id, once it is closed to this machine or this has failed.
+
+        Raises:
+            EngineUnavailableError: The engine cannot be reached.
+        """
+        self.closed.result()
+        return self._id
+
+    def leave(self, worker: int) -> None:
+        """Record that a worker needs the network no more; after the last one, remove it.
+
+        The containers of the worker that used the network must be gone.
+        """
+        with self._lock:
+            is_last = self._users == {worker}
+            self._users.discard(worker)
+            if is_last and self._remove is not None:
+                self._removal = threading.Thread(target=self._remove, name="remove-network")
+                self._removal.start()
+
+    def wait(self) -> None:
+        """Wait until what was begun has ended: the preparation, and the removal."""
+        wait([self.closed])
+        with self._lock:
+            removal = self._removal
+        if removal is not None:
+            removal.join()
