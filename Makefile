@@ -103,6 +103,7 @@ zipapp: $(STAMP)
 	$(BIN)/pex build/zipapp/*.whl --venv prepend --sh-boot --console-script orchestrator \
 	  $(foreach python,311 312 313 314,$(foreach processor,x86_64 aarch64, \
 	  --platform manylinux_2_17_$(processor)-cp-$(python)-cp$(python))) --output-file dist/orchestrator.pyz
+	cd / && env -i PATH="$$PATH" PEX_ROOT=$(CURDIR)/build/zipapp $(CURDIR)/dist/orchestrator.pyz --version
 
 demo: images
 	$(BIN)/python docs/demo/demo.py
