@@ -10,6 +10,7 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker.networks import bridge_of
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import GATEWAY, MANAGED, PORTS, SHARES
 from orchestrator.engine.spec import TmpfsMount
@@ -173,8 +174,12 @@ def test_networks_have_no_options_but_ours(
     name = docker_start.spec("true").name
     opened = docker_engine.create_network(name, labels)
     closed = docker_engine.create_private_network(f"{name}-2", labels, addresses=2).id
+    apart = {
+        "com.docker.network.bridge.enable_icc": "false",
+        "com.docker.network.bridge.name": bridge_of(name),
+    }
     for network, internal, options in (
-        (opened, False, {"com.docker.network.bridge.enable_icc": "false"}),
+        (opened, False, apart),
         (closed, True, {"com.docker.network.bridge.inhibit_ipv4": "true"}),
     ):
         seen = client.inspect_network(network)
