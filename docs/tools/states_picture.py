@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from orchestrator.record.states import RunState
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.history import RunState
 from orchestrator.web.badges import badge_of
 
 WIDTH, MARGIN = 660, 10

@@ -33,7 +33,7 @@ from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.shared_packs import remove_packs
 from orchestrator.git.worktree import remove_worktree
-from orchestrator.state.history import named_run
+from orchestrator.record.history import named_run
 from orchestrator.state.judged_results import drop_results
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline

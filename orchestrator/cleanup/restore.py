@@ -11,7 +11,7 @@ from orchestrator.git.checkout import Worktree
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.git.worktree import add_worktree, check_out
-from orchestrator.state.history import named_run
+from orchestrator.record.history import named_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec

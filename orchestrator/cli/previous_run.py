@@ -8,8 +8,8 @@ from orchestrator.cli.output.messages import tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import named_run
 from orchestrator.results import Status, WorkerResult
-from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.workflow.contents import digests, matches

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
@@ -14,13 +14,12 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.output import check_output
 from orchestrator.git.repository import Repository
 from orchestrator.landing.merged import Merged
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports import github
 from orchestrator.reports.formats import SYSTEMS, Target, parse_target
 from orchestrator.reports.logs import output_tail
-from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.model import RunReport, read_run
 from orchestrator.reports.otlp_export import endpoint, export_trace
-from orchestrator.reports.plain_text import outcome
-from orchestrator.reports.reader import read_run
 from orchestrator.results import Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines, one_line
@@ -91,7 +90,7 @@ class Reports:
         report = report_of(run_id)
         if report is None:
             return
-        report = report.model_copy(update={"merged": merged, "junit": self.junit})
+        report = replace(report, merged=merged, junit=self.junit)
         if self.artifacts is not None:
             for problem in copy_artifacts(report, self.artifacts):
                 tell(f"warning: {problem}")
@@ -215,9 +214,9 @@ def _print_output(report: RunReport, system: str, out: TextIO, *, quiet: bool) -
             out.write(end)
 
 
-def _fold(worker: WorkerReport, system: str) -> tuple[str, str]:
+def _fold(worker: WorkerView, system: str) -> tuple[str, str]:
     """Return the lines that begin and end a part of the log which a reader can fold."""
-    title = f"{one_line(worker.title, limit=100)}: {outcome(worker)}"
+    title = f"{one_line(worker.title, limit=100)}: {worker.outcome}"
     if system == "github":
         return f"::group::{title}\n", "::endgroup::\n"
     name = f"worker_{worker.worker_id}"
@@ -228,7 +227,7 @@ def _fold(worker: WorkerReport, system: str) -> tuple[str, str]:
     )
 
 
-def _span(worker: WorkerReport) -> Iterator[datetime]:
+def _span(worker: WorkerView) -> Iterator[datetime]:
     """Yield the time when a worker started and the time when it ended."""
     yield worker.phases[0].start if worker.phases else datetime.fromtimestamp(0).astimezone()
     yield worker.phases[-1].end if worker.phases else datetime.fromtimestamp(0).astimezone()

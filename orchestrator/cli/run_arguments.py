@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli.output.report import show_run
 from orchestrator.cli.output.streams import check_readers
 from orchestrator.git.repository import Repository
-from orchestrator.state.history import RunHistory, choose_run
+from orchestrator.record.history import RunHistory, choose_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import require_record
 

@@ -9,12 +9,12 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import read_limited
 from orchestrator.judging.judgement import Judgement
+from orchestrator.record.history import named_run
 from orchestrator.state.excluded_commits import (
     JUDGEMENT,
     LARGEST_JUDGEMENT,
     judgement_numbers,
 )
-from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import RunHistory, choose_run
 from orchestrator.results import Status
 from orchestrator.state.excluded_commits import ExcludedCommit, excluded_commits
-from orchestrator.state.history import RunHistory, choose_run, word_of
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.worker_lookup import holders_of
@@ -99,7 +99,7 @@ def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -
         )
     chosen = [specs[number] for number in dict.fromkeys(numbers)] or [*specs.values()]
     live = history.directory.is_live()
-    found = {one.worker_id: one for one in _branches(repository, history, chosen, live=live)}
+    found = {one.worker_id: one for one in _branches(repository, history, chosen)}
     gone = [number for number in numbers if number not in found]
     if gone:
         said = history.sentence(gone[0])
@@ -117,13 +117,13 @@ def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -
 
 
 def _branches(
-    repository: Repository, history: RunHistory, specs: Iterable[WorkerSpec], *, live: bool
+    repository: Repository, history: RunHistory, specs: Iterable[WorkerSpec]
 ) -> Iterable[Branch]:
-    mine = _own_branches(repository, history)
-    history.read_all()
+    mine, view = _own_branches(repository, history), history.snapshot()
     for spec in specs:
         number = spec.worker_id
-        result = history.worker_result(number, live=live)
+        worker = view.by_number[number]
+        result = worker.result
         recorded = result.commit if result else None
         tip = repository.commit_of(mine[number]) if number in mine else recorded
         base = history.directory.base_of(number) or history.record.base
@@ -131,12 +131,11 @@ def _branches(
             status = result.status if result else None
             summary = result.summary if result else None
             names = (spec.branch, spec.branch_name is not None)
-            state = word_of(history.workers[number].state, result, is_live=live)
             yield Branch(
                 *(number, spec.task, base, tip, status, spec.name, summary),
                 *names,
-                state=state,
-                sentence=history.sentence(number),
+                state=worker.word,
+                sentence=worker.sentence,
             )
 
 

@@ -14,8 +14,11 @@ from orchestrator.judging.judgement import Candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.mcp import answers, arguments
-from orchestrator.results import Status, WorkerResult
-from orchestrator.state.history import RunHistory, RunState, choose_run, word_of
+from orchestrator.record.history import RunHistory, choose_run
+from orchestrator.record.run_view import RunView
+from orchestrator.record.states import RunState
+from orchestrator.record.worker_view import WorkerView
+from orchestrator.results import WorkerResult
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.text.sanitize import lines, one_line, output_line, output_lines
@@ -50,12 +53,11 @@ def _run_entry(run: RunDirectory) -> answers.RunEntry | None:
     if outline is None:
         return None
     with RunHistory(run, outline) as history:
-        state = history.state()
-        result = history.result() if state is RunState.FINISHED else None
+        view = history.snapshot()
     return answers.RunEntry(
         run_id=run.run_id,
-        state=state,
-        status=result.status if result else None,
+        state=view.state,
+        status=view.status,
         created_at=outline.created_at,
         workers=len(outline.workers),
     )
@@ -68,47 +70,33 @@ def opened(repository: Repository, wanted: str | None, worker: int | None = None
     return history
 
 
-def _results(history: RunHistory) -> tuple[RunState, dict[int, WorkerResult | None]]:
-    state = history.state()
-    history.read_all()
-    live = state is RunState.RUNNING
-    return state, {n: history.worker_result(n, live=live) for n in history.workers}
-
-
 def run(repository: Repository, asked: arguments.OfWorkers) -> answers.RunAnswer:
     """Return the state of a run and of its workers."""
     with opened(repository, asked.run) as history:
-        state, results = _results(history)
-        numbers = [number for number in history.workers if number >= asked.first]
-        shown, rest = numbers[:_PAGE], numbers[_PAGE:]
-        live = state is RunState.RUNNING
-        return answers.RunAnswer(
-            run_id=history.run_id,
-            state=state,
-            status=_status(history, state),
-            base=history.record.base,
-            workers=tuple(_entry(history, number, results[number], live) for number in shown),
-            next=rest[0] if rest else None,
-            cursor=_cursor(_by_state(history, state, results)),
-        )
+        view = history.snapshot()
+    workers = [worker for worker in view.workers if worker.worker_id >= asked.first]
+    rest = workers[_PAGE:]
+    return answers.RunAnswer(
+        run_id=view.run_id,
+        state=view.state,
+        status=view.status,
+        base=view.base,
+        workers=tuple(map(_entry, workers[:_PAGE])),
+        next=rest[0].worker_id if rest else None,
+        cursor=_cursor(_by_state(view)),
+    )
 
 
-def _status(history: RunHistory, state: RunState) -> Status | None:
-    return history.result().status if state is RunState.FINISHED else None
-
-
-def _entry(
-    history: RunHistory, number: int, result: WorkerResult | None, live: bool
-) -> answers.WorkerEntry:
-    view = history.workers[number]
+def _entry(worker: WorkerView) -> answers.WorkerEntry:
+    result = worker.result
     return answers.WorkerEntry(
-        worker_id=number,
-        name=view.spec.name,
-        state=result.ending if result else word_of(view.state, None, is_live=live),
-        status=result.status if result else None,
-        reason=result.reason if result else None,
-        steps=result.steps if result else view.steps or 0,
-        cost=result.cost if result else view.cost or 0.0,
+        worker_id=worker.worker_id,
+        name=worker.name,
+        state=worker.ending,
+        status=worker.status,
+        reason=worker.reason,
+        steps=worker.steps or 0,
+        cost=worker.cost or 0.0,
         files=result.file_count if result else 0,
         insertions=result.insertions if result else 0,
         deletions=result.deletions if result else 0,
@@ -118,22 +106,21 @@ def _entry(
 def worker(repository: Repository, asked: arguments.OfWorker) -> answers.WorkerAnswer:
     """Return the state or the result of a worker."""
     with opened(repository, asked.run, asked.worker) as history:
-        state, results = _results(history)
-        result, view = results[asked.worker], history.workers[asked.worker]
-        live = state is RunState.RUNNING
-        return answers.WorkerAnswer(
-            run_id=history.run_id,
-            worker=_entry(history, asked.worker, result, live),
-            model=one_line(view.spec.model_name),
-            branch=one_line(view.spec.branch, limit=300),
-            commit=result.commit if result else None,
-            attempts=result.attempts if result else 1,
-            exit_code=result.exit_code if result else None,
-            duration=result.duration if result else 0.0,
-            checks=tuple(_checks(result)),
-            logs=_log_names(history.directory, asked.worker),
-            untrusted=_words(view.spec.task, result),
-        )
+        found = history.snapshot().by_number[asked.worker]
+    result = found.result
+    return answers.WorkerAnswer(
+        run_id=history.run_id,
+        worker=_entry(found),
+        model=one_line(found.spec.model_name),
+        branch=one_line(found.spec.branch, limit=300),
+        commit=result.commit if result else None,
+        attempts=result.attempts if result else 1,
+        exit_code=result.exit_code if result else None,
+        duration=result.duration if result else 0.0,
+        checks=tuple(_checks(result)),
+        logs=_log_names(history.directory, asked.worker),
+        untrusted=_words(found.spec.task, result),
+    )
 
 
 def _checks(result: WorkerResult | None) -> Iterator[answers.CheckEntry]:
@@ -313,30 +300,24 @@ async def wait(repository: Repository, asked: arguments.Wait) -> answers.WaitAns
 
 
 def _waited(history: RunHistory, cursor: str | None) -> answers.WaitAnswer:
-    state, results = _results(history)
-    by_state = _by_state(history, state, results)
+    view = history.snapshot()
+    by_state = _by_state(view)
     now = _cursor(by_state)
     return answers.WaitAnswer(
-        run_id=history.run_id,
-        state=state,
-        status=_status(history, state),
+        run_id=view.run_id,
+        state=view.state,
+        status=view.status,
         changed=cursor is not None and cursor != now,
         workers=by_state,
         cursor=now,
     )
 
 
-def _by_state(
-    history: RunHistory, state: RunState, results: Mapping[int, WorkerResult | None]
-) -> dict[str, tuple[int, ...]]:
+def _by_state(run: RunView) -> dict[str, tuple[int, ...]]:
     """Return the numbers of the workers in each state."""
     found: dict[str, tuple[int, ...]] = {}
-    live = state is RunState.RUNNING
-    for number, result in results.items():
-        word = (
-            result.ending if result else word_of(history.workers[number].state, None, is_live=live)
-        )
-        found[word] = (*found.get(word, ()), number)
+    for number, worker in run.by_number.items():
+        found[worker.ending] = (*found.get(worker.ending, ()), number)
     return found
 
 

@@ -17,10 +17,10 @@ from orchestrator.events import Event, Notice
 from orchestrator.git.repository import Repository
 from orchestrator.mcp import answers, arguments
 from orchestrator.mcp.reading import opened
+from orchestrator.record.stop_request import request_stop
 from orchestrator.runs.detach import continue_in_background
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.stop_request import request_stop
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.contents import with_digests
 from orchestrator.workflow.model import Workflow

@@ -1,1 +1,1 @@
-"""Read the state of a run as one model, and render it as reports for CI systems and people."""
+"""Render a run as reports for CI systems and people."""

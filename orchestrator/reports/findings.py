@@ -14,8 +14,9 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from orchestrator.execution.output import findings_file
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.logs import tail
-from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.model import RunReport
 from orchestrator.reports.sarif_input import Level, read_sarif
 from orchestrator.results import CheckResult, Status
 from orchestrator.text.sanitize import one_line
@@ -40,7 +41,7 @@ _ARROW = re.compile(r" *--> " + _PATH + r":(?P<line>\d{1,7})(?::(?P<column>\d{1,
 class Finding:
     """A complaint about one line of a file."""
 
-    worker: WorkerReport
+    worker: WorkerView
     rule: str
     """Name of the check that found the problem, or the worker's task."""
     path: str
@@ -66,7 +67,7 @@ def findings(report: RunReport) -> list[Finding]:
     return [finding for worker in workers for finding in findings_of(report, worker)]
 
 
-def findings_of(report: RunReport, worker: WorkerReport) -> list[Finding]:
+def findings_of(report: RunReport, worker: WorkerView) -> list[Finding]:
     """Return the findings of one worker, those of failed checks first."""
     found: dict[tuple[str, str, int, str], Finding] = {}
     for finding in _of_worker(worker):
@@ -75,16 +76,16 @@ def findings_of(report: RunReport, worker: WorkerReport) -> list[Finding]:
     return list(found.values())
 
 
-def _of_worker(worker: WorkerReport) -> Iterator[Finding]:
+def _of_worker(worker: WorkerView) -> Iterator[Finding]:
     for check in sorted(worker.checks, key=lambda check: check.passed):
         yield from islice(_of_check(worker, check), MOST)
     if not worker.checks and worker.status not in (None, Status.SUCCESS):
         for stream in ("stdout", "stderr"):
-            log, rule = worker.directory / f"{stream}.log", one_line(worker.task, limit=100)
+            log, rule = worker.directory / f"{stream}.log", one_line(worker.spec.task, limit=100)
             yield from islice(_parsed(tail(log, most=_READ), worker, rule), MOST)
 
 
-def _of_check(worker: WorkerReport, check: CheckResult) -> Iterator[Finding]:
+def _of_check(worker: WorkerView, check: CheckResult) -> Iterator[Finding]:
     rule, log = one_line(check.name, limit=100), Path(check.log)
     written = findings_file(log)
     if written.exists():
@@ -94,7 +95,7 @@ def _of_check(worker: WorkerReport, check: CheckResult) -> Iterator[Finding]:
         yield from _parsed(tail(log, most=_READ), worker, rule)
 
 
-def _in_sarif(written: Path, worker: WorkerReport, check: str) -> Iterator[Finding]:
+def _in_sarif(written: Path, worker: WorkerView, check: str) -> Iterator[Finding]:
     for place in read_sarif(written):
         path = _path(place.path)
         if path is not None:
@@ -109,7 +110,7 @@ def _in_sarif(written: Path, worker: WorkerReport, check: str) -> Iterator[Findi
             )
 
 
-def _parsed(log: str, worker: WorkerReport, rule: str) -> Iterator[Finding]:
+def _parsed(log: str, worker: WorkerView, rule: str) -> Iterator[Finding]:
     before = ""
     for line in printed_lines(log):
         text, before = before, line.strip() or before
@@ -144,7 +145,7 @@ def _path(text: str) -> str | None:
     return str(path)
 
 
-def _is_there(report: RunReport, worker: WorkerReport, path: str) -> bool:
+def _is_there(report: RunReport, worker: WorkerView, path: str) -> bool:
     """Return whether a path names a file that the worker changed, or another file of the base."""
     if worker.result and path in worker.result.files_modified:
         return True

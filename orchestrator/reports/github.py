@@ -12,11 +12,12 @@ from itertools import islice
 from pathlib import Path
 
 from orchestrator.files.output import open_to_append
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports import markdown
 from orchestrator.reports.decisions import winner
 from orchestrator.reports.findings import Finding, findings_of
-from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.plain_text import counts, outcome, state
+from orchestrator.reports.model import RunReport
+from orchestrator.reports.plain_text import counts, state
 from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
 
@@ -40,7 +41,7 @@ def annotations(report: RunReport) -> list[str]:
     return [*_commands(report, "error", errors), *_commands(report, "warning", warnings)]
 
 
-def _commands(report: RunReport, kind: str, workers: list[WorkerReport]) -> Iterator[str]:
+def _commands(report: RunReport, kind: str, workers: list[WorkerView]) -> Iterator[str]:
     shown = [_of_worker(report, worker) for worker in workers]
     # The first of each worker comes first: ten findings of one worker must not hide another.
     first = [commands[0] for commands in shown]
@@ -54,13 +55,13 @@ def _commands(report: RunReport, kind: str, workers: list[WorkerReport]) -> Iter
     yield _command(kind, f"{left} more problems: see the summary of the job", title="orchestrator")
 
 
-def _of_worker(report: RunReport, worker: WorkerReport) -> list[str]:
-    title = f"{one_line(worker.title)}: {outcome(worker)}"
+def _of_worker(report: RunReport, worker: WorkerView) -> list[str]:
+    title = f"{one_line(worker.title)}: {worker.outcome}"
     failures = (finding for finding in findings_of(report, worker) if finding.is_failure)
     found = list(islice(failures, _OF_ONE_WORKER))
     if found:
         return [_finding(finding, title) for finding in found]
-    return [_command("KIND", worker.message or outcome(worker), title=title)]
+    return [_command("KIND", worker.message or worker.outcome, title=title)]
 
 
 def _finding(finding: Finding, title: str) -> str:

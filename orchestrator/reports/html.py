@@ -11,6 +11,8 @@ from pathlib import Path
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.changes import patch, stat_lines
 from orchestrator.git.repository import Repository
+from orchestrator.record.timeline import PHASE_NAMES
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.decisions import (
     HEADING,
     candidate_row,
@@ -21,17 +23,16 @@ from orchestrator.reports.decisions import (
 from orchestrator.reports.html_style import STYLE
 from orchestrator.reports.logs import tail
 from orchestrator.reports.markup import escaped
-from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.reports.model import RunReport
 from orchestrator.reports.plain_text import (
     cost,
     heading,
-    outcome,
     resources,
     state,
     tally_of_workers,
     word,
 )
-from orchestrator.reports.timeline import LEGEND, timeline
+from orchestrator.reports.timeline import timeline
 from orchestrator.results import Status
 from orchestrator.text.quantities import count, duration, money
 from orchestrator.text.sanitize import lines, one_line
@@ -106,7 +107,7 @@ def _legend(report: RunReport) -> str:
     entries = "".join(
         f'<li><svg width="12" height="12" aria-hidden="true"><rect class="p-{kind.value}" '
         f'width="12" height="12"/></svg> {name}</li>\n'
-        for kind, name in LEGEND.items()
+        for kind, name in PHASE_NAMES.items()
         if kind in used
     )
     critical = "<li>\N{BLACK DIAMOND} critical path</li>\n" if report.critical_path else ""
@@ -127,12 +128,12 @@ def _table(report: RunReport) -> Iterator[str]:
     yield "</tbody>\n</table>\n</div>\n</section>\n"
 
 
-def _cells(worker: WorkerReport) -> Iterator[str]:
+def _cells(worker: WorkerView) -> Iterator[str]:
     result = worker.result
     passed = sum(check.passed for check in worker.checks)
     yield _badge(worker)
-    yield f'<span class="task">{escaped(one_line(worker.task, limit=120))}</span>'
-    yield escaped(one_line(worker.model))
+    yield f'<span class="task">{escaped(one_line(worker.spec.task, limit=120))}</span>'
+    yield escaped(one_line(worker.spec.model_name))
     yield str(worker.steps or "")
     yield cost(worker)
     yield duration(worker.seconds)
@@ -145,9 +146,9 @@ def _cells(worker: WorkerReport) -> Iterator[str]:
     yield f"{passed} of {len(worker.checks)}" if worker.checks else ""
 
 
-def _badge(worker: WorkerReport) -> str:
+def _badge(worker: WorkerView) -> str:
     kind = worker.status.value if worker.status else "running"
-    return f'<span class="badge {kind}">{escaped(outcome(worker))}</span>'
+    return f'<span class="badge {kind}">{escaped(worker.outcome)}</span>'
 
 
 def _decisions(report: RunReport) -> Iterator[str]:
@@ -193,10 +194,10 @@ def _details(report: RunReport) -> Iterator[str]:
         yield "</details>\n</section>\n"
 
 
-def _explanation(worker: WorkerReport) -> Iterator[str]:
+def _explanation(worker: WorkerView) -> Iterator[str]:
     if worker.message:
         yield f'<p class="message">{escaped(one_line(worker.message, limit=2000))}</p>\n'
-    yield _block("Task", lines(worker.task)[:20_000])
+    yield _block("Task", lines(worker.spec.task)[:20_000])
     rows = "".join(
         f"<div><dt>{title}</dt><dd>{escaped(one_line(value, limit=500))}</dd></div>\n"
         for title, value in _facts(worker)
@@ -205,8 +206,8 @@ def _explanation(worker: WorkerReport) -> Iterator[str]:
     yield f'<dl class="facts">\n{rows}</dl>\n'
 
 
-def _facts(worker: WorkerReport) -> list[tuple[str, str]]:
-    facts = [("Branch", worker.branch)]
+def _facts(worker: WorkerView) -> list[tuple[str, str]]:
+    facts = [("Branch", worker.spec.branch)]
     if worker.result:
         facts.append(("Commit", worker.result.commit or ""))
         facts += [("Kept", ref) for ref in worker.result.kept_refs[:20]]
@@ -220,7 +221,7 @@ def _facts(worker: WorkerReport) -> list[tuple[str, str]]:
     return facts
 
 
-def _checks(worker: WorkerReport) -> Iterator[str]:
+def _checks(worker: WorkerView) -> Iterator[str]:
     for check in worker.checks:
         name, kind = escaped(one_line(check.name)), "success" if check.passed else "failed"
         word = "passed" if check.passed else "failed"
@@ -244,7 +245,7 @@ class _Changes:
         self._report = report
         self._left = _ALL_DIFFS
 
-    def of(self, worker: WorkerReport) -> str:
+    def of(self, worker: WorkerView) -> str:
         result = worker.result
         if result is None or not result.commit or not result.file_count:
             return ""

@@ -21,12 +21,13 @@ from pathlib import Path
 
 from orchestrator.judging.judgement import Candidate, CheckVerdict
 from orchestrator.landing.merged import LeftWorker, Merged
+from orchestrator.record.states import RunState
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.markup import escaped
-from orchestrator.reports.model import ERRORS, RunReport, WorkerReport
+from orchestrator.reports.model import ERRORS, RunReport
 from orchestrator.reports.worker_tests import read_tests
 from orchestrator.results import CheckResult, Reason, Status, WorkerResult
-from orchestrator.state.history import RunState
 from orchestrator.text.sanitize import one_line
 
 MOST = 20 * 1000**2
@@ -137,7 +138,7 @@ def _suites(report: RunReport) -> Iterator[_Suite]:
         )
 
 
-def _worker_case(report: RunReport, worker: WorkerReport) -> _Case:
+def _worker_case(report: RunReport, worker: WorkerView) -> _Case:
     verdict = _verdict(report, worker)
     earlier = "rerun" if verdict and verdict.tag != "skipped" else "flaky"
     return _Case(
@@ -149,7 +150,7 @@ def _worker_case(report: RunReport, worker: WorkerReport) -> _Case:
     )
 
 
-def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
+def _verdict(report: RunReport, worker: WorkerView) -> _Verdict | None:
     result = worker.result
     if result is None and report.state is RunState.DIED:
         message = "the run's process died before the worker ended"
@@ -167,7 +168,7 @@ def _verdict(report: RunReport, worker: WorkerReport) -> _Verdict | None:
     return _Verdict(tag, kind, message, _output(worker.directory))
 
 
-def _numbered(worker: WorkerReport, message: str) -> str:
+def _numbered(worker: WorkerView, message: str) -> str:
     """Return the message, after the worker's title unless the test case's name has its number."""
     is_clear = worker.key in (worker.name, f"worker-{worker.worker_id}")
     return message if is_clear else f"{worker.title}: {message}"
@@ -184,7 +185,7 @@ def _attempt(how: str, result: WorkerResult) -> _Verdict:
     return _Verdict(f"{how}Failure", kind, result.message or kind, text)
 
 
-def _check_cases(worker: WorkerReport) -> Iterator[_Case]:
+def _check_cases(worker: WorkerView) -> Iterator[_Case]:
     # The checks of the last attempt only: earlier attempts have no results of checks.
     seen: dict[str, int] = {}
     for check in worker.checks:
@@ -205,7 +206,7 @@ def _check_verdict(check: CheckResult) -> _Verdict | None:
     return _Verdict("failure", kind, check.message or kind, text)
 
 
-def _test_cases(worker: WorkerReport, report: RunReport) -> Iterator[_Case]:
+def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[_Case]:
     """Yield the tests in a worker's own JUnit files; other workers may have run the same tests."""
     key = _plain(worker.key)
     seen: dict[tuple[str, str], int] = {}
@@ -285,15 +286,15 @@ def _of_run(report: RunReport) -> dict[str, str]:
     }
 
 
-def _of_worker(worker: WorkerReport) -> dict[str, str]:
+def _of_worker(worker: WorkerView) -> dict[str, str]:
     result = worker.result
     return {
         "worker": str(worker.worker_id),
-        "task": one_line(worker.task, limit=_LONGEST),
-        "model": worker.model,
-        "branch": worker.branch,
+        "task": one_line(worker.spec.task, limit=_LONGEST),
+        "model": worker.spec.model_name,
+        "branch": worker.spec.branch,
         **({"commit": result.commit} if result and result.commit else {}),
-        **({"cost": f"{worker.cost:.6f}"} if worker.cost_known else {}),
+        **({} if worker.cost is None else {"cost": f"{worker.cost:.6f}"}),
         **({"tokens": str(result.tokens)} if result and result.tokens is not None else {}),
         **_resources(result),
     }

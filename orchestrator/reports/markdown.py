@@ -10,6 +10,8 @@ from html import escape
 from pathlib import Path
 
 from orchestrator.judging.judgement import Judgement
+from orchestrator.record.states import RunState
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.decisions import (
     HEADING,
     candidate_row,
@@ -18,10 +20,9 @@ from orchestrator.reports.decisions import (
     merge_lines,
 )
 from orchestrator.reports.logs import output_tail, tail
-from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.plain_text import cost, heading, outcome, resources, sums
+from orchestrator.reports.model import RunReport
+from orchestrator.reports.plain_text import cost, heading, resources, sums
 from orchestrator.results import WorkerResult
-from orchestrator.state.history import RunState
 from orchestrator.text.quantities import count, duration
 from orchestrator.text.sanitize import one_line
 
@@ -121,13 +122,13 @@ def _row(cells: "list[str] | tuple[str, ...]") -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def _cells(worker: WorkerReport) -> list[str]:
+def _cells(worker: WorkerView) -> list[str]:
     result = worker.result
     passed = sum(check.passed for check in worker.checks)
     return [
         inline(worker.name or f"{worker.worker_id}"),
-        inline(one_line(worker.task, limit=_CELL)),
-        inline(outcome(worker)),
+        inline(one_line(worker.spec.task, limit=_CELL)),
+        inline(worker.outcome),
         _changes(result) if result and result.file_count else "",
         f"{passed}/{len(worker.checks)}" if worker.checks else "",
         cost(worker),
@@ -140,14 +141,14 @@ def _changes(result: WorkerResult) -> str:
     return f"{files}, +{result.insertions} -{result.deletions}"
 
 
-def _details(worker: WorkerReport) -> str:
+def _details(worker: WorkerView) -> str:
     """Return a folded section with the details of a worker that did not succeed."""
-    title = f"{worker.title}: {outcome(worker)}"
+    title = f"{worker.title}: {worker.outcome}"
     parts = [f"\n<details><summary>{_html(title)}</summary>\n"]
     if worker.message:
         parts.append(f"\n{inline(one_line(worker.message, limit=1000))}\n")
     used = resources(worker.result) if worker.result else ""
-    parts.append(f"\nBranch {inline(worker.branch)}{f'; {used}' if used else ''}\n")
+    parts.append(f"\nBranch {inline(worker.spec.branch)}{f'; {used}' if used else ''}\n")
     failed = [check for check in worker.checks if not check.passed]
     for check in failed[:_CHECKS]:
         parts.append(f"\nCheck {inline(check.name)}:\n")

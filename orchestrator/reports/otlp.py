@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.reports.model import ERRORS, RunReport, WorkerReport
-from orchestrator.reports.phase import Phase, PhaseKind
+from orchestrator.record.states import Phase, PhaseKind, RunState
+from orchestrator.record.worker_view import WorkerView
+from orchestrator.reports.model import ERRORS, RunReport
 from orchestrator.results import Reason, Status
-from orchestrator.state.history import RunState
 
 _SEMANTIC_CONVENTIONS = "https://opentelemetry.io/schemas/1.44.0"
 _SERVER, _INTERNAL = 2, 1
@@ -110,7 +110,7 @@ class _Trace:
             },
         )
 
-    def _worker(self, worker: WorkerReport) -> _Span:
+    def _worker(self, worker: WorkerView) -> _Span:
         start = worker.phases[0].start if worker.phases else self._report.started_at
         result = worker_result(worker)
         return _Span(
@@ -126,12 +126,12 @@ class _Trace:
                 "cicd.pipeline.task.run.url.full": worker.directory.absolute().as_uri(),
                 "cicd.pipeline.task.run.result": result,
                 "error.type": worker.reason.value if worker.reason else None,
-                "vcs.ref.head.name": worker.branch,
+                "vcs.ref.head.name": worker.spec.branch,
                 "orchestrator.attempts": len(worker.attempts) + 1,
             },
         )
 
-    def _phase(self, worker: WorkerReport, number: int, phase: Phase, parent: str) -> _Span:
+    def _phase(self, worker: WorkerView, number: int, phase: Phase, parent: str) -> _Span:
         is_agent = phase.kind is PhaseKind.AGENT
         return _Span(
             span_id=self._span_id("worker", worker.key, str(number)),
@@ -151,16 +151,16 @@ class _Trace:
         return _digest("/".join((self._report.run_id, *names)), 16)
 
 
-def _of_agent(worker: WorkerReport) -> dict[str, object]:
+def _of_agent(worker: WorkerView) -> dict[str, object]:
     """Return the attributes of an agent's span, named by the conventions for generative AI."""
     return {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": worker.agent,
-        "gen_ai.request.model": worker.model,
+        "gen_ai.request.model": worker.spec.model_name,
         "orchestrator.tokens": worker.result.tokens if worker.result else None,
         "orchestrator.cpu_time_seconds": worker.result.cpu_time if worker.result else None,
         "orchestrator.peak_memory_bytes": worker.result.peak_memory if worker.result else None,
-        "orchestrator.cost_usd": worker.cost if worker.cost_known else None,
+        "orchestrator.cost_usd": worker.cost,
     }
 
 
@@ -177,7 +177,7 @@ def run_result(report: RunReport) -> str:
     return "timeout" if report.status is Status.TIMEOUT else "failure"
 
 
-def worker_result(worker: WorkerReport) -> str:
+def worker_result(worker: WorkerView) -> str:
     """Return the name of a worker's result in the semantic conventions of OpenTelemetry."""
     if worker.reason is Reason.CANCELLED:
         return "cancellation"

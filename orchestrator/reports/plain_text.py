@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from orchestrator.reports.model import RunReport, WorkerReport
+from orchestrator.record.worker_view import WorkerView
+from orchestrator.reports.model import RunReport
 from orchestrator.results import Status, WorkerResult, ended_word
-from orchestrator.state.history import word_of
 from orchestrator.text.quantities import duration, money, size, tally
 
 
@@ -31,11 +31,7 @@ def word(report: RunReport) -> str:
 
 def tally_of_workers(report: RunReport) -> str:
     """Return the number of workers in each state: `2 success, 1 cancelled`."""
-    return tally([_word(one) for one in report.workers], first=[*Status])
-
-
-def _word(worker: WorkerReport) -> str:
-    return word_of(worker.state, worker.result, is_live=not worker.has_died)
+    return tally([worker.word for worker in report.workers], first=[*Status])
 
 
 def sums(report: RunReport) -> str:
@@ -51,17 +47,9 @@ def counts(report: RunReport) -> dict[str, int]:
     return {**named, "unfinished": found[""]}
 
 
-def outcome(worker: WorkerReport) -> str:
-    """Return a worker's status, such as `failed (oom), attempt 2`; before its end, its state."""
-    result = worker.result
-    if result is None:
-        return "waits for an answer" if worker.is_waiting_for_answer else _word(worker)
-    return result.outcome
-
-
-def cost(worker: WorkerReport) -> str:
+def cost(worker: WorkerView) -> str:
     """Return the cost of a worker in USD."""
-    return money(worker.cost, known=worker.cost_known)
+    return money(worker.cost or 0, known=worker.cost is not None)
 
 
 def resources(result: WorkerResult) -> str:

@@ -17,18 +17,18 @@ from orchestrator.engine import load_engine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Emit, Event
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import RunHistory, choose_run
+from orchestrator.record.listing import Listing
+from orchestrator.record.listing import list_runs as listed
+from orchestrator.record.stop_request import request_stop
 from orchestrator.reports.formats import FORMATS
-from orchestrator.reports.reader import read_run
+from orchestrator.reports.model import read_run
 from orchestrator.results import RunResult
 from orchestrator.runs.rerun import settings_to_repeat
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.history import RunHistory, choose_run
-from orchestrator.state.listing import Listing
-from orchestrator.state.listing import list_runs as listed
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import require_record
-from orchestrator.state.stop_request import request_stop
 from orchestrator.text.sanitize import one_line
 
 _TICK = 0.1

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
+from orchestrator.record.status_file import StatusFile
 from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.notification_messages import notification
 from orchestrator.state.run_record import RunRecord
-from orchestrator.state.status_file import StatusFile
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
 

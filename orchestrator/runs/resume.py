@@ -13,6 +13,7 @@ from orchestrator.events import Emit, Notice, RunDone, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.git_directory import pointed_git_dir
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import RunHistory
 from orchestrator.results import RunResult
 from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.preflight import RunRequest, check_run
@@ -24,7 +25,6 @@ from orchestrator.runs.shared_resources import (
     remove_helpers,
 )
 from orchestrator.scheduling.scheduler import run_workers
-from orchestrator.state.history import RunHistory
 from orchestrator.state.private_inputs import Inputs, read_inputs
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord, read_record

@@ -1,1 +1,1 @@
-"""Files of runs and workers on disk: directories, checkpoints, history, secrets."""
+"""Files of runs and workers on disk: directories, checkpoints, secrets."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orchestrator.errors import ConfigError
+from orchestrator.events import Notice
 from orchestrator.git.repository import Repository
-from orchestrator.state.history import RunHistory
-from orchestrator.state.stop_request import request_stop
+from orchestrator.record.history import RunHistory
+from orchestrator.record.stop_request import request_stop
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import plural
-from orchestrator.web.reader import record_notice
 from orchestrator.web.rendering import Page, render
 from orchestrator.web.urls import path_of
 from orchestrator.web.view import View
@@ -57,9 +57,8 @@ class Actions:
         if number is None:
             raise ConfigError("no worker was chosen")
         new = self.repeat(view.repository, view.snapshot.run_id, number)
-        record_notice(
-            view.snapshot.directory, f"web view: worker {number} is repeated as run {new}"
-        )
+        message = f"web view: worker {number} is repeated as run {new}"
+        view.run.directory.log_event(Notice(message=message))
         return path_of(view.run.repository, new)
 
 
@@ -79,7 +78,7 @@ def _stop_question(view: View, who: str, number: int | None) -> dict[str, object
 
 
 def _retry_question(view: View, number: int | None) -> dict[str, object]:
-    worker = view.snapshot.worker(number or 0)
+    worker = view.snapshot.by_number.get(number or 0)
     task = one_line(worker.spec.task, limit=200) if worker else ""
     return {
         "question": f"Retry worker {number}?",
@@ -92,12 +91,12 @@ def _retry_question(view: View, number: int | None) -> dict[str, object]:
 
 
 def _stop(view: View, number: int | None, *, kill: bool) -> str:
-    with RunHistory(view.snapshot.directory, view.snapshot.outline) as history:
+    with RunHistory(view.run.directory, view.run.outline) as history:
         chosen = list(history.workers) if number is None else [number]
         stopped = request_stop(history, chosen, kill=kill)
     if stopped:
         workers = ", ".join(map(str, stopped))
         how = "kill" if kill else "stop"
         message = f"web view: the user asked to {how} worker {workers}"
-        record_notice(view.snapshot.directory, message)
+        view.run.directory.log_event(Notice(message=message))
     return path_of(view.run.repository, view.snapshot.run_id, number)

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.access_control import MOST_SENT, OPEN, AccessControl, Sessions
 from orchestrator.web.actions import Action, Actions
@@ -20,7 +21,6 @@ from orchestrator.web.artifacts import artifacts_of, content
 from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
 from orchestrator.web.merge_pages import merge_page, pick_page
 from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
-from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.rendering import Page, Site, message_page, template_text
 from orchestrator.web.run_catalog import RunCatalog
 from orchestrator.web.runs_page import runs_page, runs_version
@@ -171,16 +171,16 @@ class Web:
     async def _artifact(self, request: Request) -> Response:
         """Return an artifact of a worker as a download, which browsers do not interpret."""
         view, worker = await run_in_threadpool(self._view_of_worker, request)
-        directory, number = view.snapshot.directory, request.path_params["number"]
+        directory, number = view.run.directory, request.path_params["number"]
         listed = await run_in_threadpool(artifacts_of, directory, worker)
         found = next((one for one in listed if one.number == number), None)
         if found is None:
             raise HTTPException(404)
         return _download(content(directory, worker, found), found.name)
 
-    def _log(self, request: Request, view: View, worker: WorkerRecord) -> Log:
+    def _log(self, request: Request, view: View, worker: WorkerView) -> Log:
         name = request.path_params["name"]
-        logs = logs_of(view.snapshot.directory, worker.spec.worker_id)
+        logs = logs_of(view.run.directory, worker.spec.worker_id)
         found = next((log for log in logs if log.name == name), None)
         if found is None:
             raise HTTPException(404)
@@ -237,9 +237,9 @@ class Web:
         snapshot, site = self._catalog.snapshot(run), self._site_of(request)
         return View(self._catalog, run, snapshot, site, request.query_params)
 
-    def _view_of_worker(self, request: Request) -> tuple[View, WorkerRecord]:
+    def _view_of_worker(self, request: Request) -> tuple[View, WorkerView]:
         view = self._view(request)
-        worker = view.snapshot.worker(request.path_params["worker"])
+        worker = view.snapshot.by_number.get(request.path_params["worker"])
         if worker is None:
             raise HTTPException(404)
         return view, worker

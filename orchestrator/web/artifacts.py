@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orchestrator.files.safe_open import open_regular
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.quantities import size
-from orchestrator.web.reader import WorkerRecord
 from orchestrator.workspace.artifacts import ARTIFACTS, findings
 
 _CHUNK = 256 * 1024
@@ -40,7 +40,7 @@ class Artifact:
         return plain[-_LONGEST_NAME:] or f"artifact-{self.number}"
 
 
-def artifacts_of(directory: RunDirectory, worker: WorkerRecord) -> list[Artifact]:
+def artifacts_of(directory: RunDirectory, worker: WorkerView) -> list[Artifact]:
     """Return a worker's artifacts whose files still exist."""
     found = []
     for number, path in enumerate(worker.result.artifacts if worker.result else (), start=1):
@@ -53,12 +53,12 @@ def artifacts_of(directory: RunDirectory, worker: WorkerRecord) -> list[Artifact
     return found
 
 
-def findings_of(directory: RunDirectory, worker: WorkerRecord) -> str:
+def findings_of(directory: RunDirectory, worker: WorkerView) -> str:
     """Return the text that a worker wrote as its findings; empty if it wrote none."""
     return findings(directory.worker(worker.spec.worker_id))
 
 
-def content(directory: RunDirectory, worker: WorkerRecord, artifact: Artifact) -> Iterator[bytes]:
+def content(directory: RunDirectory, worker: WorkerView, artifact: Artifact) -> Iterator[bytes]:
     """Yield the bytes of an artifact, at most as many as its file had when it was listed.
 
     Raises:
@@ -71,7 +71,7 @@ def content(directory: RunDirectory, worker: WorkerRecord, artifact: Artifact) -
             yield piece
 
 
-def _opened(directory: RunDirectory, worker: WorkerRecord, path: str) -> BinaryIO:
+def _opened(directory: RunDirectory, worker: WorkerView, path: str) -> BinaryIO:
     """Open a file in a worker's directory of artifacts, without following any symbolic link."""
     parts = Path(path).parts
     if not parts or Path(path).is_absolute() or ".." in parts:

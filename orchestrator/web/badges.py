@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from orchestrator.record.states import NEEDS_ATTENTION, RunState
 from orchestrator.results import RunResult, ended_word
-from orchestrator.state.history import RunState
 
 Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
 _WORST_FIRST: Sequence[Tone] = ("danger", "warning", "active", "idle", "neutral", "success")
@@ -33,6 +33,7 @@ class Badge:
 _TONES: Mapping[str, Tone] = {
     "success": "success",
     "partial": "warning",
+    NEEDS_ATTENTION: "warning",
     "failed": "danger",
     "timeout": "danger",
     "died": "danger",

@@ -9,11 +9,11 @@ from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.judging.judgement import Candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.diffs import Diff, FileDiff, diff_of, diff_values, read_diff
 from orchestrator.web.formats import UNKNOWN, plural
 from orchestrator.web.judgement_page import word_of
-from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.summaries import WorkerSummary
 from orchestrator.web.view import View, run_values, summary_of
@@ -149,7 +149,7 @@ class _Fact:
 def _facts(view: View, pair: tuple[WorkerSummary, ...]) -> list[_Fact]:
     a, b = pair
     judged = _judged(view)
-    records = [view.snapshot.worker(one.number) for one in pair]
+    records = [view.snapshot.by_number.get(one.number) for one in pair]
     facts = [
         _Fact("State", a.badge.word, b.badge.word),
         _Fact("Reason", a.reason, b.reason),
@@ -165,7 +165,7 @@ def _facts(view: View, pair: tuple[WorkerSummary, ...]) -> list[_Fact]:
     return [_Fact(one.name, one.a or UNKNOWN, one.b or UNKNOWN) for one in facts if one.a or one.b]
 
 
-def _tokens(worker: WorkerRecord | None) -> str:
+def _tokens(worker: WorkerView | None) -> str:
     tokens = worker.result.tokens if worker and worker.result else None
     return "" if tokens is None else f"{tokens:,}"
 

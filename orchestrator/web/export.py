@@ -77,6 +77,6 @@ def _worker_pages(view: View) -> Iterator[Written]:
         place = (view.run.repository, view.snapshot.run_id, number)
         for tab, make in WORKER_PAGES.items():
             yield view.site.href(*place, tab), make(view, worker)
-        for log in logs_of(view.snapshot.directory, number):
+        for log in logs_of(view.run.directory, number):
             name = view.site.href(*place, "log", log.name)
             yield name, log_page(view, worker, name=log.name)

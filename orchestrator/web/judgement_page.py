@@ -3,9 +3,9 @@
 from orchestrator.errors import ConfigError
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.store import latest_judgement
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import dollars, plural
-from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.view import View, run_values
 
@@ -71,7 +71,7 @@ def _rules(judgement: Judgement) -> list[str]:
     return [one_line(rule, limit=200) for rule in rules]
 
 
-def _title(worker: WorkerRecord | None, candidate: Candidate) -> str:
+def _title(worker: WorkerView | None, candidate: Candidate) -> str:
     if worker is None:
         return f"of run {one_line(candidate.run_id)}"
     return one_line(worker.spec.name or worker.spec.task, limit=100)
@@ -87,7 +87,7 @@ def word_of(candidate: Candidate) -> str:
 def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
     """Return the texts of a candidate's row in a table."""
     own = candidate.run_id == view.snapshot.run_id
-    worker = view.snapshot.worker(candidate.worker_id) if own else None
+    worker = view.snapshot.by_number.get(candidate.worker_id) if own else None
     passed = sum(check.passed for check in candidate.verdicts)
     return {
         "place": "-" if candidate.place is None else candidate.place,

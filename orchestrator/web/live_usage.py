@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.events import Event, WorkerMeasured
-from orchestrator.state.history import RunHistory
-from orchestrator.state.monitor import UsageMonitor
+from orchestrator.record.history import RunHistory
+from orchestrator.record.usage_monitor import UsageMonitor
 
 INTERVAL = 2.0
 """Minimum number of seconds between two measurements of a run."""

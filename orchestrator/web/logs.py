@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
-from orchestrator.state.history import attempts
+from orchestrator.record.history import attempts
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import SEQUENCE, output_line, without_sequences_in

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.events import Notice
 from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import read_branches
@@ -18,7 +19,6 @@ from orchestrator.state.excluded_commits import excluded_commits
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.judgement_page import candidate_row
-from orchestrator.web.reader import record_notice
 from orchestrator.web.rendering import Page, render
 from orchestrator.web.view import View, summary_of
 
@@ -165,10 +165,8 @@ def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, objec
     merged = question.merge(wish)
     if merged.landed:
         workers = ", ".join(map(str, merged.landed))
-        record_notice(
-            view.snapshot.directory,
-            f"web view: {question.said} worker {workers} into {merged.target}",
-        )
+        message = f"web view: {question.said} worker {workers} into {merged.target}"
+        view.run.directory.log_event(Notice(message=message))
     return {"preview": _clean(merged), "done": True}
 
 

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.git.repository import LANDED
-from orchestrator.state.history import RunState
+from orchestrator.record.run_view import RunView
+from orchestrator.record.states import RunState
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.state.landing_record import read_record
-from orchestrator.state.run_record import RunRecord
 from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.reader import Snapshot, WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.summaries import RunSummary, WorkerSummary
-from orchestrator.web.timeline import Axis, axis_of, legend, zoom_of
+from orchestrator.web.timeline import Timeline, legend, timeline_of, zoom_of
 from orchestrator.web.view import View, contains, page_of, run_values, search_of, summary_of
-from orchestrator.workflow.timing import summarise
 
 PAGE = 100
 """Maximum number of workers on one page."""
@@ -36,7 +35,7 @@ def overview_page(view: View) -> Page:
         # Those that need a look come first, because not all are on the page.
         found.sort(key=lambda one: (one[0].badge.rank, one[0].number))
     page, pages = page_of(view.query, len(found), size)
-    axis = axis_of(snapshot, view.query)
+    axis = timeline_of(snapshot, view.query)
     values = run_values(view, tab="", summary=summary)
     values |= _sums(snapshot) | {
         "rows": _rows(view, found[(page - 1) * size : page * size], axis),
@@ -59,15 +58,16 @@ def overview_page(view: View) -> Page:
 
 
 def _rows(
-    view: View, workers: Sequence[tuple[WorkerSummary, WorkerRecord]], axis: Axis
+    view: View, workers: Sequence[tuple[WorkerSummary, WorkerView]], axis: Timeline
 ) -> list[dict[str, object]]:
-    critical = _critical_path(view.snapshot, view.plan)
+    snapshot = view.snapshot
+    shows_path = snapshot.result is not None and len(snapshot.critical_path) > 1
     return [
         {
             "summary": one,
             "bars": axis.bars(worker),
             "label": f"Timeline of worker {one.number}: {one.badge.word}",
-            "critical": worker.spec.name in critical,
+            "critical": shows_path and worker.is_critical,
         }
         for one, worker in workers
     ]
@@ -91,7 +91,7 @@ def _texts(worker: WorkerSummary) -> Sequence[str]:
             worker.badge.group, worker.reason, worker.waiting, worker.alert)  # fmt: skip
 
 
-def _sums(snapshot: Snapshot) -> dict[str, object]:
+def _sums(snapshot: RunView) -> dict[str, object]:
     results = [worker.result for worker in snapshot.workers if worker.result]
     tokens = sum(result.tokens or 0 for result in results)
     return {
@@ -109,13 +109,3 @@ def _in_use(summary: RunSummary, measured: Mapping[int, WorkerMeasured]) -> tupl
         return None
     cpus = sum(one.cpus or 0 for one in running)
     return f"{cpus:.0%} CPU", size(sum(one.memory or 0 for one in running))
-
-
-def _critical_path(snapshot: Snapshot, plan: RunRecord | None) -> frozenset[str | None]:
-    if snapshot.result is None or plan is None or plan.workflow is None:
-        return frozenset()
-    result = snapshot.result
-    path = summarise(
-        result.results, wall=result.duration, slots=snapshot.slots or 1, workflow=plan.workflow
-    ).critical_path
-    return frozenset(path) if len(path) > 1 else frozenset()

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.web.compare_page import compare_page
 from orchestrator.web.conflicts_page import conflicts_page
 from orchestrator.web.judgement_page import judgement_page
 from orchestrator.web.overview_page import overview_page
-from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.run_pages import costs_page, details_page, events_page, graph_page
 from orchestrator.web.view import View
@@ -29,7 +29,7 @@ RUN_PAGES: Mapping[str, Callable[[View], Page | None]] = {
     "events": events_page,
     "details": details_page,
 }
-WORKER_PAGES: Mapping[str, Callable[[View, WorkerRecord], Page | None]] = {
+WORKER_PAGES: Mapping[str, Callable[[View, WorkerView], Page | None]] = {
     "": log_page,
     "diff": diff_page,
     "checks": checks_page,

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import RunHistory
+from orchestrator.record.plan import add_plan
+from orchestrator.record.run_view import RunView
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.web.badges import Badge, run_badge
 from orchestrator.web.live_usage import NOTHING, LiveUsage
-from orchestrator.web.reader import RunReader, Snapshot
 
 MOST_OPEN = 64
 """Maximum number of runs whose records are kept in memory."""
@@ -44,7 +46,7 @@ class RunCatalog:
         """
         self.repositories: Mapping[str, Repository] = _named(repositories)
         self._usage = usage
-        self._readers: OrderedDict[Path, RunReader] = OrderedDict()
+        self._histories: OrderedDict[Path, RunHistory] = OrderedDict()
         self._outlines: dict[Path, RunOutline] = {}
         self._badges: dict[Path, Badge] = {}
         self._plans: dict[Path, RunRecord | None] = {}
@@ -53,9 +55,9 @@ class RunCatalog:
     def close(self) -> None:
         """Close the files of all runs."""
         with self._lock:
-            for reader in self._readers.values():
-                reader.close()
-            self._readers.clear()
+            for history in self._histories.values():
+                history.__exit__()
+            self._histories.clear()
 
     def runs(self) -> list[tuple[str, RunDirectory]]:
         """Return the directories of all runs with their repositories' names, newest run first."""
@@ -107,25 +109,31 @@ class RunCatalog:
 
     def version(self, run: ListedRun) -> str:
         """Return a text that changes whenever the record of a run changes."""
-        return self._reader(run.directory, run.outline).version()
+        return self._history(run.directory, run.outline).version()
 
-    def snapshot(self, run: ListedRun) -> Snapshot:
+    def snapshot(self, run: ListedRun) -> RunView:
         """Return all that is recorded about a run: its workers, their results and the events."""
-        return self._reader(run.directory, run.outline).snapshot()
+        history = self._history(run.directory, run.outline)
+        # Before the events: what is recorded meanwhile belongs to the next version.
+        version = history.version()
+        snapshot = history.snapshot()
+        snapshot.version = version
+        add_plan(snapshot, self.plan(run.directory))
+        return snapshot
 
     def measured(self, run: ListedRun) -> Mapping[int, WorkerMeasured]:
         """Return the latest measurements of a live run's workers."""
         if self._usage is None:
             return NOTHING
-        return self._reader(run.directory, run.outline).measured(self._usage)
+        return self._usage.of(self._history(run.directory, run.outline))
 
-    def _reader(self, directory: RunDirectory, outline: RunOutline) -> RunReader:
+    def _history(self, directory: RunDirectory, outline: RunOutline) -> RunHistory:
         with self._lock:
-            reader = self._readers.pop(directory.path, None) or RunReader(directory, outline)
-            self._readers[directory.path] = reader
-            while len(self._readers) > MOST_OPEN:
-                self._readers.popitem(last=False)[1].close()
-            return reader
+            history = self._histories.pop(directory.path, None) or RunHistory(directory, outline)
+            self._histories[directory.path] = history
+            while len(self._histories) > MOST_OPEN:
+                self._histories.popitem(last=False)[1].__exit__()
+            return history
 
     def _outline(self, directory: RunDirectory) -> RunOutline | None:
         # A plan is written once, before anything else, and never changes.

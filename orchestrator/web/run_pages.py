@@ -6,14 +6,15 @@ from typing import Any
 
 from markupsafe import Markup
 
+from orchestrator.record.run_view import RunView
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
+from orchestrator.web.badges import badge_of
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import UNKNOWN, dollars, moment, plural
-from orchestrator.web.reader import Snapshot, WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_run
-from orchestrator.web.summaries import cost_of, worker_badge
 from orchestrator.web.view import View, run_values
 from orchestrator.workflow.drawing.graph import Node
 from orchestrator.workflow.drawing.svg import svg
@@ -32,8 +33,8 @@ def graph_page(view: View) -> Page | None:
     return view.page("graph.html", values)
 
 
-def _drawing(workflow: Workflow, snapshot: Snapshot) -> Markup:
-    tones = {worker.spec.name: worker_badge(worker, snapshot).tone for worker in snapshot.workers}
+def _drawing(workflow: Workflow, snapshot: RunView) -> Markup:
+    tones = {worker.name: badge_of(worker.word).tone for worker in snapshot.workers}
 
     def look(node: Node) -> str:
         found = {tones.get(task.id, "neutral") for task in node.tasks}
@@ -46,14 +47,14 @@ def _drawing(workflow: Workflow, snapshot: Snapshot) -> Markup:
 def costs_page(view: View) -> Page:
     """Return the page with the costs of a run's workers."""
     values, snapshot = run_values(view, tab="costs"), view.snapshot
-    costs = {one.spec.worker_id: cost_of(one) for one in snapshot.workers}
-    known = [cost for cost in costs.values() if cost is not None]
+    costs = [worker.cost for worker in snapshot.workers]
+    known = [cost for cost in costs if cost is not None]
     most = max(known, default=0.0)
     unknown = len(costs) - len(known)
     values |= {
-        "rows": [_cost_row(one, costs[one.spec.worker_id], most) for one in snapshot.workers],
+        "rows": [_cost_row(worker, most) for worker in snapshot.workers],
         "total": {
-            "steps": _total(_steps(one) for one in snapshot.workers),
+            "steps": _total(worker.steps or None for worker in snapshot.workers),
             "tokens": _total(one.result.tokens for one in snapshot.workers if one.result),
             "cost": dollars(sum(known), known=bool(known)),
         },
@@ -63,21 +64,17 @@ def costs_page(view: View) -> Page:
     return view.page("costs.html", values)
 
 
-def _cost_row(worker: WorkerRecord, cost: float | None, most: float) -> dict[str, object]:
-    tokens = worker.result.tokens if worker.result else None
+def _cost_row(worker: WorkerView, most: float) -> dict[str, object]:
+    tokens, cost = worker.result.tokens if worker.result else None, worker.cost
     return {
         "number": worker.spec.worker_id,
         "title": one_line(worker.spec.name or worker.spec.task, limit=100),
         "model": one_line(worker.spec.model_name, limit=60),
-        "steps": _number(_steps(worker)),
+        "steps": _number(worker.steps or None),
         "tokens": _number(tokens),
         "cost": dollars(cost or 0, known=cost is not None),
         "share": f"{100 * cost / most:.1f}%" if cost and most else "",
     }
-
-
-def _steps(worker: WorkerRecord) -> int | None:
-    return (worker.result.steps if worker.result else worker.steps) or None
 
 
 def _number(number: int | None) -> str:
@@ -89,15 +86,15 @@ def _total(numbers: Any) -> str:  # noqa: ANN401 - any iterable of numbers or No
     return _number(sum(known) if known else None)
 
 
-def _by_model(workers: Sequence[WorkerRecord]) -> list[Mapping[str, object]]:
-    groups: dict[str, list[WorkerRecord]] = defaultdict(list)
+def _by_model(workers: Sequence[WorkerView]) -> list[Mapping[str, object]]:
+    groups: dict[str, list[WorkerView]] = defaultdict(list)
     for worker in workers:
         groups[worker.spec.model_name].append(worker)
     return [_model_row(model, members) for model, members in groups.items()]
 
 
-def _model_row(model: str, members: Sequence[WorkerRecord]) -> Mapping[str, object]:
-    known = [cost for one in members if (cost := cost_of(one)) is not None]
+def _model_row(model: str, members: Sequence[WorkerView]) -> Mapping[str, object]:
+    known = [worker.cost for worker in members if worker.cost is not None]
     statuses = [one.result.status for one in members if one.result is not None]
     return {
         "model": one_line(model, limit=60),
@@ -110,7 +107,7 @@ def _model_row(model: str, members: Sequence[WorkerRecord]) -> Mapping[str, obje
 def events_page(view: View) -> Page:
     """Return the page with the latest events of a run."""
     values, snapshot = run_values(view, tab="events"), view.snapshot
-    rows = event_rows(snapshot.events, began=snapshot.began)
+    rows = event_rows(snapshot.events, began=snapshot.started_at)
     values |= {"events": rows, "events_cut": len(rows) < len(snapshot.events)}
     return view.page("events.html", values)
 
@@ -120,10 +117,10 @@ def details_page(view: View) -> Page:
     values, snapshot = run_values(view, tab="details"), view.snapshot
     facts = [
         ("Run", snapshot.run_id),
-        ("Started", moment(snapshot.began)),
-        ("Base commit", snapshot.outline.base),
-        ("Checkout", one_line(str(snapshot.outline.top), limit=300)),
-        ("Engine", one_line(snapshot.outline.engine)),
+        ("Started", moment(snapshot.started_at)),
+        ("Base commit", snapshot.base),
+        ("Checkout", one_line(str(snapshot.top), limit=300)),
+        ("Engine", one_line(snapshot.engine)),
     ]
     if view.plan is not None:
         facts += settings_of_run(view.plan)

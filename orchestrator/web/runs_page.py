@@ -33,8 +33,7 @@ def runs_page(catalog: RunCatalog, site: Site, query: Mapping[str, str]) -> Page
     at = now()
     rows, attention = [], 0
     for run in every[(page - 1) * size : page * size]:
-        name = name_of(catalog.plan(run.directory))
-        summary = summarize_run(catalog.snapshot(run), now=at, name=name)
+        summary = summarize_run(catalog.snapshot(run))
         attention += summary.attention
         rows.append(
             {

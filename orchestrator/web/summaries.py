@@ -8,18 +8,17 @@ from typing import NamedTuple, TypedDict
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import end_of
+from orchestrator.record.run_view import RunView
+from orchestrator.record.worker_view import TALKING, WorkerView
 from orchestrator.results import WorkerResult
-from orchestrator.state.history import WorkerState, word_of
-from orchestrator.text.quantities import size, slots_in_use
+from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import last_output_line, one_line
 from orchestrator.web.badges import Badge, Tone, badge_of, run_badge
 from orchestrator.web.formats import dollars, plural, short_duration
 from orchestrator.web.live_usage import NOTHING
-from orchestrator.web.reader import Snapshot, WorkerRecord
 
 TITLE = 160
 """Maximum number of characters of a task that a list shows."""
-_TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class _Usage(TypedDict):
@@ -108,39 +107,32 @@ class RunSummary:
 
 
 def summarize_run(
-    snapshot: Snapshot,
-    *,
-    now: datetime,
-    name: str | None = None,
-    measured: Mapping[int, WorkerMeasured] = NOTHING,
+    snapshot: RunView, *, measured: Mapping[int, WorkerMeasured] = NOTHING
 ) -> RunSummary:
     """Return the texts and numbers that pages show for a run.
 
     Args:
         snapshot: The run.
-        now: The current time.
-        name: Name of the run's workflow; None without a workflow.
         measured: The latest measurements of workers.
     """
+    waiting = snapshot.reasons_to_wait()
     workers = tuple(
-        summarize_worker(one, snapshot, now=now, measured=measured.get(one.spec.worker_id))
-        for one in snapshot.workers
+        _summarize_worker(worker, waiting.get(number, ""), measured.get(number))
+        for number, worker in snapshot.by_number.items()
     )
-    ended = now if snapshot.is_live else snapshot.last
-    result = snapshot.result
-    seconds = result.duration if result else (ended - snapshot.began).total_seconds()
+    known = [worker.cost for worker in snapshot.workers if worker.cost is not None]
     return RunSummary(
         run_id=snapshot.run_id,
-        title=_run_title(workers, name),
+        title=_run_title(workers, snapshot.name),
         badge=run_badge(snapshot.result, is_live=snapshot.is_live),
         is_live=snapshot.is_live,
-        began=snapshot.began,
-        elapsed=short_duration(max(seconds, 0)),
-        since=snapshot.began if snapshot.is_live else None,
-        cost=_sum_of_costs(snapshot.workers),
-        done=sum(one.is_over for one in workers),
+        began=snapshot.started_at,
+        elapsed=short_duration(max(snapshot.duration, 0)),
+        since=snapshot.started_at if snapshot.is_live else None,
+        cost=dollars(sum(known), known=bool(known)),
+        done=sum(worker.is_over for worker in workers),
         counts=_counts(workers),
-        attention=sum(bool(one.alert) for one in workers),
+        attention=sum(bool(worker.alert) for worker in workers),
         workers=workers,
     )
 
@@ -153,18 +145,6 @@ def _run_title(workers: Sequence[WorkerSummary], name: str | None) -> str:
     return (tasks[0] if tasks else "") + rest
 
 
-def _sum_of_costs(workers: Sequence[WorkerRecord]) -> str:
-    known = [cost for one in workers if (cost := cost_of(one)) is not None]
-    return dollars(sum(known), known=bool(known))
-
-
-def cost_of(worker: WorkerRecord) -> float | None:
-    """Return what a worker has cost so far in USD; None if unknown."""
-    if worker.result is not None:
-        return worker.result.cost if worker.result.cost_known else None
-    return worker.cost
-
-
 def _counts(workers: Sequence[WorkerSummary]) -> tuple[Count, ...]:
     numbers = Counter(one.badge.group for one in workers)
     badges = {one.badge.group: one.badge for one in workers}
@@ -172,44 +152,34 @@ def _counts(workers: Sequence[WorkerSummary]) -> tuple[Count, ...]:
     return tuple(Count(badge.tone, numbers[group], group) for group, badge in ordered)
 
 
-def summarize_worker(
-    worker: WorkerRecord,
-    snapshot: Snapshot,
-    *,
-    now: datetime,
-    measured: WorkerMeasured | None = None,
+def _summarize_worker(
+    worker: WorkerView, waiting: str, measured: WorkerMeasured | None
 ) -> WorkerSummary:
-    """Return the texts and numbers that pages show for a worker."""
-    result, spec = worker.result, worker.spec
-    runs = snapshot.is_live and result is None and worker.started_at is not None
-    since = worker.started_at if runs and worker.state in _TALKING else None
-    seconds = result.duration if result else (now - since).total_seconds() if since else None
-    if result is not None and result.started_at is None:
-        seconds = None
-    cost = cost_of(worker)
+    result, spec, attention = worker.result, worker.spec, worker.attention
+    is_talking = worker.is_live and worker.state in TALKING
     return WorkerSummary(
         number=spec.worker_id,
         title=one_line(spec.name or spec.task, limit=TITLE),
         task=one_line(spec.task, limit=TITLE),
         model=one_line(spec.model_name, limit=60),
-        badge=worker_badge(worker, snapshot),
-        reason=result.reason.sentence if result and result.reason else "",
-        message=_message(worker, snapshot),
-        waiting=_waiting(worker, snapshot),
-        alert=_alert(worker, snapshot),
-        waits=worker.alert is not None and worker.alert.trigger == "needs_input",
-        since=since,
-        elapsed="" if seconds is None else short_duration(max(seconds, 0)),
-        cost=dollars(cost or 0, known=cost is not None),
-        has_cost=cost is not None,
+        badge=badge_of(worker.word),
+        reason=worker.reason.sentence if worker.reason else "",
+        message=_message(worker),
+        waiting=one_line(waiting, limit=300),
+        alert=one_line(attention.detail, limit=300) if attention else "",
+        waits=attention is not None and attention.trigger == "needs_input",
+        since=worker.started_at if is_talking else None,
+        elapsed=short_duration(max(worker.seconds, 0)) if worker.started_at else "",
+        cost=dollars(worker.cost or 0, known=worker.cost is not None),
+        has_cost=worker.cost is not None,
         files=result.file_count if result else None,
         insertions=result.insertions if result else 0,
         deletions=result.deletions if result else 0,
-        attempts=result.attempts if result else (worker.phases[-1].attempt if worker.phases else 1),
-        steps=_steps(worker),
+        attempts=result.attempts if result else worker.attempt,
+        steps=plural(worker.steps, "step") if worker.steps else "",
         checks=_checks(result),
         is_over=result is not None,
-        **_usage(measured if since else None),
+        **_usage(measured if is_talking else None),
     )
 
 
@@ -223,46 +193,18 @@ def _usage(measured: WorkerMeasured | None) -> _Usage:
     }
 
 
-def worker_badge(worker: WorkerRecord, snapshot: Snapshot) -> Badge:
-    """Return the state of a worker as a word with a tone (such as `danger`) for its colour."""
-    if worker.result is None and _alert(worker, snapshot):
-        return Badge("Needs attention", "warning")
-    return badge_of(word_of(worker.state, worker.result, is_live=snapshot.is_live))
-
-
-def _waiting(worker: WorkerRecord, snapshot: Snapshot) -> str:
-    if worker.result is not None or not snapshot.is_live:
-        return ""
-    if worker.waits:
-        return one_line(worker.waits, limit=300)
-    is_next = worker.state is WorkerState.QUEUED and snapshot.is_full
-    return slots_in_use(snapshot.slots or 0) if is_next else ""
-
-
-def _alert(worker: WorkerRecord, snapshot: Snapshot) -> str:
-    if worker.alert is None or not snapshot.is_live or worker.state not in _TALKING:
-        return ""
-    return one_line(worker.alert.detail, limit=300)
-
-
-def _message(worker: WorkerRecord, snapshot: Snapshot) -> str:
+def _message(worker: WorkerView) -> str:
     result = worker.result
     if result is not None:
         message = result.message or ""
         return "" if message == result.reason else one_line(message, limit=300)
-    if not snapshot.is_live or worker.state not in _TALKING:
+    if not worker.is_live or worker.state not in TALKING:
         return ""
-    directory = snapshot.directory.worker(worker.spec.worker_id)
     newest = max(
-        (directory / name for name in ("stdout.log", "stderr.log")),
+        (worker.directory / name for name in ("stdout.log", "stderr.log")),
         key=lambda path: path.stat().st_mtime_ns if path.is_file() else 0,
     )
     return last_output_line(end_of(newest).decode("utf-8", "replace"))
-
-
-def _steps(worker: WorkerRecord) -> str:
-    number = worker.result.steps if worker.result else worker.steps
-    return plural(number, "step") if number else ""
 
 
 def _checks(result: WorkerResult | None) -> str:

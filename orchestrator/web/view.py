@@ -7,11 +7,12 @@ from urllib.parse import urlencode
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import LIVE
+from orchestrator.record.run_view import RunView
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import ago, moment, now
 from orchestrator.web.live_usage import NOTHING
-from orchestrator.web.reader import LIVE, Snapshot
 from orchestrator.web.rendering import Page, Site, render
 from orchestrator.web.run_catalog import ListedRun, RunCatalog
 from orchestrator.web.summaries import RunSummary, summarize_run
@@ -40,7 +41,7 @@ class View:
 
     catalog: RunCatalog
     run: ListedRun
-    snapshot: Snapshot
+    snapshot: RunView
     site: Site
     query: Mapping[str, str] = field(default_factory=dict)
     """The query parameters of the page's address."""
@@ -96,7 +97,7 @@ def name_of(plan: RunRecord | None) -> str | None:
 
 def summary_of(view: View, measured: Mapping[int, WorkerMeasured] = NOTHING) -> RunSummary:
     """Return the texts and numbers that pages show for the run at this moment."""
-    return summarize_run(view.snapshot, now=now(), name=name_of(view.plan), measured=measured)
+    return summarize_run(view.snapshot, measured=measured)
 
 
 def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> dict[str, object]:
@@ -112,7 +113,7 @@ def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> di
     return {
         "repository": view.run.repository,
         "summary": summary,
-        "base": view.snapshot.outline.base[:12],
+        "base": view.snapshot.base[:12],
         "began": moment(summary.began),
         "ago": ago(summary.began, now()),
         "current": tab,
@@ -127,7 +128,7 @@ def _absent_tabs(view: View) -> set[str]:
     absent = set()
     if view.plan is None or view.plan.workflow is None:
         absent.add("graph")
-    if next(view.snapshot.directory.path.glob("judgement-*.json"), None) is None:
+    if next(view.run.directory.path.glob("judgement-*.json"), None) is None:
         absent.add("judgement")
     if len(view.snapshot.workers) < 2:
         absent.add("compare")

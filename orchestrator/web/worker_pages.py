@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.quantities import duration, size
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.artifacts import artifacts_of, findings_of
@@ -23,11 +24,10 @@ from orchestrator.web.logs import (
     read_before,
     read_end,
 )
-from orchestrator.web.reader import WorkerRecord
 from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_worker
 from orchestrator.web.summaries import WorkerSummary
-from orchestrator.web.timeline import axis_of
+from orchestrator.web.timeline import timeline_of
 from orchestrator.web.view import View, run_values, summary_of
 
 _LONGEST_TASK = 20_000
@@ -35,7 +35,7 @@ _MOST_LISTED = 100
 """Maximum number of workers that the page of a worker lists for navigation."""
 
 
-def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
+def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
     # Measurements are only shown where they are kept current.
     summary = summary_of(view, view.measured if tab == "" else NOTHING)
     values, snapshot = run_values(view, tab=tab, summary=summary), view.snapshot
@@ -48,7 +48,7 @@ def _values(view: View, worker: WorkerRecord, tab: str) -> dict[str, object]:
     return values | {
         "worker": mine,
         "branch": one_line(worker.spec.branch),
-        "bars": axis_of(snapshot).bars(worker),
+        "bars": timeline_of(snapshot).bars(worker),
         "label": f"Timeline of worker {number}: {mine.badge.word}",
         "tabs": [
             ("", "Log", ""),
@@ -74,7 +74,7 @@ def _neighbours(workers: Sequence[WorkerSummary], mine: WorkerSummary) -> Sequen
 
 def log_page(
     view: View,
-    worker: WorkerRecord,
+    worker: WorkerView,
     *,
     name: str = "",
     is_refresh: bool = False,
@@ -92,7 +92,7 @@ def log_page(
         is_refresh: Whether the page's script reads the log, so that the page omits its text.
     """
     snapshot = view.snapshot
-    logs = logs_of(snapshot.directory, worker.spec.worker_id)
+    logs = logs_of(view.run.directory, worker.spec.worker_id)
     chosen = _chosen(logs, name)
     if chosen is None and name:
         return None
@@ -133,7 +133,7 @@ def _chosen(logs: list[Log], name: str) -> Log | None:
     return next((log for log in first if log.size), next(iter(first), None))
 
 
-def diff_page(view: View, worker: WorkerRecord) -> Page:
+def diff_page(view: View, worker: WorkerView) -> Page:
     """Return the page with the changes of a worker since it started."""
     values = _values(view, worker, "diff")
     diff, problem = Diff((), is_whole=True), ""
@@ -146,17 +146,15 @@ def diff_page(view: View, worker: WorkerRecord) -> Page:
     return view.page("diff.html", values)
 
 
-def _branch(view: View, worker: WorkerRecord) -> Branch:
+def _branch(view: View, worker: WorkerView) -> Branch:
     numbers = (worker.spec.worker_id,)
     return read_branches(view.repository, view.snapshot.run_id, numbers).branches[0]
 
 
-def checks_page(view: View, worker: WorkerRecord) -> Page:
+def checks_page(view: View, worker: WorkerView) -> Page:
     """Return the page with the checks of a worker's commit."""
     values = _values(view, worker, "checks")
-    known = {
-        log.path.name: log.name for log in logs_of(view.snapshot.directory, worker.spec.worker_id)
-    }
+    known = {log.path.name: log.name for log in logs_of(view.run.directory, worker.spec.worker_id)}
     values["checks"] = [
         {
             "name": one_line(check.name, limit=200),
@@ -170,17 +168,17 @@ def checks_page(view: View, worker: WorkerRecord) -> Page:
     return view.page("checks.html", values)
 
 
-def has_findings(view: View, worker: WorkerRecord) -> bool:
+def has_findings(view: View, worker: WorkerView) -> bool:
     """Return whether a worker has findings or artifacts, besides its commits."""
     artifacts = worker.result.artifacts if worker.result else []
-    return bool(artifacts or findings_of(view.snapshot.directory, worker))
+    return bool(artifacts or findings_of(view.run.directory, worker))
 
 
-def findings_page(view: View, worker: WorkerRecord) -> Page | None:
+def findings_page(view: View, worker: WorkerView) -> Page | None:
     """Return the page with a worker's findings and artifacts; None if there are none."""
     if not has_findings(view, worker):
         return None
-    directory = view.snapshot.directory
+    directory = view.run.directory
     values = _values(view, worker, "findings") | {
         "findings": lines(findings_of(directory, worker)).strip(),
         "artifacts": [
@@ -191,15 +189,17 @@ def findings_page(view: View, worker: WorkerRecord) -> Page | None:
     return view.page("findings.html", values)
 
 
-def worker_events_page(view: View, worker: WorkerRecord) -> Page:
+def worker_events_page(view: View, worker: WorkerView) -> Page:
     """Return the page with the latest events of a worker."""
     values = _values(view, worker, "events")
-    rows = event_rows(view.snapshot.events, began=view.snapshot.began, worker=worker.spec.worker_id)
+    rows = event_rows(
+        view.snapshot.events, began=view.snapshot.started_at, worker=worker.spec.worker_id
+    )
     values |= {"events": rows, "events_cut": False}
     return view.page("worker_events.html", values)
 
 
-def worker_details_page(view: View, worker: WorkerRecord) -> Page:
+def worker_details_page(view: View, worker: WorkerView) -> Page:
     """Return the page with the task of a worker, and the details of its result."""
     values = _values(view, worker, "details")
     task = worker.spec.task
@@ -209,7 +209,7 @@ def worker_details_page(view: View, worker: WorkerRecord) -> Page:
     return view.page("worker_details.html", values)
 
 
-def _facts(worker: WorkerRecord) -> list[tuple[str, str]]:
+def _facts(worker: WorkerView) -> list[tuple[str, str]]:
     spec, result = worker.spec, worker.result
     facts = [("Model", spec.model_name), ("Branch", spec.branch), ("Worktree", spec.directory)]
     if result is None:

@@ -16,9 +16,9 @@ from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git.repository import Repository
 from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.git.worktree import open_worktree
+from orchestrator.record.listing import list_runs
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.listing import list_runs
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.workspace.untracked import choose_copies
 from tests.support.local_engine import LocalEngine

@@ -67,7 +67,7 @@ def test_a_list_of_runs_imports_neither_settings_nor_the_engine(
     one_run: Path, arguments: tuple[str, ...]
 ) -> None:
     modules = loaded(*arguments, where=one_run)
-    assert "orchestrator.state.listing" in modules
+    assert "orchestrator.record.listing" in modules
     assert not modules & {"orchestrator.config.run", "orchestrator.workflow.model", "docker"}
 
 
@@ -77,7 +77,7 @@ def test_a_cleanup_without_dead_runs_imports_nothing_that_runs_workers(one_run: 
     assert "orchestrator.cleanup.remove" in modules
     assert not modules & {
         "orchestrator.worker.context", "orchestrator.worker.harvest", "yaml", "humanize",
-        "orchestrator.cleanup.restore", "orchestrator.state.listing",
+        "orchestrator.cleanup.restore", "orchestrator.record.listing",
     }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_is_not_watched_on_a_terminal_draws_no_table(repo: Path) -> N
 RARE = {
     "yaml", "tomllib", "configparser", "rich.console", "humanize",
     "orchestrator.reports", "orchestrator.judging", "orchestrator.landing", "orchestrator.web",
-    "orchestrator.cleanup.remove", "orchestrator.state.listing",
+    "orchestrator.cleanup.remove", "orchestrator.record.listing",
     "orchestrator.engine.docker.gateway", "orchestrator.engine.images.project",
     "orchestrator.runs.dry_run", "orchestrator.runs.detach", "orchestrator.runs.webhooks",
 }  # fmt: skip

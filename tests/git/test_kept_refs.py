@@ -11,9 +11,9 @@ from orchestrator.config.container import Isolation
 from orchestrator.errors import ConfigError
 from orchestrator.git.kept_refs import _names
 from orchestrator.git.repository import KEPT, Repository
+from orchestrator.record.listing import list_runs
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.listing import list_runs
 from orchestrator.workflow.model import Task, Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

@@ -8,8 +8,8 @@ from orchestrator.cleanup.remove import cleanup
 from orchestrator.cleanup.restore import restore
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import ATTEMPTS, BACKUPS, KEPT, Repository
+from orchestrator.record.listing import list_runs
 from orchestrator.results import Reason, Status
-from orchestrator.state.listing import list_runs
 from tests.git.test_kept_refs import commit, kept, left
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

@@ -1,6 +1,7 @@
 """Tests of reports for GitHub Actions."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.execution.output import findings_file
@@ -71,8 +72,7 @@ def test_texts_of_annotations_are_as_they_were(tmp_path: Path) -> None:
 
 def test_titles_of_annotations_cannot_add_properties(tmp_path: Path) -> None:
     key = "a,file=b::c%0A"
-    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, message="m", key=key,
-                   name=key)  # fmt: skip
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, message="m", name=key)
     (line,) = github.annotations(ended_run(tmp_path, [worker]))
     assert parsed(line) == ("error", {"title": f"{key}: failed (oom)"}, "m")
 
@@ -129,7 +129,7 @@ def test_the_best_candidate_is_an_output(tmp_path: Path) -> None:
     report = decided(tmp_path, text="x")
     found = github.outputs(report)
     assert (found["winner"], found["winner-commit"]) == ("1", BASE)
-    undecided = report.model_copy(update={"judgement": judged(decision="undecided", picked=None)})
+    undecided = replace(report, judgement=judged(decision="undecided", picked=None))
     assert github.outputs(undecided)["winner"] == ""
 
 

@@ -1,17 +1,19 @@
 """Tests of the HTML report, parsed as browsers parse it."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import html5lib
 import pytest
 
+from orchestrator.events import ProviderPaused
+from orchestrator.record.states import RunState, WorkerState
 from orchestrator.reports import html
-from orchestrator.reports.model import Pause, RunReport
+from orchestrator.reports.model import RunReport
 from orchestrator.reports.timeline import timeline
 from orchestrator.results import Reason, Status
-from orchestrator.state.history import RunState, WorkerState
 from tests.support.ci_parsers import HOSTILE_LINES, commands_in
 from tests.support.local_engine import LocalEngine
 from tests.support.reports import at, decided, ended, ended_run, three_workers
@@ -92,8 +94,8 @@ def test_bars_are_where_the_phases_are(tmp_path: Path) -> None:
 
 def test_critical_path_and_pauses_are_marked(tmp_path: Path) -> None:
     workers = [ended(tmp_path, 1), ended(tmp_path, 2, is_critical=True)]
-    pause = Pause(provider="p<q", start=at(1), end=at(2))
-    text = timeline(ended_run(tmp_path, workers, pauses=(pause,)))
+    pause = ProviderPaused(at=at(1), provider="p<q", seconds=1, known=True)
+    text = timeline(ended_run(tmp_path, workers, paused=(pause,)))
     assert text.count('class="critical"') == text.count("\N{BLACK DIAMOND}") == 1
     assert "p&lt;q refused requests" in text
     assert 'class="pause" x="20.000%"' in text
@@ -104,7 +106,7 @@ def test_a_live_run_and_a_worker_that_never_started(tmp_path: Path) -> None:
         ended(tmp_path, 1, result=None, state=WorkerState.RUNNING, log="so far"),
         ended(tmp_path, 2, Status.FAILED, reason=Reason.DEPENDENCY, phases=(), name="b"),
     ]
-    live = ended_run(tmp_path, workers, state=RunState.RUNNING, status=None, ended_at=None)
+    live = ended_run(tmp_path, workers, state=RunState.RUNNING, result=None)
     shown = "".join(parsed(html.render(live)).itertext())
     assert "orchestrator parallel running" in shown
     assert "so far" in shown
@@ -115,7 +117,7 @@ def test_a_live_run_and_a_worker_that_never_started(tmp_path: Path) -> None:
 def test_changes_are_shown_and_large_changes_are_listed(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from orchestrator.reports.reader import read_run
+    from orchestrator.reports.model import read_run
     from tests.support.live import newest
 
     shell_run(repo, local_engine, "echo '<b>new</b>' > 'a<b>.txt'")
@@ -130,10 +132,8 @@ def test_changes_are_shown_and_large_changes_are_listed(
     assert "+1 -0 a<b>.txt" in "".join(parsed(html.render(report)).itertext())
     gone = report.workers[0].result
     assert gone is not None
-    lost = report.workers[0].model_copy(
-        update={"result": gone.model_copy(update={"commit": "0" * 40})}
-    )
-    without = report.model_copy(update={"workers": (lost,)})
+    lost = replace(report.workers[0], result=gone.model_copy(update={"commit": "0" * 40}))
+    without = replace(report, by_number={1: lost})
     assert "Changed files\na<b>.txt" in "".join(parsed(html.render(without)).itertext())
 
 

@@ -3,15 +3,16 @@
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from junitparser import JUnitXml
 
+from orchestrator.record.states import RunState, WorkerState
 from orchestrator.reports import github, html, junit, markdown
 from orchestrator.results import Reason, Status
-from orchestrator.state.history import RunState, WorkerState
 from tests.support.ci_parsers import HOSTILE_LINES, commands_in
 from tests.support.junit_readers import gitlab_cases, jenkins_counts, problems
 from tests.support.reports import (
@@ -60,7 +61,7 @@ def test_tests_of_workers_are_added_with_unique_names(tmp_path: Path) -> None:
             path.write_text(content)
     report = ended_run(tmp_path, workers)
     assert len(gitlab_cases(junit.render(report))) == 2
-    text = junit.render(report.model_copy(update={"junit": ("*.xml",)}))
+    text = junit.render(replace(report, junit=("*.xml",)))
     assert list(problems(ElementTree.fromstring(text))) == []
     found = Counter((case.suite, case.status) for case in gitlab_cases(text))
     for key in ("worker-1", "worker-2"):
@@ -90,8 +91,8 @@ def test_names_are_unique_and_the_same_in_every_run(tmp_path: Path) -> None:
     def names(first: int) -> list[tuple[str, str]]:
         checks = [check(tmp_path, name, passed=True) for name in ("lint", "lint", "a.b <c>")]
         workers = [
-            ended(tmp_path, first, key="worker-1", checks=checks),
-            ended(tmp_path, first + 1, key="worker-2"),
+            ended(tmp_path, first, position=1, checks=checks),
+            ended(tmp_path, first + 1, position=2),
         ]
         report = ended_run(tmp_path, workers, run_id=f"20261121-09300{first}-5f0c2a")
         cases = gitlab_cases(junit.render(report))
@@ -109,8 +110,8 @@ def test_names_are_unique_and_the_same_in_every_run(tmp_path: Path) -> None:
 def test_people_are_told_the_number_that_other_messages_have(tmp_path: Path) -> None:
     why = {"reason": Reason.OOM, "message": "no memory", "log": "src/a.py:3: error: bad"}
     report = ended_run(tmp_path, [
-        ended(tmp_path, 14, Status.FAILED, key="worker-1", **why),
-        ended(tmp_path, 15, Status.FAILED, key="api", name="api", **why),
+        ended(tmp_path, 14, Status.FAILED, position=1, **why),
+        ended(tmp_path, 15, Status.FAILED, name="api", **why),
     ])  # fmt: skip
     shown = {case.name: case.output for case in gitlab_cases(junit.render(report))}
     assert shown.keys() == {"worker-1", "api"}
@@ -137,7 +138,7 @@ def test_each_worker_has_a_suite_with_its_start_and_its_properties(tmp_path: Pat
 def test_workers_without_a_result(tmp_path: Path) -> None:
     worker = ended(tmp_path, 1, log="so far", result=None, state=WorkerState.RUNNING)
     for state, status in ((RunState.RUNNING, "skipped"), (RunState.DIED, "error")):
-        report = ended_run(tmp_path, [worker], state=state, status=None, ended_at=None)
+        report = ended_run(tmp_path, [worker], state=state, result=None)
         (case,) = gitlab_cases(junit.render(report))
         assert case.status == status
     assert case.output.endswith("so far")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from orchestrator.record.states import RunState, WorkerState
 from orchestrator.reports import markdown
 from orchestrator.results import Reason, Status
-from orchestrator.state.history import RunState, WorkerState
 from tests.support.ci_parsers import HOSTILE_LINES
 from tests.support.reports import check, decided, ended, ended_run, three_workers
 
@@ -53,7 +53,7 @@ def test_nothing_outside_of_fences_notifies_or_links(tmp_path: Path, attack: str
 
 def test_names_of_workers_are_never_markup(tmp_path: Path) -> None:
     name = "</summary><b>@x"
-    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, key=name, name=name)
+    worker = ended(tmp_path, 1, Status.FAILED, reason=Reason.OOM, name=name)
     text = rendered(markdown.render(ended_run(tmp_path, [worker])))
     assert "<b>" not in text
     assert text.count("</summary>") == 1
@@ -95,10 +95,10 @@ def test_a_report_is_not_too_long_for_a_comment(tmp_path: Path) -> None:
 
 def test_a_live_and_a_died_run(tmp_path: Path) -> None:
     worker = ended(tmp_path, 1, result=None, state=WorkerState.RUNNING, log="so far")
-    live = ended_run(tmp_path, [worker], state=RunState.RUNNING, status=None)
+    live = ended_run(tmp_path, [worker], state=RunState.RUNNING, result=None)
     assert "orchestrator: running, 0 of 1 worker succeeded" in markdown.render(live)
     assert "<details>" not in markdown.render(live)
-    died = ended_run(tmp_path, [worker], state=RunState.DIED, status=None)
+    died = ended_run(tmp_path, [worker], state=RunState.DIED, result=None)
     assert "so far" in markdown.render(died)
 
 

@@ -16,10 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from orchestrator.errors import ConfigError
+from orchestrator.record.states import RunState, WorkerState
 from orchestrator.reports import otlp, otlp_export
 from orchestrator.reports.otlp_export import endpoint, export_trace
 from orchestrator.results import Reason, Status
-from orchestrator.state.history import RunState, WorkerState
 from tests.support.live import PATIENCE
 from tests.support.reports import RUN_ID, ended, ended_run, every_status
 
@@ -76,16 +76,18 @@ def test_results_are_those_of_the_conventions_and_no_text_of_workers(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("changes", "result"),
+    ("status", "rest", "result"),
     [
-        ({"status": Status.SUCCESS}, "success"),
-        ({"status": Status.TIMEOUT}, "timeout"),
-        ({"status": Status.PARTIAL}, "failure"),
-        ({"status": None, "state": RunState.DIED}, "error"),
+        (Status.SUCCESS, {}, "success"),
+        (Status.TIMEOUT, {}, "timeout"),
+        (Status.PARTIAL, {}, "failure"),
+        (Status.SUCCESS, {"result": None, "state": RunState.DIED}, "error"),
     ],
 )
-def test_result_of_a_run(tmp_path: Path, changes: dict[str, object], result: str) -> None:
-    report = ended_run(tmp_path, [ended(tmp_path, 1)]).model_copy(update=changes)
+def test_result_of_a_run(
+    tmp_path: Path, status: Status, rest: dict[str, object], result: str
+) -> None:
+    report = ended_run(tmp_path, [ended(tmp_path, 1, status)], **rest)
     assert otlp.run_result(report) == result
     for reason, expected in ((Reason.CANCELLED, "cancellation"), (Reason.ENGINE_ERROR, "error")):
         bad = ended_run(tmp_path, [ended(tmp_path, 1, Status.FAILED, reason=reason)])
@@ -105,7 +107,7 @@ def test_result_of_a_task(tmp_path: Path) -> None:
 def test_ids_are_the_same_when_a_run_is_resumed_and_below_a_given_parent(tmp_path: Path) -> None:
     done = ended_run(tmp_path, [ended(tmp_path, 1)])
     worker = ended(tmp_path, 1, result=None, state=WorkerState.RUNNING)
-    live = ended_run(tmp_path, [worker], state=RunState.RUNNING, status=None)
+    live = ended_run(tmp_path, [worker], state=RunState.RUNNING, result=None)
     assert decoded(otlp.render(done))[0].trace_id == decoded(otlp.render(live))[0].trace_id
     parent = {"TRACEPARENT": f"00-{'ab' * 16}-{'cd' * 8}-01"}
     root, *_ = decoded(otlp.render(done, parent))

@@ -1,5 +1,6 @@
 """Tests of metrics, read by Prometheus' own parser."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -32,7 +33,7 @@ def recorded(tmp_path: Path, runs: int) -> RunReport:
         directory = RunDirectory(tmp_path / "state" / "runs" / f"20261121-09300{number}-5f0c2a")
         directory.path.mkdir(parents=True, exist_ok=True)
         directory.write_run_result(result)
-    return report.model_copy(update={"directory": directory.path})
+    return replace(report, directory=directory.path)
 
 
 def test_counters_add_up_all_runs_and_gauges_show_the_latest(tmp_path: Path) -> None:

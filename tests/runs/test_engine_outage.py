@@ -14,9 +14,10 @@ from orchestrator.engine.protocol import LogChunk
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import choose_run
+from orchestrator.record.states import RunState
 from orchestrator.results import Reason, Status
 from orchestrator.runs.resume import ResumedRun
-from orchestrator.state.history import RunState, choose_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.live import PATIENCE, eventually
 from tests.support.local_engine import LocalContainer, LocalEngine

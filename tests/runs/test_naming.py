@@ -14,9 +14,9 @@ from orchestrator.config.loading import load_config
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.record.listing import list_runs
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.listing import list_runs
 from orchestrator.state.run_directory import all_runs
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workspace.untracked import held_back

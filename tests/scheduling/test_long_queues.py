@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.events import Event, RunStarted, WorkerDone, WorkerPreparing
+from orchestrator.record import status_file
+from orchestrator.record.status_file import StatusTable
 from orchestrator.results import Status
 from orchestrator.runs import runner
 from orchestrator.scheduling.start_gate import StartGate
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker.result_builder import skipped
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workflow import status_table
-from orchestrator.workflow.status_table import StatusBoard
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import configured
 
@@ -58,21 +58,21 @@ def test_row_of_the_status_table_is_rendered_only_when_it_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rendered: list[str] = []
-    original = status_table._cell
+    original = status_file._cell
 
     def cell(text: str) -> str:
         rendered.append(text)
         return original(text)
 
-    monkeypatch.setattr(status_table, "_cell", cell)
+    monkeypatch.setattr(status_file, "_cell", cell)
     workers = tuple(
         WorkerSpec(worker_id=number, task=f"task {number}", model=None)
         for number in range(1, _WORKERS + 1)
     )
-    board = StatusBoard()
-    board.note(RunStarted(run_id="r", base="b", workers=workers, slots=3))
+    board = StatusTable()
+    board.apply(RunStarted(run_id="r", base="b", workers=workers, slots=3))
     board.text()
     for spec in workers:
-        board.note(WorkerPreparing(worker_id=spec.worker_id, at=datetime.now(UTC)))
+        board.apply(WorkerPreparing(worker_id=spec.worker_id, at=datetime.now(UTC)))
         assert "In progress" in board.text()
     assert len(rendered) == 4 * 2 * _WORKERS

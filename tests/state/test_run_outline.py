@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.state.history import choose_run
-from orchestrator.state.listing import list_runs
+from orchestrator.record.history import choose_run
+from orchestrator.record.listing import list_runs
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.run_record import read_record, require_record

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.record.history import RunHistory, choose_run
+from orchestrator.record.states import WorkerState
 from orchestrator.results import RunResult
-from orchestrator.state.history import RunHistory, WorkerState, choose_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from tests.support.runs import shell_run

@@ -2,22 +2,25 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from orchestrator.judging.judgement import Candidate, CheckVerdict, Flag, Judgement
 from orchestrator.landing.merged import LeftWorker, Merged
-from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.phase import Phase, PhaseKind
-from orchestrator.results import CheckResult, Reason, Status, WorkerResult, overall_status
-from orchestrator.state.history import RunState, WorkerState
+from orchestrator.record.states import STATE_IN, Phase, PhaseKind, RunState
+from orchestrator.record.worker_view import WorkerView
+from orchestrator.reports.model import RunReport
+from orchestrator.results import CheckResult, Reason, Status, WorkerResult, sum_up
+from orchestrator.worker_spec import WorkerSpec
 
 START = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 BASE = "0123456789abcdef0123456789abcdef01234567"
 RUN_ID = "20261121-093000-5f0c2a"
-_OF_RESULTS = {"cost", "cost_known", "started_at", "steps"}
+_OF_RESULTS = {"cost", "started_at", "steps"}
 """Fields of a worker that come from its result."""
+_OF_SPECS = {"name", "task", "required"}
 _NOT_STARTED = frozenset({Reason.DEPENDENCY, Reason.CONFLICT, Reason.SETUP_FAILED})
 
 
@@ -28,10 +31,13 @@ def at(seconds: float) -> datetime:
 
 def ended(
     directory: Path, number: int, status: Status = Status.SUCCESS, *, log: str = "", **rest: Any
-) -> WorkerReport:
+) -> WorkerView:
     """Return a worker that has ended; `log` is what it printed on stdout."""
-    own_names = WorkerReport.model_fields.keys() - _OF_RESULTS
+    own_names = {field.name for field in fields(WorkerView)} - _OF_RESULTS - {"spec"}
     own = {name: rest.pop(name) for name in own_names if name in rest}
+    of_spec = {name: rest.pop(name) for name in _OF_SPECS if name in rest}
+    spec = WorkerSpec(**{"worker_id": number, "task": f"task {number}", "model": None, **of_spec})
+    state = rest.pop("state", None)
     path = directory / f"worker-{number}"
     path.mkdir(parents=True, exist_ok=True)
     (path / "stdout.log").write_text(log, encoding="utf-8", errors="surrogatepass")
@@ -40,7 +46,7 @@ def ended(
     result = WorkerResult(
         worker_id=number, branch=f"architect/parallel-{number}", status=status, model="default",
         worktree_path=f"/repo/.architect-parallel-{number}", log=str(path), duration=2.5,
-        name=own.get("name"), **{"started_at": started, **rest},
+        name=spec.name, **{"started_at": started, **rest},
     )  # fmt: skip
     phases = tuple(
         Phase(kind=kind, start=at(begin), end=at(end))
@@ -49,13 +55,14 @@ def ended(
             (PhaseKind.HARVEST, 3.5, 4),
         )
     )  # fmt: skip
-    values = {
-        "worker_id": number, "key": own.get("name") or f"worker-{number}", "name": None,
-        "task": f"task {number}", "model": "default", "branch": result.branch, "required": True,
-        "state": WorkerState.DONE, "result": result, "phases": phases, "directory": path,
-        "started_at": result.started_at, "cost": result.cost, "cost_known": result.cost_known,
-    }  # fmt: skip
-    return WorkerReport(**{**values, **own})
+    if state is not None:
+        kind = next(kind for kind, shown in STATE_IN.items() if shown is state)
+        phases = (*phases[:2], Phase(kind, at(1), at(3.5), is_open=True))
+    worker = WorkerView(spec=spec, position=number, directory=path, started_at=started)
+    worker.phases = phases
+    if own.pop("result", result):
+        worker.finish(result)
+    return replace(worker, **own)
 
 
 def check(directory: Path, name: str, *, passed: bool, log: str = "") -> CheckResult:
@@ -69,14 +76,14 @@ def check(directory: Path, name: str, *, passed: bool, log: str = "") -> CheckRe
     )
 
 
-def ended_run(directory: Path, workers: Sequence[WorkerReport], **rest: Any) -> RunReport:
+def ended_run(directory: Path, workers: Sequence[WorkerView], **rest: Any) -> RunReport:
     """Return a run whose workers have ended."""
     results = [worker.result for worker in workers if worker.result]
+    result = sum_up(results, run_id=RUN_ID, base=BASE, engine="docker 28", duration=5.0)
     values = {
-        "run_id": RUN_ID, "name": None, "state": RunState.FINISHED,
-        "status": overall_status(results), "base": BASE, "engine": "docker 28", "top": directory,
-        "directory": directory, "slots": 2, "started_at": START, "ended_at": at(5),
-        "until": at(5), "duration": 5.0, "workers": tuple(workers),
+        "run_id": RUN_ID, "state": RunState.FINISHED, "base": BASE, "engine": "docker 28",
+        "top": directory, "directory": directory, "slots": 2, "started_at": START, "until": at(5),
+        "by_number": {worker.worker_id: worker for worker in workers}, "result": result,
     }  # fmt: skip
     return RunReport(**{**values, **rest})
 
@@ -157,7 +164,7 @@ def decided(directory: Path, *, text: str) -> RunReport:
     """Return a run that was judged and merged, all of whose texts are `text`."""
     report = three_workers(directory, text=text, task=text)
     decisions = {"judgement": judged(text=text, checks=(text,)), "merged": merged(text=text)}
-    return report.model_copy(update=decisions)
+    return replace(report, **decisions)
 
 
 def sarif_log(*found: tuple[str, str, int, str], **rest: Any) -> str:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -103,9 +104,7 @@ def write_reports(place: Path) -> None:
     """Write reports with every status and reason, a judgement, a merge, and odd texts."""
     odd = "a <b> & \"c\" 'd' ]]> \u0007 \ud800 é\nsecond line"
     runs = {
-        "every": every_status(place / "every", text=odd).model_copy(
-            update={"judgement": judged(text=odd)}
-        ),
+        "every": replace(every_status(place / "every", text=odd), judgement=judged(text=odd)),
         "decided": decided(place / "decided", text=odd),
     }
     for name, report in runs.items():

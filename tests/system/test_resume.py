@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import REPOSITORY
-from orchestrator.state.history import WorkerState
+from orchestrator.record.states import WorkerState
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.cli import orchestrator, start
 from tests.support.daemon import touch_in_workers

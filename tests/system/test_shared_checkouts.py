@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.engine import load_engine
 from orchestrator.events import Event, WorkerMeasured
-from orchestrator.state.history import WorkerState
-from orchestrator.state.monitor import UsageMonitor
+from orchestrator.record.states import WorkerState
+from orchestrator.record.usage_monitor import UsageMonitor
 from orchestrator.workspace.shared_checkout import is_intact
 from tests.support.cli import orchestrator, printed, run_one
 from tests.support.daemon import touch_in_workers

@@ -9,7 +9,7 @@ from orchestrator.text.split_lines import printed_lines, split_lines
 ALLOWED = {
     # `bytes.splitlines` splits at line feeds and carriage returns only.
     "text/redact.py": "bytes of a secret",
-    "state/history.py": "bytes of JSON lines, in which carriage returns are escaped",
+    "record/history.py": "bytes of JSON lines, in which carriage returns are escaped",
     "state/secret_files.py": "bytes of a secret",
     "cli/commands/watch.py": "bytes of JSON lines, in which carriage returns are escaped",
     "cli/commands/logs.py": "bytes of a log",

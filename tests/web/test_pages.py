@@ -20,7 +20,7 @@ from orchestrator.events import (
 )
 from orchestrator.judging.judgement import Candidate, Flag, Judgement
 from orchestrator.judging.store import write_judgement
-from orchestrator.reports.reader import read_run
+from orchestrator.reports.model import read_run
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.web.live_usage import LiveUsage
@@ -249,9 +249,9 @@ def test_retries_are_bars_of_their_own(repo):
     page = browser(repo).get(RUN).text
     titles = re.findall(r"<title>(\w[^<]*: [^<]*)</title>", page)[0:]
     assert [one for one in titles if "attempt" in one] == [
-        "queued, attempt 1: 1.0s", "preparing, attempt 1: 1.0s", "agent, attempt 1: 4.0s",
+        "queue, attempt 1: 1.0s", "preparation, attempt 1: 1.0s", "agent, attempt 1: 4.0s",
         "saving work, attempt 1: 1.0s", "waiting to retry, attempt 2: 2.0s",
-        "preparing, attempt 2: 1.0s", "agent, attempt 2: 4.0s", "ending, attempt 2: 6.0s",
+        "preparation, attempt 2: 1.0s", "agent, attempt 2: 4.0s", "end, attempt 2: 6.0s",
     ]  # fmt: skip
     agent = re.findall(r'<rect class="(\w+)" x="([\d.]+)%" width="([\d.]+)%"', page)
     assert ("danger", "10.000", "20.000") in agent

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.events import WorkerDone, WorkerPreparing, WorkerRetrying, WorkerStarted
 from orchestrator.git.repository import Repository
 from orchestrator.web.run_catalog import RunCatalog
-from orchestrator.web.timeline import Axis, axis_of, zoom_of
+from orchestrator.web.timeline import Timeline, timeline_of, zoom_of
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import RUN_ID, at
 from tests.support.web import OPENED, begun, browser, result_of, write_run
@@ -36,34 +36,34 @@ def snapshot(repo):
     return catalog.snapshot(catalog.listed(catalog.runs())[0])
 
 
-def spans(axis: Axis) -> list[tuple[str, float, float]]:
-    bars = axis.bars(axis.snapshot.workers[0])
+def spans(axis: Timeline) -> list[tuple[str, float, float]]:
+    bars = axis.bars(axis.axis.run.workers[0])
     return [(bar.look, float(bar.x[:-1]), float(bar.end[:-1])) for bar in bars]
 
 
 def test_long_waits_are_shortened_and_their_length_is_shown(snapshot):
-    axis = axis_of(snapshot)
+    axis = timeline_of(snapshot)
     (gap,) = axis.breaks
     assert (gap.x, gap.width, gap.title) == ("48.500%", "3.000%", "1h 00m of waiting")
     assert axis.idle == "1h 00m"
     look, x, end = spans(axis)[2]
     assert (look, round(x, 2), round(end, 2)) == ("danger", 0.97, 48.5)
     assert all(float(tick.x[:-1]) <= 48.5 or float(tick.x[:-1]) >= 51.5 for tick in axis.ticks)
-    scaled = axis_of(snapshot, {"idle": "show"})
+    scaled = timeline_of(snapshot, {"idle": "show"})
     assert not scaled.breaks
     assert spans(scaled)[2][2] < 3
 
 
 def test_a_part_of_the_run_can_be_shown(snapshot):
-    axis = axis_of(snapshot, {"from": "50", "to": "90"})
-    assert (axis.start, axis.end) == (50.0, 90.0)
+    axis = timeline_of(snapshot, {"from": "50", "to": "90"})
+    assert (axis.axis.start, axis.axis.end) == (50.0, 90.0)
     assert spans(axis) == [("danger", 0.0, 100.0)]
     assert [tick.label for tick in axis.ticks] == ["50s", "1m", "1m 10s", "1m 20s", "1m 30s"]
     zoom = zoom_of(axis)
     assert zoom.label == "50s to 1m 30s"
     assert zoom.closer == {"from": "60.0", "to": "80.0"}
     assert zoom.wider == {"from": "30.0", "to": "110.0"}
-    assert zoom_of(axis_of(snapshot)).wider is None
+    assert zoom_of(timeline_of(snapshot)).wider is None
 
 
 @pytest.mark.parametrize("query", [
@@ -71,8 +71,8 @@ def test_a_part_of_the_run_can_be_shown(snapshot):
     {"from": "1e9"}, {"from": "nan", "to": "inf"}, {"from": "3800"}, {"from": "9" * 20},
 ])  # fmt: skip
 def test_senseless_ranges_show_something(snapshot, query):
-    axis = axis_of(snapshot, query)
-    assert 0 <= axis.start < axis.end <= 3800
+    axis = timeline_of(snapshot, query)
+    assert 0 <= axis.axis.start < axis.axis.end <= 3800
     for _, x, end in spans(axis):
         assert 0 <= x <= end <= 100.001
     zoom_of(axis)

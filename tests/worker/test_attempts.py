@@ -9,9 +9,9 @@ import pytest
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.run import ParallelConfig
 from orchestrator.events import Event, Notice, WorkerPreparing, WorkerRetrying, WorkerStarted
+from orchestrator.record.history import attempts
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.history import attempts
 from orchestrator.worker.attempts import RETRIED
 from tests.support.attempts import REFS, count, flaky, kept, state_of
 from tests.support.live import ROOT

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.record.history import attempts
 from orchestrator.results import Status
 from orchestrator.runs.resume import ResumedRun
-from orchestrator.state.history import attempts
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.attempts import count, flaky, kept, state_of
 from tests.support.forks import Fork

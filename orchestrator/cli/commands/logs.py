@@ -20,7 +20,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
 from orchestrator.execution.output import stage_logs
 from orchestrator.files.tail import LineTail, Tail
-from orchestrator.state.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState, attempts
+from orchestrator.record.history import EVENTS, LONGEST_EVENT, RunHistory, attempts
+from orchestrator.record.states import WorkerState
 from orchestrator.text.sanitize import output_lines
 
 _LONGEST = 64 * 1024

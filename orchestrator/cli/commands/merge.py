@@ -22,8 +22,8 @@ from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo as take_back
 from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
 from orchestrator.landing.merged import Merged
+from orchestrator.record.history import named_run
 from orchestrator.results import Form
-from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.path_patterns import problem
 from orchestrator.text.sanitize import one_line

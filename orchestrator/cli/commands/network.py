@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import Config, Json
-from orchestrator.cli.output.formats import amount, table, terminal_width, titled
+from orchestrator.cli.output.formats import table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.run_arguments import Number, RunOption, open_run
 from orchestrator.config.loading import load_settings
@@ -25,7 +25,8 @@ from orchestrator.gateway.log import (
     refused_entries,
 )
 from orchestrator.git.repository import Repository
-from orchestrator.state.history import RunHistory, attempts
+from orchestrator.record.history import RunHistory, attempts
+from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import one_line
 
 _HEADING = ("WORKER", "HOST", "PORT", "DECISION", "COUNT", "SENT", "RECEIVED", "LAST")
@@ -124,7 +125,7 @@ def _rows(log: _Log) -> Iterator[tuple[str, ...]]:
             _NONE if use.port is None else str(use.port),
             use.decision + (f" ({use.reason})" if use.reason else ""),
             str(use.count),
-            amount(use.sent),
-            amount(use.received),
+            size(use.sent),
+            size(use.received),
             use.last[:_SECONDS],
         )

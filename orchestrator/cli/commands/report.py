@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.cli.options import Artifacts, JUnit, Report
@@ -13,8 +14,7 @@ from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.reports.formats import FORMATS, SYSTEMS, Target, parse_target
-from orchestrator.reports.model import RunReport
-from orchestrator.reports.reader import read_run
+from orchestrator.reports.model import RunReport, read_run
 
 
 def report(
@@ -35,7 +35,7 @@ def report(
     found = read_run(directory)
     if found is None:
         raise ConfigError(f"the record of run {directory.run_id} is missing or unreadable")
-    found = found.model_copy(update={"junit": tuple(junit or ())})
+    found = replace(found, junit=tuple(junit or ()))
     problems = [] if artifacts is None else [*copy_artifacts(found, artifacts)]
     for target in targets:
         _write(found, target)

@@ -7,9 +7,9 @@ import typer
 from orchestrator.cli.output.messages import show
 from orchestrator.cli.run_arguments import RunOption, follow, open_run
 from orchestrator.errors import ConfigError
+from orchestrator.record.history import RunHistory
+from orchestrator.record.stop_request import request_stop
 from orchestrator.results import Reason, WorkerResult
-from orchestrator.state.history import RunHistory
-from orchestrator.state.stop_request import request_stop
 
 
 def stop(

@@ -15,13 +15,14 @@ from orchestrator.events import Emit, Stream, WorkerOutput
 from orchestrator.execution.network_log import NETWORK_LOG, ConnectionTally
 from orchestrator.files.tail import LineTail, end_of
 from orchestrator.gateway.log import parse_records
-from orchestrator.reports.reader import read_run
-from orchestrator.state.history import RunHistory, WorkerState
-from orchestrator.state.monitor import UsageMonitor
+from orchestrator.record.history import RunHistory
+from orchestrator.record.states import WorkerState
+from orchestrator.record.usage_monitor import UsageMonitor
+from orchestrator.record.worker_view import TALKING
+from orchestrator.reports.model import read_run
 from orchestrator.text.sanitize import last_output_line
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
-_TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 _STAGES = frozenset({WorkerState.SETUP, WorkerState.TEARDOWN})
 _BEFORE = frozenset({WorkerState.QUEUED, WorkerState.PREPARING, WorkerState.RETRYING})
 _LONGEST_RECORD = 4096
@@ -69,7 +70,7 @@ class _LastLines:
 
     def tell(self, emit: Emit) -> None:
         for number, worker in self._history.workers.items():
-            if worker.state in _TALKING:
+            if worker.state in TALKING:
                 for stream in _STREAMS:
                     self._tell(number, stream, f"{stream}.log", emit)
             elif worker.state in _STAGES:

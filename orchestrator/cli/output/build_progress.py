@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.cli.output.estimate import time_left
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import read_limited
+from orchestrator.record.estimate import time_left
 
 _STEP = re.compile(r"Step (\d+)/(\d+) : ")
 _CACHED = "---> Using cache"

@@ -47,16 +47,6 @@ def size(number: int) -> str:
     return f"{number // divisor}{unit}"
 
 
-def amount(number: int) -> str:
-    """Return a number of bytes in short form, such as `14.2M`, for tables."""
-    value, unit = float(number), "B"
-    for larger in "KMGT":
-        if value < 1000:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.1f}{unit}" if value < 100 and unit != "B" else f"{value:.0f}{unit}"
-
-
 _SHORTEST = 10
 """Minimum width of a column that is shortened."""
 _WIDTH_OF_LOGS = 160

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import table
 from orchestrator.cli.output.judgement_table import judgement_text
-from orchestrator.reports.model import RunReport, WorkerReport
-from orchestrator.reports.phase import PhaseKind
-from orchestrator.reports.plain_text import cost, heading, outcome, sums
+from orchestrator.record.states import PhaseKind
+from orchestrator.record.timeline import PHASE_NAMES
+from orchestrator.record.worker_view import WorkerView
+from orchestrator.reports.model import RunReport
+from orchestrator.reports.plain_text import cost, heading, sums
 from orchestrator.text.quantities import duration
 from orchestrator.text.sanitize import one_line
 
@@ -27,12 +29,8 @@ _MARKS: Mapping[PhaseKind, str] = {
     PhaseKind.HARVEST: "+",
     PhaseKind.CHECK: "c",
     PhaseKind.RETRY: "~",
-    PhaseKind.PROVIDER: "~",
+    PhaseKind.PROVIDER: "%",
 }
-_NAMES = {
-    ".": "queue", "-": "prepare", "s": "setup", "#": "agent", "!": "stop", "t": "teardown",
-    "+": "harvest", "c": "check", "~": "wait",
-}  # fmt: skip
 
 
 def overview(report: RunReport, *, width: int | None = None) -> str:
@@ -54,19 +52,19 @@ def overview(report: RunReport, *, width: int | None = None) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _row(worker: WorkerReport) -> tuple[str, ...]:
+def _row(worker: WorkerView) -> tuple[str, ...]:
     files = worker.result.file_count if worker.result else 0
     return (
         _name(worker),
-        one_line(worker.task, limit=80),
-        outcome(worker),
+        one_line(worker.spec.task, limit=80),
+        worker.outcome,
         cost(worker),
         duration(worker.seconds),
         str(files),
     )
 
 
-def _name(worker: WorkerReport) -> str:
+def _name(worker: WorkerView) -> str:
     return f"W{worker.worker_id} {one_line(worker.name or '', limit=_LABEL)}".strip()
 
 
@@ -84,20 +82,19 @@ def _lines(report: RunReport, width: int) -> Iterator[str]:
     names = [_name(worker) for worker in report.workers]
     label = max(map(len, names), default=0)
     columns = max(width - label - 3, _NARROWEST)
-    ends = [phase.end for worker in report.workers for phase in worker.phases]
-    length = max((max([report.until, *ends]) - report.started_at).total_seconds(), 0.001)
-    used = set()
+    used: set[str] = set()
     for name, worker in zip(names, report.workers, strict=True):
-        line = _line(report, worker, columns / length)
+        line = _line(report, worker, columns / report.length)
         used |= {*line}
         mark = "*" if worker.is_critical else " "
         yield f"{name.ljust(label)} {mark} {line}".rstrip()
-    legend = ", ".join(f"{mark} {name}" for mark, name in _NAMES.items() if mark in used)
+    kinds = [kind for kind in PHASE_NAMES if _MARKS[kind] in used and kind is not PhaseKind.START]
+    legend = ", ".join(f"{_MARKS[kind]} {PHASE_NAMES[kind]}" for kind in kinds)
     critical = "; * critical path" if report.critical_path else ""
-    yield f"{duration(length)}: {legend}{critical}"
+    yield f"{duration(report.length)}: {legend}{critical}"
 
 
-def _line(report: RunReport, worker: WorkerReport, scale: float) -> str:
+def _line(report: RunReport, worker: WorkerView, scale: float) -> str:
     line = ""
     for phase in worker.phases:
         start = (phase.start - report.started_at).total_seconds() * scale

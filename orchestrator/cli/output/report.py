@@ -6,7 +6,6 @@ from pathlib import Path
 
 from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import (
-    amount,
     called,
     kept_line,
     shown_sum,
@@ -132,9 +131,7 @@ def network_line(workers: Sequence[WorkerResult]) -> list[str]:
     found = [worker.network for worker in workers if worker.network is not None]
     if not found:
         return []
-    sent, received = (
-        amount(sum(getattr(one, way) for one in found)) for way in ("sent", "received")
-    )
+    sent, received = (size(sum(getattr(one, way) for one in found)) for way in ("sent", "received"))
     refused = sum(one.refused for one in found)
     more = f"; {refused} refused: see `orchestrator network log`" if refused else ""
     allowed = count(sum(one.allowed for one in found), "connection")

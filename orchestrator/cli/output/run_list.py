@@ -9,9 +9,9 @@ import humanize
 from orchestrator.cli.output.formats import kept_line, table, terminal_width, titled
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.git.repository import Repository
-from orchestrator.state.history import RunState
-from orchestrator.state.listing import ListedRun, ListedWorker, list_runs
-from orchestrator.text.quantities import size as amount
+from orchestrator.record.listing import ListedRun, ListedWorker, list_runs
+from orchestrator.record.states import RunState
+from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import one_line
 
 _HEADING = ("WORKER", "TASK", "STATUS", "BRANCH", "WORKTREE", "CONTAINER", "DISK")
@@ -54,7 +54,7 @@ def _run(run: ListedRun, top: Path) -> str:
 
 
 def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:
-    size = amount(worker.disk)
+    used = size(worker.disk)
     return (
         titled(worker.worker_id, worker.name),
         one_line(worker.task, limit=_TASK),
@@ -62,7 +62,7 @@ def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:
         worker.branch or _NONE,
         _worktree(worker, top),
         (worker.container or _NONE)[:_ID],
-        size if worker.disk_complete else f"> {size}",
+        used if worker.disk_complete else f"> {used}",
     )
 
 

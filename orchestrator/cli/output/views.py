@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import IO, Protocol, Self
 
 from orchestrator.cli.output.ci import in_ci
-from orchestrator.cli.output.estimate import Estimate
 from orchestrator.cli.output.event_lines import (
     alert_line,
     done_line,
@@ -42,7 +42,8 @@ from orchestrator.events import (
     WorkerStopping,
     WorkerWaiting,
 )
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.record.estimate import estimate
+from orchestrator.record.run_view import RunView
 
 HEARTBEAT = 30.0
 """Seconds between two lines that list the running workers."""
@@ -145,9 +146,7 @@ class PlainView:
         self._clock = clock
         self._interval = interval
         self._lock = threading.Lock()
-        self._tasks: dict[int, WorkerSpec] = {}
-        self._running: set[int] = set()
-        self._estimate = Estimate()
+        self._run = RunView()
         self._refused: set[tuple[int, str, int | None]] = set()
         self._started = clock()
         self._ended = threading.Event()
@@ -156,7 +155,7 @@ class PlainView:
     def __call__(self, event: Event) -> None:
         """Print the lines for an event."""
         with self._lock:
-            self._estimate.note(event)
+            self._run.apply(event)
             if isinstance(event, WorkerConnected):
                 lines = self._refusal_lines(event)
             else:
@@ -176,36 +175,40 @@ class PlainView:
     def heartbeat(self) -> None:
         """Print the running workers."""
         with self._lock:
-            if self._running:
-                workers = ", ".join(
-                    titled(number, self._name(number)) for number in sorted(self._running)
-                )
+            if running := self._running():
+                workers = ", ".join(titled(number, self._name(number)) for number in running)
                 elapsed = self._clock() - self._started
-                left = f", {text}" if (text := self._estimate.text()) else ""
+                text = estimate(self._run.snapshot(datetime.now(UTC)))
+                left = f", {text}" if text else ""
                 self._write(f"still running: {workers} ({elapsed:.0f} s{left})")
 
     def _beat(self) -> None:
         while not self._ended.wait(self._interval):
             self.heartbeat()
 
+    def _running(self) -> list[int]:
+        """Return the numbers of the workers whose agents have started, and that have not ended."""
+        workers = self._run.by_number.items()
+        return sorted(n for n, worker in workers if worker.started_at and not worker.result)
+
     def _name(self, number: int) -> str | None:
-        spec = self._tasks.get(number)
-        return None if spec is None else spec.name
+        worker = self._run.by_number.get(number)
+        return None if worker is None else worker.name
 
     def _lines(self, event: Event) -> list[str]:
         match event:
             case Notice(message=message):
                 return [notice_line(message)]
             case RunStarted():
-                self._tasks = {spec.worker_id: spec for spec in event.workers}
                 return [run_line(event)]
             case WorkerStage():
                 return [stage_line(event, self._name(event.worker_id))]
             case WorkerStageDone():
                 return stage_lines(event, self._name(event.worker_id))
             case WorkerStarted(worker_id=number):
-                self._running.add(number)
-                started = started_line(number, self._tasks.get(number), running=len(self._running))
+                worker = self._run.by_number.get(number)
+                spec = worker.spec if worker else None
+                started = started_line(number, spec, running=len(self._running()))
                 return [started, *port_lines(event, self._name(number))]
             case (
                 Intervention() | ProviderPaused() | SlotsChanged() | WorkerWaiting(cause="machine")
@@ -214,10 +217,8 @@ class PlainView:
             case WorkerStopping():
                 return [stopping_line(event, self._name(event.worker_id))]
             case WorkerRetrying(worker_id=number):
-                self._running.discard(number)
                 return [retry_line(event, self._name(number))]
             case WorkerDone(result=result):
-                self._running.discard(result.worker_id)
                 return [done_line(result)]
             case _:
                 return []

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.cli.app import run
-from orchestrator.state import listing
-from orchestrator.state.listing import Listing
+from orchestrator.record import listing
+from orchestrator.record.listing import Listing
 from tests.support.live import LiveRun, killed_run, newest
 from tests.support.runs import shell_run
 

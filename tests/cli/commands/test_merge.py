@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.state.history import WorkerState
+from orchestrator.record.states import WorkerState
 from tests.support.junit_readers import gitlab_cases
 from tests.support.live import LiveRun
 from tests.support.repository import git

@@ -9,8 +9,8 @@ from orchestrator.cli.app import run
 from orchestrator.cli.commands import retry as command
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
+from orchestrator.record.history import choose_run
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.history import choose_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from tests.support.live import LiveRun

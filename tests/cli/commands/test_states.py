@@ -24,18 +24,18 @@ from orchestrator.events import (
     WorkerStarted,
 )
 from orchestrator.git.repository import Repository
+from orchestrator.record.history import RunHistory
+from orchestrator.record.listing import list_runs
+from orchestrator.record.states import WorkerState
 from orchestrator.reports.formats import FORMATS
-from orchestrator.reports.plain_text import outcome, tally_of_workers
-from orchestrator.reports.reader import read_run
+from orchestrator.reports.model import read_run
+from orchestrator.reports.plain_text import tally_of_workers
 from orchestrator.results import Reason, Status, WorkerResult, sum_up
 from orchestrator.runs.notification_messages import notification
-from orchestrator.state.history import WorkerState
-from orchestrator.state.listing import list_runs
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.run_record import RunRecord
-from orchestrator.web.reader import RunReader
-from orchestrator.web.summaries import worker_badge
+from orchestrator.web.badges import badge_of
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.local_engine import LocalEngine
 from tests.support.reports import RUN_ID, at
@@ -229,14 +229,13 @@ def test_tables_pages_and_reports_use_the_same_name(repo: Path, state: str) -> N
     outline, report = read_outline(directory), read_run(directory)
     assert outline is not None
     assert report is not None
-    reader = RunReader(directory, outline)
-    snapshot = reader.snapshot()
-    reader.close()
+    with RunHistory(directory, outline) as history:
+        snapshot = history.snapshot()
     (listed,) = list_runs(Repository(repo), everything=True).runs
     told = {
-        "page": worker_badge(snapshot.workers[0], snapshot).word.lower(),
+        "page": badge_of(snapshot.workers[0].word).word.lower(),
         "list": listed.workers[0].outcome.partition(" ")[0],
-        "report": outcome(report.workers[0]).partition(" ")[0],
+        "report": report.workers[0].outcome.partition(" ")[0],
         "sum": tally_of_workers(report).partition(" ")[2],
     }
     assert set(told.values()) == {state}, told

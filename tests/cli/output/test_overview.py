@@ -5,8 +5,8 @@ from pathlib import Path
 from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.overview import overview, timeline
 from orchestrator.cli.output.report import after_run
+from orchestrator.record.states import RunState, WorkerState
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
-from orchestrator.state.history import RunState, WorkerState
 from tests.support.reports import BASE, RUN_ID, at, ended, ended_run, judged
 
 
@@ -61,7 +61,7 @@ def test_overview_has_a_timeline_of_the_terminals_width(tmp_path: Path) -> None:
         "",
         f"W1 * {'.' * 5}{'-' * 5}{'#' * 25}{'+' * 5}",
         f"W2   {'.' * 5}{'-' * 5}{'#' * 25}{'+' * 5}",
-        "5.0 s: . queue, - prepare, # agent, + harvest; * critical path",
+        "5.0 s: . queue, - preparation, # agent, + saving work; * critical path",
         "",
         "1 file changed by more than one worker:",
         "FILE  W1  W2",
@@ -76,7 +76,7 @@ def test_a_short_agent_is_visible_in_a_long_run(tmp_path: Path) -> None:
 
 def test_overview_of_a_live_run_without_phases(tmp_path: Path) -> None:
     worker = ended(tmp_path, 1, result=None, phases=(), state=WorkerState.QUEUED)
-    live = ended_run(tmp_path, [worker], state=RunState.RUNNING, status=None)
+    live = ended_run(tmp_path, [worker], state=RunState.RUNNING, result=None)
     assert "W1      task 1  queued" in overview(live)
 
 

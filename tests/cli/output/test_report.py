@@ -118,5 +118,5 @@ def test_connections_of_all_workers_are_one_line(result):
         for n, worker in enumerate(result.results[:2])
     ]
     shown = run_table(result.model_copy(update={"results": workers}))
-    expected = "network: 4 connections, 20B sent, 2.0K received; 1 refused: see "
+    expected = "network: 4 connections, 20 bytes sent, 2 KiB received; 1 refused: see "
     assert f"{expected}`orchestrator network log`" in shown.splitlines()

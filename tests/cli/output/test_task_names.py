@@ -108,7 +108,7 @@ def test_heartbeat_and_live_table_name_the_tasks(monkeypatch):
     events = started("design"), WorkerStarted(worker_id=1, container="c")
     lines: list[str] = []
     view = PlainView(lines.append)
-    board = BoardView(io.StringIO(), clock=lambda: 0.0)
+    board = BoardView(io.StringIO())
     for event in events:
         view(event)
         board(event)

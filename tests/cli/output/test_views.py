@@ -39,6 +39,10 @@ class Terminal(io.StringIO):
         return True
 
 
+EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
+"""The current time of views that show the time of the latest event."""
+
+
 def started(count: int = 2, slots: int = 2) -> RunStarted:
     workers = tuple(
         WorkerSpec(worker_id=n, task=f"task {n}", model="gpt" if n == 1 else None)
@@ -47,9 +51,9 @@ def started(count: int = 2, slots: int = 2) -> RunStarted:
     return RunStarted(run_id="run", base="0123456789abcdef", workers=workers, slots=slots)
 
 
-def board(*events, width: int = 100, clock=lambda: 0.0) -> str:
+def board(*events, width: int = 100) -> str:
     """Return the live table after some events."""
-    view = BoardView(Terminal(), clock=clock)
+    view = BoardView(Terminal(), now=lambda: EARLIER)
     for event in events:
         view(event)
     return draw(view, width)
@@ -114,6 +118,7 @@ class TestPlain:
         lines: list[str] = []
         view = PlainView(lines.append, clock=lambda: now[0])
         view.heartbeat()
+        view(started(3))
         for number in (3, 1, 2):
             view(WorkerStarted(worker_id=number, container="c"))
         view(WorkerDone(result=result.results[1]))
@@ -130,6 +135,7 @@ class TestPlain:
                 beaten.set()
 
         with PlainView(write, interval=0.01) as view:
+            view(started())
             view(WorkerStarted(worker_id=1, container="c"))
             assert beaten.wait(60)
         assert not view._heart.is_alive()
@@ -146,7 +152,7 @@ class TestPlain:
 
 class TestBoard:
     def test_live_table_shows_retries_and_alerts(self):
-        view = BoardView(Terminal(), clock=lambda: 0.0)
+        view = BoardView(Terminal(), now=lambda: EARLIER)
         paper = io.StringIO()
         view._console.file = paper
         for event in (
@@ -176,7 +182,6 @@ class TestBoard:
         assert "worker 5 waits: all 2 slots are in use" in drawn
 
     def test_live_table_rows(self, result):
-        now = [0.0]
         drawn = board(
             started(4),
             WorkerStarted(worker_id=2, container="c"),
@@ -184,7 +189,6 @@ class TestBoard:
             WorkerProgress(worker_id=2, cost=0.5),
             WorkerPreparing(worker_id=3),
             WorkerDone(result=result.results[0]),
-            clock=lambda: now[0],
         )
         lines = [line.rstrip() for line in drawn.splitlines()]
         assert [line.split() for line in lines] == [
@@ -208,7 +212,7 @@ class TestBoard:
             WorkerMeasured(worker_id=3, disk=12),
             WorkerDone(result=result.results[0]),
         )
-        view = BoardView(Terminal(), clock=lambda: 0.0)
+        view = BoardView(Terminal(), now=lambda: EARLIER)
         for event in events:
             view(event)
         view._console.width = 120
@@ -218,8 +222,8 @@ class TestBoard:
              "MEMORY", "DISK", "LAST", "LINE"],
             ["1", "task", "1", "gpt", "success", "12.3", "s", "$0.0123", "7", "2"],
             ["2", "task", "2", "default", "running", "0.0", "s", "$0.5000", "7", "128", "137%",
-             "298M", "13.5M", "reading", "src/auth.py"],
-            ["3", "task", "3", "default", "running", "0.0", "s", "12B"],
+             "297.5", "MiB", "13.5", "MiB", "reading", "src/auth.py"],
+            ["3", "task", "3", "default", "running", "0.0", "s", "12", "bytes"],
             ["worker", "4", "waits:", "all", "2", "slots", "are", "in", "use"],
             ["1", "of", "4", "done,", "1", "queued"],
         ]  # fmt: skip
@@ -239,7 +243,7 @@ class TestBoard:
         assert all(line.isprintable() for line in lines)
 
     def test_elapsed_time_counts_from_the_recorded_start(self):
-        view = BoardView(Terminal(), clock=lambda: 5.0)
+        view = BoardView(Terminal())
         view(started(1))
         view(WorkerStarted(worker_id=1, container="c", at=datetime.now(UTC) - timedelta(minutes=2)))
         assert "2 min" in draw(view)
@@ -252,11 +256,11 @@ class TestBoard:
         assert "0 of 1 done" in drawn
 
     def test_elapsed_is_the_time_since_the_start(self):
-        now = [5.0]
-        view = BoardView(Terminal(), clock=lambda: now[0])
+        now = [datetime.now(UTC)]
+        view = BoardView(Terminal(), now=lambda: now[0])
         view(started(1))
-        view(WorkerStarted(worker_id=1, container="c"))
-        now[0] = 130.0
+        view(WorkerStarted(worker_id=1, container="c", at=now[0]))
+        now[0] += timedelta(seconds=125)
         assert "2 min 5 s" in draw(view)
 
     @pytest.mark.parametrize("width", [20, 80, 300])
@@ -338,7 +342,7 @@ class TestBoard:
             assert stream.failed > 0
             view(WorkerStarted(worker_id=1, container="c"))
         assert "task 1" in draw(view)
-        assert view._rows[1].state == "running"
+        assert view.run().by_number[1].word == "running"
 
     def test_live_table_is_thread_safe(self, result):
         view = BoardView(Terminal())
@@ -358,7 +362,7 @@ class TestBoard:
             for thread in threads:
                 thread.join(60)
         assert not any(thread.is_alive() for thread in threads)
-        assert sum(row.state == "success" for row in view._rows.values()) == 8
+        assert sum(worker.word == "success" for worker in view.run().workers) == 8
 
 
 class TestChoice:

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.cli.output.estimate import Estimate, seconds_left
 from orchestrator.events import RunStarted, WorkerDone, WorkerPreparing, WorkerStarted
+from orchestrator.record.estimate import estimate, seconds_left
+from orchestrator.record.run_view import RunView
 from orchestrator.results import Status, WorkerResult
 from orchestrator.worker_spec import WorkerSpec
 
@@ -31,7 +32,11 @@ def test_workers_take_as_long_as_those_before(ended, running, waiting, slots, ex
 
 def test_the_estimate_follows_the_events() -> None:
     now = [START]
-    estimate = Estimate(lambda: now[0])
+    run = RunView()
+
+    def text() -> str:
+        return estimate(run.snapshot(now[0]))
+
     specs = tuple(WorkerSpec(worker_id=number, task="t", model=None) for number in (1, 2, 3, 4))
 
     def pass_time(seconds: float) -> datetime:
@@ -45,21 +50,21 @@ def test_the_estimate_follows_the_events() -> None:
         )  # fmt: skip
         return WorkerDone(result=result, at=now[0])
 
-    estimate.note(RunStarted(run_id="r", base="b", workers=specs, slots=2, at=START))
-    assert estimate.text() == ""
+    run.apply(RunStarted(run_id="r", base="b", workers=specs, slots=2, at=START))
+    assert text() == ""
     for number in (1, 2):
-        estimate.note(WorkerPreparing(worker_id=number, at=now[0]))
+        run.apply(WorkerPreparing(worker_id=number, at=now[0]))
     pass_time(10)
-    estimate.note(WorkerStarted(worker_id=1, container="c", at=now[0]))
+    run.apply(WorkerStarted(worker_id=1, container="c", at=now[0]))
     pass_time(230)
-    estimate.note(done(1, START))
-    assert estimate.text() == "about 4 min left", "two more, in two slots"
-    estimate.note(WorkerPreparing(worker_id=3, at=now[0]))
-    estimate.note(done(4, None))
+    run.apply(done(1, START))
+    assert text() == "about 4 min left", "two more, in two slots"
+    run.apply(WorkerPreparing(worker_id=3, at=now[0]))
+    run.apply(done(4, None))
     pass_time(100)
-    assert estimate.text() == "about 2 min left", "one more"
+    assert text() == "about 2 min left", "one more"
     pass_time(100)
-    assert estimate.text() == "about 7 min left", "a worker runs for much longer than the first"
+    assert text() == "about 7 min left", "a worker runs for much longer than the first"
     for number in (2, 3):
-        estimate.note(done(number, START))
-    assert estimate.text() == ""
+        run.apply(done(number, START))
+    assert text() == ""

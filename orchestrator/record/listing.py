@@ -1,7 +1,6 @@
 """List a repository's runs, with the worktrees, branches and disk space that they use."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -10,15 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.files.remove_tree import entry_names
 from orchestrator.git.repository import KEPT, Repository, worker_refs
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.history import (
-    RunHistory,
-    RunState,
-    WorkerState,
-    WorkerView,
-    attempts,
-    word_of,
-)
+from orchestrator.record.history import RunHistory, attempts
+from orchestrator.record.states import RunState, WorkerState
+from orchestrator.results import Reason, Status
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.worker_lookup import holders_of, is_left
@@ -179,67 +172,40 @@ class _Place:
 
 
 def _listed(place: _Place) -> ListedRun:
-    worktrees, branches = place.worktrees(), place.branches()
     with RunHistory(place.run, place.record) as history:
-        state = history.state()
-        history.read_all()
-        workers = tuple(
-            _worker(
-                worker,
-                history.worker_result(number, live=state is RunState.RUNNING),
-                _Held(
-                    branch=branches.get(number),
-                    worktree=worktrees.get(number),
-                    kept_refs=tuple(ref for owner, ref in place.kept_refs if owner == number),
-                    used=_used(place.run, number, worktrees.get(number)),
-                ),
-                is_live=state is RunState.RUNNING,
-            )
-            for number, worker in history.workers.items()
-        )
+        view = history.snapshot()
+    worktrees, branches = place.worktrees(), place.branches()
+    workers = []
+    for number, worker in view.by_number.items():
+        worktree = worktrees.get(number)
+        used = _used(place.run, number, worktree)
+        workers.append(ListedWorker(
+            worker_id=number,
+            name=worker.name,
+            task=worker.spec.task,
+            model=worker.spec.model_name,
+            state=worker.state,
+            status=worker.status,
+            reason=worker.reason,
+            outcome=worker.ending,
+            branch=branches.get(number),
+            worktree_path=str(worktree) if worktree else None,
+            kept_refs=tuple(ref for owner, ref in place.kept_refs if owner == number),
+            container=worker.container,
+            started_at=worker.started_at,
+            disk=used.size,
+            disk_complete=used.files <= MOST_FILES and not used.hidden,
+        ))  # fmt: skip
     return ListedRun(
         run_id=place.run.run_id,
-        state=state,
+        state=view.state,
         created_at=place.record.created_at,
         base=place.record.base,
         top=str(place.record.top),
-        workers=workers,
+        workers=tuple(workers),
     )
 
 
 def _used(run: RunDirectory, number: int, worktree: Path | None) -> DiskUse:
     states = (path for _, path in attempts(run, number))
     return disk_use([*states, *([worktree] if worktree else [])], most_files=MOST_FILES)
-
-
-@dataclass(frozen=True)
-class _Held:
-    """The files and refs of a worker that still exist."""
-
-    branch: str | None
-    worktree: Path | None
-    kept_refs: tuple[str, ...]
-    used: DiskUse
-
-
-def _worker(
-    worker: WorkerView, result: WorkerResult | None, held: _Held, *, is_live: bool
-) -> ListedWorker:
-    used = held.used
-    return ListedWorker(
-        worker_id=worker.spec.worker_id,
-        name=worker.spec.name,
-        task=worker.spec.task,
-        model=worker.spec.model_name,
-        state=WorkerState.DONE if result else worker.state,
-        status=result.status if result else None,
-        reason=result.reason if result else None,
-        outcome=result.ending if result else word_of(worker.state, None, is_live=is_live),
-        branch=held.branch,
-        worktree_path=str(held.worktree) if held.worktree else None,
-        kept_refs=held.kept_refs,
-        container=worker.container,
-        started_at=worker.started_at,
-        disk=used.size,
-        disk_complete=used.files <= MOST_FILES and not used.hidden,
-    )

@@ -4,10 +4,9 @@ This module writes nothing. Records that were cut short, as by `kill -9`, or tha
 type are skipped.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
@@ -15,140 +14,76 @@ from typing import Annotated, Self
 from pydantic import Field, TypeAdapter, ValidationError
 
 from orchestrator.errors import ConfigError, RunDiedError
-from orchestrator.events import (
-    Event,
-    RunDone,
-    RunStarted,
-    WorkerDone,
-    WorkerHarvesting,
-    WorkerPreparing,
-    WorkerProgress,
-    WorkerRetrying,
-    WorkerStage,
-    WorkerStageDone,
-    WorkerStarted,
-    WorkerStopping,
-    WorkerWaiting,
-)
+from orchestrator.events import Event, RunDone, WorkerDone
 from orchestrator.files.tail import LineTail
+from orchestrator.record.run_view import RunView
+from orchestrator.record.states import RunState
+from orchestrator.record.worker_view import WorkerView
 from orchestrator.results import RunResult, WorkerResult, sum_up
 from orchestrator.state.present_paths import run_result_in, worker_result_in
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import RunOutline, read_outline
-from orchestrator.worker_spec import WorkerSpec
 
 EVENTS = "events.ndjson"
 LONGEST_EVENT = 16 * 1024**2
 """Maximum size in bytes of an event that is read; lists of files in events are cut off far below. A
 longer event of an older version is skipped, since result files contain the same data.
 """
+LIVE = "1"
+"""First character of the version of a live run."""
 _NAMED = 10
 """Maximum number of runs that an error message names."""
 
 
-class RunState(StrEnum):
-    """State of a run."""
-
-    RUNNING = "running"
-    FINISHED = "finished"
-    DIED = "died"
-    """The process of the run has died, and some of its workers have no result."""
-
-
-class WorkerState(StrEnum):
-    """State of a worker, according to the last recorded event about it.
-
-    The value is the name of the state wherever people read it; `word_of` names final states too.
-    """
-
-    QUEUED = "queued"
-    RETRYING = "retrying"
-    PREPARING = "preparing"
-    SETUP = "setup"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    TEARDOWN = "teardown"
-    HARVESTING = "harvesting"
-    CHECK = "check"
-    DONE = "done"
-
-    @property
-    def sentence(self) -> str:
-        """What a message says of a worker in this state, after its number."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    WorkerState.QUEUED: "is queued",
-    WorkerState.RETRYING: "waits for its next attempt",
-    WorkerState.PREPARING: "is being prepared",
-    WorkerState.SETUP: "is being set up",
-    WorkerState.RUNNING: "is running",
-    WorkerState.STOPPING: "is being stopped",
-    WorkerState.TEARDOWN: "is being torn down",
-    WorkerState.HARVESTING: "has ended, and its work is being committed",
-    WorkerState.CHECK: "has ended, and its commit is being checked",
-    WorkerState.DONE: "has ended",
-}
-
-
-def word_of(state: WorkerState, result: WorkerResult | None, *, is_live: bool) -> str:
-    """Return the name of a worker's present or final state, for people.
-
-    A worker without a result, whose run's process died, is `died`.
-    """
-    if result is not None:
-        return result.word
-    return (state if is_live else RunState.DIED).value
-
-
-@dataclass
-class WorkerView:
-    """The recorded state of one worker."""
-
-    spec: WorkerSpec
-    state: WorkerState = WorkerState.QUEUED
-    waits: str | None = None
-    """Why the worker does not start yet, as far as the run has recorded it."""
-    container: str | None = None
-    """The engine's id of the worker's present container; None if it has no container."""
-    started_at: datetime | None = None
-    steps: int | None = None
-    cost: float | None = None
-    result: WorkerResult | None = None
-
-
 class RunHistory:
-    """Reads the files of one run, and follows its events while it is in progress."""
+    """Reads the files of one run, and follows its events while it is in progress. Thread-safe."""
 
     def __init__(self, directory: RunDirectory, record: RunOutline) -> None:
         self.directory = directory
         self.record = record
-        self.workers = {spec.worker_id: WorkerView(spec) for spec in record.workers}
+        self._view = RunView(
+            run_id=directory.run_id,
+            base=record.base,
+            engine=record.engine,
+            top=record.top,
+            directory=directory.path,
+            started_at=record.created_at,
+            by_number={
+                spec.worker_id: WorkerView(
+                    spec=spec, position=position, directory=directory.worker(spec.worker_id)
+                )
+                for position, spec in enumerate(record.workers, start=1)
+            },
+        )
         self._events = LineTail(directory.path / EVENTS, longest=LONGEST_EVENT)
-        self._first: datetime | None = None
-        self._last: datetime | None = None
-        self._result: RunResult | None = None
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._events.close()
+        with self._lock:
+            self._events.close()
 
     @property
     def run_id(self) -> str:
         """The run's id."""
         return self.directory.run_id
 
+    @property
+    def workers(self) -> Mapping[int, WorkerView]:
+        """The workers by their numbers, as of the last call of `read`."""
+        return self._view.by_number
+
     def read(self) -> list[Event]:
-        """Return the events since the last call (possibly none), and apply them to this object."""
-        while lines := self._events.read():
-            events = [_present(self.directory.path, one) for one in _parsed(lines)]
-            for event in events:
-                self._note(event)
-            if events:
-                return events
+        """Return the events since the last call (possibly none), and apply them to the workers."""
+        with self._lock:
+            while lines := self._events.read():
+                events = [_present(self.directory.path, event) for event in _parsed(lines)]
+                for event in events:
+                    self._view.apply(event)
+                if events:
+                    return events
         return []
 
     def read_all(self) -> None:
@@ -156,21 +91,46 @@ class RunHistory:
         while self.read():
             pass
 
+    def snapshot(self, now: datetime | None = None) -> RunView:
+        """Return the run as of now, with all events and results that were recorded.
+
+        Args:
+            now: End of the recorded time of a live run. Default: the current time.
+        """
+        with self._lock:
+            # The order matters: a run that is not live has written all of its events, and a run
+            # that ends meanwhile is live, with all its events.
+            is_live = self.directory.is_live()
+            self.read_all()
+            now = now or datetime.now(UTC)
+            if is_live:
+                # A result file without an event may be from an earlier attempt: it is ignored.
+                return self._view.snapshot(now)
+            result = self._whole()
+            state = RunState.DIED if result is None else RunState.FINISHED
+            return self._view.snapshot(now, state=state, result=result, results=self._unnoted())
+
+    def sentence(self, worker_id: int) -> str:
+        """Return what a message says of a worker now, after its number."""
+        return self.snapshot().by_number[worker_id].sentence
+
+    def version(self) -> str:
+        """Return a text that changes whenever the run's record changes."""
+        marks = [LIVE if self.directory.is_live() else "0"]
+        for name in (EVENTS, "result.json"):
+            try:
+                info = (self.directory.path / name).stat()
+                marks.append(f"{info.st_size:x}.{info.st_mtime_ns:x}")
+            except OSError:
+                marks.append("0")
+        return "-".join(marks)
+
     def state(self) -> RunState:
         """Return the state of the run."""
         # The order matters: the run's files are complete only once the lease is free.
         if self.directory.is_live():
             return RunState.RUNNING
         return RunState.DIED if self._whole() is None else RunState.FINISHED
-
-    def sentence(self, worker_id: int) -> str:
-        """Return what a message says of a worker now, after its number."""
-        self.read_all()
-        live = self.directory.is_live()
-        result, state = self.worker_result(worker_id, live=live), self.workers[worker_id].state
-        if result is not None:
-            return f"{WorkerState.DONE.sentence}: {result.outcome}"
-        return state.sentence if live else f"had no result when its run died (last: {state})"
 
     def result(self) -> RunResult:
         """Return the result of a run that is not live.
@@ -186,28 +146,18 @@ class RunHistory:
             )
         return result
 
-    def worker_result(self, worker_id: int, *, live: bool = False) -> WorkerResult | None:
-        """Return a worker's result; None if the worker has no result.
-
-        Args:
-            worker_id: The worker.
-            live: Whether the run is in progress. A result file without an event may then be from an
-                earlier attempt, and is ignored.
-        """
-        told = self.workers[worker_id].result
-        return told if told or live else self.directory.result(worker_id)
-
     def _whole(self) -> RunResult | None:
         self.read_all()
-        return self.directory.run_result() or self._result or self._summed_up()
+        return self.directory.run_result() or self._view.result or self._summed_up()
 
     def _summed_up(self) -> RunResult | None:
         """Return the result of a run that died after its last worker's end; else None."""
-        found = [self.worker_result(number) for number in self.workers]
+        unnoted = self._unnoted()
+        found = [worker.result or unnoted[number] for number, worker in self.workers.items()]
         results = [result for result in found if result is not None]
         if len(results) < len(self.workers):
             return None
-        started, ended = self._first or self.record.created_at, self._last
+        started, ended = self._view.started_at, self._view.last
         return sum_up(
             results,
             run_id=self.run_id,
@@ -216,57 +166,10 @@ class RunHistory:
             duration=(ended - started).total_seconds() if ended else 0.0,
         )
 
-    def _note(self, event: Event) -> None:
-        self._last = event.at
-        match event:
-            case RunStarted():
-                self._first = self._first or event.at
-                self._begin_again()
-            case RunDone(result=result):
-                self._result = result
-            case _:
-                self._note_worker(event)
-
-    def _begin_again(self) -> None:
-        """Forget results: a resumed run repeats those that it keeps, and replaces the others."""
-        self._result = None
-        for worker in self.workers.values():
-            if worker.result is not None:
-                worker.state, worker.result = WorkerState.QUEUED, None
-
-    def _note_worker(self, event: Event) -> None:
-        about = event.result if isinstance(event, WorkerDone) else event
-        worker = self.workers.get(getattr(about, "worker_id", 0))
-        if worker is None:
-            return
-        worker.waits = event.reason if isinstance(event, WorkerWaiting) else None
-        match event:
-            case WorkerPreparing():
-                worker.state, worker.result = WorkerState.PREPARING, None
-            case WorkerStage() | WorkerStageDone():
-                _note_stage(worker, event)
-            case WorkerStarted():
-                worker.state, worker.started_at = WorkerState.RUNNING, event.at
-                worker.container, worker.result = event.container, None
-            case WorkerProgress():
-                worker.steps, worker.cost = event.steps or worker.steps, event.cost or worker.cost
-            case WorkerStopping():
-                worker.state = WorkerState.STOPPING
-            case WorkerHarvesting():
-                worker.state, worker.container = WorkerState.HARVESTING, None
-            case WorkerRetrying():
-                worker.state, worker.container = WorkerState.RETRYING, None
-            case WorkerDone(result=result):
-                worker.state, worker.container = WorkerState.DONE, None
-                worker.result = result
-            case _:
-                return
-
-
-def _note_stage(worker: WorkerView, event: WorkerStage | WorkerStageDone) -> None:
-    worker.container = None
-    if isinstance(event, WorkerStage):
-        worker.state, worker.container = WorkerState(event.stage), event.container
+    def _unnoted(self) -> dict[int, WorkerResult | None]:
+        """Return the results of workers that are in files, but in no event."""
+        without = [number for number, worker in self.workers.items() if worker.result is None]
+        return {number: self.directory.result(number) for number in without}
 
 
 @cache

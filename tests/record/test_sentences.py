@@ -6,9 +6,10 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.events import Notice, RunDone, RunStarted, WorkerDone
+from orchestrator.record.history import RunHistory
+from orchestrator.record.states import WorkerState
 from orchestrator.results import Reason, Status, sum_up
 from orchestrator.runs.resume import ResumedRun
-from orchestrator.state.history import RunHistory, WorkerState
 from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.live import LiveRun, killed_run, newest

@@ -21,12 +21,10 @@ from orchestrator.events import (
     WorkerStarted,
     WorkerStopping,
 )
-from orchestrator.reports.model import RunReport
-from orchestrator.reports.phase import PhaseKind
-from orchestrator.reports.phases import phases_of
-from orchestrator.reports.reader import read_run
+from orchestrator.record.run_view import RunView
+from orchestrator.record.states import PhaseKind, RunState, WorkerState
+from orchestrator.reports.model import RunReport, read_run
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.history import RunState, WorkerState
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import BASE, RUN_ID, at
@@ -158,7 +156,7 @@ def test_every_phase_of_a_live_run(directory: RunDirectory) -> None:
     first, second = report.workers
     assert [phase.attempt for phase in first.phases] == [1, 1, 1, 1, 1, 2, 2, 2]
     assert (first.state, first.container, first.seconds) == (WorkerState.RUNNING, "d", 8.0)
-    assert first.is_waiting_for_answer
+    assert first.outcome == "needs attention (needs_input)"
     assert spans(report, "worker-2") == [("queue", 0, 20)]
     assert second.phases[0].is_open
     (pause,) = report.pauses
@@ -197,7 +195,11 @@ def test_no_phase_ends_before_its_start_if_the_clock_is_set_back() -> None:
         WorkerPreparing(at=at(-5), worker_id=4),
         WorkerStarted(at=at(3), worker_id=4, container="c"),
     ]
-    assert [(phase.kind, phase.start, phase.end) for phase in phases_of(events, at(1))[4]] == [
+    run = RunView()
+    for event in events:
+        run.apply(event)
+    phases = run.snapshot(at(1)).by_number[4].phases
+    assert [(phase.kind, phase.start, phase.end) for phase in phases] == [
         (PhaseKind.QUEUE, at(0), at(0)),
         (PhaseKind.PREPARE, at(-5), at(3)),
         (PhaseKind.AGENT, at(3), at(3)),

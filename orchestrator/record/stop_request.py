@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from orchestrator.errors import ConfigError
-from orchestrator.state.history import RunHistory
+from orchestrator.record.history import RunHistory
 
 
 def request_stop(history: RunHistory, workers: Sequence[int], *, kill: bool = False) -> list[int]:

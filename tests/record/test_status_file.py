@@ -15,13 +15,12 @@ from orchestrator.events import (
     WorkerRetrying,
     WorkerStarted,
 )
+from orchestrator.record.status_file import StatusFile, StatusTable
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
-from orchestrator.state.status_file import StatusFile
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.status_table import StatusBoard
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CHAIN = Workflow(
@@ -64,7 +63,7 @@ def done(number: int, status: Status, reason: Reason | None = None, *, minute=0,
     return WorkerDone(result=result, at=at(minute))
 
 
-def rows(board: StatusBoard) -> list[list[str]]:
+def rows(board: StatusTable) -> list[list[str]]:
     lines = board.text().splitlines()
     assert lines[:2] == [
         "| Agent | Task | Status | Last Update |",
@@ -74,14 +73,14 @@ def rows(board: StatusBoard) -> list[list[str]]:
 
 
 def states(*events) -> list[str]:
-    board = StatusBoard(CHAIN)
+    board = StatusTable(CHAIN)
     for event in events:
-        board.note(event)
+        board.apply(event)
     return [row[2] for row in rows(board)]
 
 
 def test_table_of_a_run():
-    board = StatusBoard(CHAIN)
+    board = StatusTable(CHAIN)
     for event in (
         started(),
         WorkerPreparing(worker_id=1, at=at(1)),
@@ -89,7 +88,7 @@ def test_table_of_a_run():
         done(1, Status.SUCCESS, minute=23),
         WorkerPreparing(worker_id=2, at=at(30)),
     ):
-        board.note(event)
+        board.apply(event)
     assert board.text() == (
         "| Agent | Task | Status | Last Update |\n"
         "|-------|------|--------|-------------|\n"
@@ -128,27 +127,27 @@ def test_state_of_an_ended_task(end, state):
 
 
 def test_only_transitions_change_the_table():
-    board = StatusBoard(CHAIN)
-    assert board.note(started())
-    assert board.note(WorkerPreparing(worker_id=1, at=at(1)))
+    board = StatusTable(CHAIN)
+    assert board.apply(started())
+    assert board.apply(WorkerPreparing(worker_id=1, at=at(1)))
     before = board.text()
-    assert not board.note(WorkerStarted(worker_id=1, container="c", at=at(2)))
-    assert not board.note(WorkerHarvesting(worker_id=1))
-    assert not board.note(Notice(message="m"))
-    assert not board.note(WorkerPreparing(worker_id=9))
+    assert not board.apply(WorkerStarted(worker_id=1, container="c", at=at(2)))
+    assert not board.apply(WorkerHarvesting(worker_id=1))
+    assert not board.apply(Notice(message="m"))
+    assert not board.apply(WorkerPreparing(worker_id=9))
     assert board.text() == before
 
 
 def test_workers_without_a_workflow_have_numbers():
-    board = StatusBoard()
-    board.note(started(WorkerSpec(worker_id=7, task="t", model=None)))
+    board = StatusTable()
+    board.apply(started(WorkerSpec(worker_id=7, task="t", model=None)))
     assert rows(board) == [["W7", "t", "Waiting", "12:00:00 UTC"]]
 
 
 def test_task_text_is_escaped():
     bad = "a | b\n| x | y | Complete | 1 |\r\x1b[2J`<script>`*_[l](u)&amp; \u202e" + "z" * 1000
-    board = StatusBoard()
-    board.note(started(WorkerSpec(worker_id=1, task=bad, model=None)))
+    board = StatusTable()
+    board.apply(started(WorkerSpec(worker_id=1, task=bad, model=None)))
     [row] = rows(board)
     assert len(row) == 4
     assert row[1].startswith("a \\| b \\| x \\| y \\| Complete")

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.events import WorkerMeasured
-from orchestrator.state.monitor import UsageMonitor, changed_files
+from orchestrator.record.usage_monitor import UsageMonitor, changed_files
 from orchestrator.state.worker_directory import Store
 from tests.support.live import LiveRun, eventually, newest
 from tests.support.local_engine import LocalEngine
@@ -83,7 +83,7 @@ def test_too_many_files_give_no_count(tmp_path: Path, monkeypatch: pytest.Monkey
     assert changed_files(store, tmp_path / "worktree") is None, "no times to compare with"
     (store.harvest / "index").touch()
     assert changed_files(store, tmp_path / "worktree") == 0
-    monkeypatch.setattr("orchestrator.state.monitor.MOST_FILES", 3)
+    monkeypatch.setattr("orchestrator.record.usage_monitor.MOST_FILES", 3)
     for name in "abc":
         (store.copy / name).touch()
     assert changed_files(store, tmp_path / "worktree") is None

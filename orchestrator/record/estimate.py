@@ -1,48 +1,25 @@
 """Estimate when a run ends, from the workers that have ended."""
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from heapq import heapify, heapreplace
 
-from orchestrator.events import Event, RunStarted, WorkerDone, WorkerPreparing, WorkerStarted
+from orchestrator.record.run_view import RunView
 
 _MINUTE, _HOUR = 60, 3600
 
 
-class Estimate:
-    """Estimates the end of a run from the run's events. Not thread-safe."""
-
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._now = now
-        self._slots = 0
-        self._waiting: set[int] = set()
-        self._running: dict[int, datetime] = {}
-        self._ended: list[float] = []
-
-    def note(self, event: Event) -> None:
-        """Process one event."""
-        match event:
-            case RunStarted():
-                self._slots = event.slots
-                self._waiting = {spec.worker_id for spec in event.workers}
-                self._running = {}
-            case WorkerPreparing() | WorkerStarted():
-                self._waiting.discard(event.worker_id)
-                self._running.setdefault(event.worker_id, event.at)
-            case WorkerDone(result=result):
-                self._waiting.discard(result.worker_id)
-                start = self._running.pop(result.worker_id, None)
-                if start is not None and result.started_at is not None:
-                    self._ended.append((event.at - start).total_seconds())
-            case _:
-                pass
-
-    def text(self) -> str:
-        """Return the estimate, such as `about 4 min left`; empty before a worker has ended."""
-        now = self._now()
-        running = [(now - start).total_seconds() for start in self._running.values()]
-        seconds = seconds_left(self._ended, running, len(self._waiting), self._slots)
-        return "" if seconds is None else time_left(seconds)
+def estimate(run: RunView) -> str:
+    """Return when a run ends, such as `about 4 min left`; empty before a worker has ended."""
+    ended, running, waiting = [], [], 0
+    for worker in run.workers:
+        if worker.result is None and worker.began_at is None:
+            waiting += 1
+        elif worker.result is None and worker.began_at is not None:
+            running.append((run.until - worker.began_at).total_seconds())
+        elif worker.started_at is not None and worker.began_at is not None:
+            ended.append((worker.phases[-1].end - worker.began_at).total_seconds())
+    seconds = seconds_left(ended, running, waiting, run.slots or 0)
+    return "" if seconds is None else time_left(seconds)
 
 
 def seconds_left(

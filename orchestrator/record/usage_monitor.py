@@ -13,7 +13,8 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.events import Emit, WorkerMeasured
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.walk import Walk
-from orchestrator.state.history import RunHistory, WorkerState
+from orchestrator.record.history import RunHistory
+from orchestrator.record.worker_view import TALKING
 from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 
@@ -29,7 +30,6 @@ _REST = 2.0
 _LONGEST = 5.0
 """Maximum seconds between two scans of files, and maximum seconds of a scan of one worker's files.
 """
-_MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class UsageMonitor:
@@ -87,7 +87,7 @@ class UsageMonitor:
 
     def look(self) -> float:
         """Measure all running workers once; return the seconds that the scans of files took."""
-        workers = [w for w in self._history.workers.values() if w.state in _MEASURED]
+        workers = [w for w in self._history.workers.values() if w.state in TALKING]
         usage = self._usage() if workers else {}
         begun = time.monotonic()
         for worker in workers:

@@ -1,0 +1,135 @@
+"""Maintain the file `status.md` of a run: a table of all tasks and their states, for agents too."""
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from orchestrator.events import (
+    Event,
+    RunStarted,
+    WorkerDone,
+    WorkerPreparing,
+    WorkerRetrying,
+    WorkerStarted,
+)
+from orchestrator.files.atomic import write_atomically
+from orchestrator.record.run_view import RunView
+from orchestrator.record.states import WorkerState
+from orchestrator.record.worker_view import WorkerView
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.state.run_directory import STATUS, RunDirectory
+from orchestrator.state.run_record import read_record
+from orchestrator.text.sanitize import one_line
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.model import Workflow
+
+_HEADING = "| Agent | Task | Status | Last Update |\n|-------|------|--------|-------------|\n"
+_LONGEST = 100
+"""Maximum number of characters of a task's text in the table."""
+_SPECIAL = {ord(char): f"\\{char}" for char in "\\`*_[]<>|~&"}
+_NEVER_RAN = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
+_CHANGES = (RunStarted, WorkerPreparing, WorkerStarted, WorkerRetrying, WorkerDone)
+"""Events that can change the table."""
+
+
+class State(StrEnum):
+    """State of a task in the status table."""
+
+    BLOCKED = "Blocked"
+    """The task waits for other tasks; or it ended because its dependencies cannot be merged."""
+    WAITING = "Waiting"
+    """The task waits for a free worker slot, a lock, or its next attempt."""
+    IN_PROGRESS = "In progress"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    SKIPPED = "Skipped"
+
+
+class StatusTable:
+    """Formats the table, and notices when an event changes it."""
+
+    def __init__(self, workflow: Workflow | None = None) -> None:
+        """Create an empty table.
+
+        Args:
+            workflow: The workflow with the dependencies. Default: no dependencies.
+        """
+        tasks = workflow.tasks if workflow else ()
+        self._after: Mapping[str, tuple[str, ...]] = {task.id: task.depends_on for task in tasks}
+        self._run = RunView()
+        self._states: dict[int, State] = {}
+        self._lines: dict[int, str] = {}
+
+    def apply(self, event: Event) -> bool:
+        """Update the table for an event; return whether the table has changed."""
+        self._run.apply(event)
+        if not isinstance(event, _CHANGES):
+            return False
+        workers = self._run.workers
+        ended = {worker.name for worker in workers if worker.result is not None}
+        is_changed = False
+        for worker in workers:
+            state = _state(worker, is_free=ended.issuperset(self._after.get(worker.name or "", ())))
+            if self._states.get(worker.worker_id) is not state:
+                # Each change of the table writes all rows, but renders only those that changed.
+                self._states[worker.worker_id] = state
+                self._lines[worker.worker_id] = _line(worker.spec, state, event.at)
+                is_changed = True
+        return is_changed
+
+    def text(self) -> str:
+        """Return the table as Markdown."""
+        return _HEADING + "".join(self._lines[number] for number in sorted(self._lines))
+
+
+def _state(worker: WorkerView, *, is_free: bool) -> State:
+    """Return the state of a worker's task; `is_free` if its dependencies have ended."""
+    if worker.result is not None:
+        return _final_state(worker.result)
+    if worker.state is WorkerState.QUEUED:
+        return State.WAITING if is_free else State.BLOCKED
+    return State.WAITING if worker.state is WorkerState.RETRYING else State.IN_PROGRESS
+
+
+def _final_state(result: WorkerResult) -> State:
+    if result.started_at is None and (result.reason is None or result.reason in _NEVER_RAN):
+        return State.SKIPPED
+    if result.reason is Reason.CONFLICT:
+        return State.BLOCKED
+    return State.COMPLETE if result.status is Status.SUCCESS else State.FAILED
+
+
+def _line(spec: WorkerSpec, state: State, changed_at: datetime) -> str:
+    name = spec.name or f"W{spec.worker_id}"
+    at = f"{changed_at.astimezone(UTC):%H:%M:%S} UTC"
+    cells = (name, spec.task.strip(), state.value, at)
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
+
+
+def _cell(text: str) -> str:
+    return one_line(text, limit=_LONGEST).strip().translate(_SPECIAL)
+
+
+class StatusFile:
+    """Writes the table to `status.md` when an event changes it. Thread-safe."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._table = StatusTable()
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Update the file for an event."""
+        with self._lock:
+            if isinstance(event, RunStarted):
+                record = read_record(self._directory)
+                self._table = StatusTable(record.workflow if record else None)
+            if self._table.apply(event):
+                # On a full disk, or if the run was removed, only the table is lost; the workers
+                # continue. They do not wait for the disk, because the table has nothing that the
+                # run's other files do not have.
+                with suppress(OSError):
+                    text = self._table.text()
+                    write_atomically(self._directory.path / STATUS, text, durable=False)
