@@ -27,7 +27,7 @@ from orchestrator.events import (
 )
 from orchestrator.record.states import Phase, PhaseKind, RunState, WorkerState
 from orchestrator.record.worker_view import WorkerView
-from orchestrator.results import RunResult, Status, WorkerResult
+from orchestrator.results import RunResult, Status, WorkerResult, ended_word
 from orchestrator.text.quantities import slots_in_use
 
 MOST_EVENTS = 2000
@@ -110,9 +110,20 @@ class RunView:
         return (self.until - self.started_at).total_seconds()
 
     @property
+    def word(self) -> str:
+        """Name of the run's state, for people: its status or `cancelled`, else its state."""
+        results = [worker.result for worker in self.workers if worker.result]
+        return ended_word(self.status, results) if self.status else self.state.value
+
+    @property
     def cost(self) -> float:
         """Total cost in USD of all workers whose cost is known."""
         return sum(worker.cost or 0 for worker in self.workers)
+
+    @property
+    def known_cost(self) -> float | None:
+        """Total cost in USD of all workers whose cost is known; None if no cost is known."""
+        return self.cost if any(worker.cost is not None for worker in self.workers) else None
 
     @property
     def cost_known(self) -> bool:

@@ -30,11 +30,10 @@ from orchestrator.reports.plain_text import (
     resources,
     state,
     tally_of_workers,
-    word,
 )
 from orchestrator.reports.timeline import timeline
 from orchestrator.results import Status
-from orchestrator.text.quantities import count, duration, money
+from orchestrator.text.quantities import count, duration, total_cost
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.text.split_lines import split_lines
 
@@ -84,13 +83,13 @@ def _head(report: RunReport) -> Iterator[str]:
     status = state(report)
     yield (
         f'<header>\n<p class="run">Run <code>{escaped(report.run_id)}</code></p>\n'
-        f'<h1>{name} <span class="badge {status}">{word(report)}</span></h1>\n<dl class="facts">\n'
+        f'<h1>{name} <span class="badge {status}">{report.word}</span></h1>\n<dl class="facts">\n'
     )
     tokens = f"{report.tokens:,}" if report.tokens is not None else ""
     for title, value in (
         ("Workers", tally_of_workers(report)),
         ("Duration", duration(report.duration)),
-        ("Cost", money(report.cost, known=report.cost_known)),
+        ("Cost", total_cost([worker.cost for worker in report.workers])),
         ("Tokens", tokens),
         ("Started", f"{report.started_at:%Y-%m-%d %H:%M:%S} UTC"),
         ("Base", report.base[:12]),

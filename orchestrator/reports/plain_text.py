@@ -4,29 +4,23 @@ from collections import Counter
 
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.model import RunReport
-from orchestrator.results import Status, WorkerResult, ended_word
-from orchestrator.text.quantities import duration, money, size, tally
+from orchestrator.results import Status, WorkerResult
+from orchestrator.text.quantities import duration, money, size, tally, total_cost
 
 
 def heading(report: RunReport) -> str:
     """Return the result of a run in one line: `ci: failed, 2 of 3 workers succeeded`."""
     workers = "worker" if len(report.workers) == 1 else "workers"
     name = report.name or "orchestrator"
-    return f"{name}: {word(report)}, {report.passed} of {len(report.workers)} {workers} succeeded"
+    return f"{name}: {report.word}, {report.passed} of {len(report.workers)} {workers} succeeded"
 
 
 def state(report: RunReport) -> str:
     """Return a run's status, such as `failed`; if it has none, its state, such as `died`.
 
-    Programs read it; people read `word`.
+    Programs read it; people read `RunReport.word`.
     """
     return report.status.value if report.status else report.state.value
-
-
-def word(report: RunReport) -> str:
-    """Return the name of a run's state, as everywhere: `state`, or `cancelled`."""
-    results = [one.result for one in report.workers if one.result]
-    return ended_word(report.status, results) if report.status else report.state.value
 
 
 def tally_of_workers(report: RunReport) -> str:
@@ -36,8 +30,9 @@ def tally_of_workers(report: RunReport) -> str:
 
 def sums(report: RunReport) -> str:
     """Return the id, base commit, duration and cost of a run in one line."""
-    spent = f"cost {money(report.cost, known=report.cost_known)}"
-    return f"run {report.run_id}, base {report.base[:12]}, {duration(report.duration)}, {spent}"
+    spent = total_cost([worker.cost for worker in report.workers])
+    took = duration(report.duration)
+    return f"run {report.run_id}, base {report.base[:12]}, {took}, cost {spent}"
 
 
 def counts(report: RunReport) -> dict[str, int]:

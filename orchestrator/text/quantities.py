@@ -19,11 +19,32 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+def short_duration(seconds: float) -> str:
+    """Return a duration for pages and drawings, such as `4.2s`, `1m 12s` or `2h 05m`."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+
+
 def money(cost: float, *, known: bool = True) -> str:
     """Return an amount such as `$1.20` (four decimals below $1); `UNKNOWN` if not `known`."""
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
+
+
+def total_cost(costs: Sequence[float | None]) -> str:
+    """Return a sum such as `$1.20 and 2 unknown`, of amounts rounded as `money` shows them."""
+    known = [round(cost, 2 if cost >= 1 else 4) for cost in costs if cost is not None]
+    unknown = len(costs) - len(known)
+    return money(sum(known), known=bool(known)) + (
+        f" and {unknown} unknown" if unknown and known else ""
+    )
 
 
 def size(octets: int) -> str:
@@ -37,8 +58,8 @@ def size(octets: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 file` or `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Return a number with its noun, such as `1 file` or `2,000 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def tally(names: Sequence[str], *, first: Sequence[str]) -> str:

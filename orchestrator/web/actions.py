@@ -9,8 +9,8 @@ from orchestrator.events import Notice
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import RunHistory
 from orchestrator.record.stop_request import request_stop
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import plural
 from orchestrator.web.rendering import Page, render
 from orchestrator.web.urls import path_of
 from orchestrator.web.view import View
@@ -69,7 +69,7 @@ def _stop_question(view: View, who: str, number: int | None) -> dict[str, object
         "“Kill at once” leaves out these seconds; what the agent wrote is saved too.",
     ]
     if number is None:
-        lines.insert(0, f"{plural(len(live), 'worker')} of {view.snapshot.run_id} will be stopped.")
+        lines.insert(0, f"{count(len(live), 'worker')} of {view.snapshot.run_id} will be stopped.")
     return {
         "question": f"Stop {who}?",
         "lines": lines,

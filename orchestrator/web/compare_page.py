@@ -10,9 +10,10 @@ from orchestrator.judging.judgement import Candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.record.worker_view import WorkerView
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.diffs import Diff, FileDiff, diff_of, diff_values, read_diff
-from orchestrator.web.formats import UNKNOWN, plural
+from orchestrator.web.formats import UNKNOWN
 from orchestrator.web.judgement_page import word_of
 from orchestrator.web.rendering import Page
 from orchestrator.web.summaries import WorkerSummary
@@ -175,7 +176,7 @@ def _sizes(summary: WorkerSummary) -> str:
         return ""
     if not summary.files:
         return "none"
-    files = plural(summary.files, "file")
+    files = count(summary.files, "file")
     return f"{files}, +{summary.insertions} \N{MINUS SIGN}{summary.deletions}"
 
 

@@ -7,8 +7,8 @@ from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.landing.conflict_matrix import Conflicts, Pair, find_conflicts
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import plural
 from orchestrator.web.rendering import Page
 from orchestrator.web.view import View, run_values
 
@@ -92,7 +92,7 @@ def _cell(pair: Pair | None, row: int, column: int) -> dict[str, str]:
         return {
             "tone": "both",
             "word": "ok",
-            "title": f"both changed {plural(len(pair.files), 'file')}",
+            "title": f"both changed {count(len(pair.files), 'file')}",
         }
     return {"tone": "good", "word": "ok", "title": "can be merged"}
 

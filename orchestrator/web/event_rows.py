@@ -23,8 +23,9 @@ from orchestrator.events import (
     WorkerWaiting,
 )
 from orchestrator.results import Status, WorkerResult, ended_word
+from orchestrator.text.quantities import count, short_duration
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import moment, plural, short_duration
+from orchestrator.web.formats import moment
 
 MOST_ROWS = 300
 """Maximum number of events on a page."""
@@ -83,7 +84,7 @@ def _words(event: Event) -> tuple[str, str]:
         case Notice(message=message):
             return message, "idle"
         case RunStarted(workers=workers, slots=slots):
-            return f"Run started: {plural(len(workers), 'worker')}, {slots} at once", "active"
+            return f"Run started: {count(len(workers), 'worker')}, {slots} at once", "active"
         case RunDone(result=result):
             return f"Run ended: {ended_word(result.status, result.results)}", _tone(result.status)
         case WorkerDone(result=result):

@@ -14,18 +14,6 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def short_duration(seconds: float) -> str:
-    """Return a duration such as `4.2s`, `1m 12s` or `2h 05m`."""
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    whole = round(seconds)
-    if whole < _MINUTE:
-        return f"{whole}s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE}m {whole % _MINUTE:02}s"
-    return f"{whole // _HOUR}h {whole % _HOUR // _MINUTE:02}m"
-
-
 def ago(then: datetime, now: datetime) -> str:
     """Return how long ago something happened: `just now`, `5m ago`, `3d ago`."""
     seconds = (now - then).total_seconds()
@@ -42,11 +30,6 @@ def moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def dollars(cost: float, *, known: bool = True) -> str:
+def dollars(cost: float | None) -> str:
     """Return US dollars such as `$1.20` or `$0.0124`; a dash if the amount is not known."""
-    return money(cost) if known else UNKNOWN
-
-
-def plural(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 file` or `2 files`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return UNKNOWN if cost is None else money(cost)

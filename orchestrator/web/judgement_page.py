@@ -4,8 +4,9 @@ from orchestrator.errors import ConfigError
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.store import latest_judgement
 from orchestrator.record.worker_view import WorkerView
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import dollars, plural
+from orchestrator.web.formats import dollars
 from orchestrator.web.rendering import Page
 from orchestrator.web.view import View, run_values
 
@@ -99,8 +100,8 @@ def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
         "tone": "success" if candidate.passes else "danger",
         "word": word_of(candidate),
         "checks": f"{passed}/{len(candidate.verdicts)}",
-        "lines": plural(candidate.lines, "line"),
-        "cost": dollars(candidate.cost, known=candidate.cost_known),
+        "lines": count(candidate.lines, "line"),
+        "cost": dollars(candidate.cost if candidate.cost_known else None),
         "why": _COLUMNS.get(candidate.decided_by or "", candidate.decided_by or ""),
         "flags": [one_line(flag.message, limit=200) for flag in candidate.flags],
     }

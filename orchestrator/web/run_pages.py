@@ -9,10 +9,11 @@ from markupsafe import Markup
 from orchestrator.record.run_view import RunView
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.results import Status
+from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.badges import badge_of
 from orchestrator.web.event_rows import event_rows
-from orchestrator.web.formats import UNKNOWN, dollars, moment, plural
+from orchestrator.web.formats import UNKNOWN, dollars, moment
 from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_run
 from orchestrator.web.view import View, run_values
@@ -56,10 +57,10 @@ def costs_page(view: View) -> Page:
         "total": {
             "steps": _total(worker.steps or None for worker in snapshot.workers),
             "tokens": _total(one.result.tokens for one in snapshot.workers if one.result),
-            "cost": dollars(sum(known), known=bool(known)),
+            "cost": dollars(snapshot.known_cost),
         },
         "models": _by_model(snapshot.workers),
-        "note": f"The cost of {plural(unknown, 'worker')} is not known." if unknown else "",
+        "note": f"The cost of {count(unknown, 'worker')} is not known." if unknown else "",
     }
     return view.page("costs.html", values)
 
@@ -72,7 +73,7 @@ def _cost_row(worker: WorkerView, most: float) -> dict[str, object]:
         "model": one_line(worker.spec.model_name, limit=60),
         "steps": _number(worker.steps or None),
         "tokens": _number(tokens),
-        "cost": dollars(cost or 0, known=cost is not None),
+        "cost": dollars(cost),
         "share": f"{100 * cost / most:.1f}%" if cost and most else "",
     }
 
@@ -100,7 +101,7 @@ def _model_row(model: str, members: Sequence[WorkerView]) -> Mapping[str, object
         "model": one_line(model, limit=60),
         "workers": len(members),
         "passed": statuses.count(Status.SUCCESS),
-        "cost": dollars(sum(known), known=bool(known)),
+        "cost": dollars(sum(known) if known else None),
     }
 
 

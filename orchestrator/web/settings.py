@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.state.run_record import RunRecord
-from orchestrator.text.quantities import size
+from orchestrator.text.quantities import count, short_duration, size
 from orchestrator.text.sanitize import one_line
-from orchestrator.web.formats import dollars, plural, short_duration
+from orchestrator.web.formats import dollars
 from orchestrator.workflow.planning import config_of
 
 Settings = list[tuple[str, str]]
@@ -56,7 +56,7 @@ def _settings(config: ParallelConfig) -> Settings:
         ("API keys", isolation.keys),
         ("Worktree", "read-only" if isolation.read_only else ""),
         ("May change", _names(config.triggers.paths)),
-        ("Retries", plural(config.retries, "retry").replace("retrys", "retries")),
+        ("Retries", count(config.retries, "retry").replace("retrys", "retries")),
         ("Setup commands", _number(len(config.project.setup))),
         ("Checks", _names([check.name or check.run for check in config.project.checks])),
         ("Services", _names(list(config.project.services))),

@@ -11,10 +11,10 @@ from orchestrator.files.tail import end_of
 from orchestrator.record.run_view import RunView
 from orchestrator.record.worker_view import TALKING, WorkerView
 from orchestrator.results import WorkerResult
-from orchestrator.text.quantities import size
+from orchestrator.text.quantities import count, short_duration, size
 from orchestrator.text.sanitize import last_output_line, one_line
-from orchestrator.web.badges import Badge, Tone, badge_of, run_badge
-from orchestrator.web.formats import dollars, plural, short_duration
+from orchestrator.web.badges import Badge, Tone, badge_of
+from orchestrator.web.formats import dollars
 from orchestrator.web.live_usage import NOTHING
 
 TITLE = 160
@@ -120,16 +120,15 @@ def summarize_run(
         _summarize_worker(worker, waiting.get(number, ""), measured.get(number))
         for number, worker in snapshot.by_number.items()
     )
-    known = [worker.cost for worker in snapshot.workers if worker.cost is not None]
     return RunSummary(
         run_id=snapshot.run_id,
         title=_run_title(workers, snapshot.name),
-        badge=run_badge(snapshot.result, is_live=snapshot.is_live),
+        badge=badge_of(snapshot.word),
         is_live=snapshot.is_live,
         began=snapshot.started_at,
         elapsed=short_duration(max(snapshot.duration, 0)),
         since=snapshot.started_at if snapshot.is_live else None,
-        cost=dollars(sum(known), known=bool(known)),
+        cost=dollars(snapshot.known_cost),
         done=sum(worker.is_over for worker in workers),
         counts=_counts(workers),
         attention=sum(bool(worker.alert) for worker in workers),
@@ -141,7 +140,7 @@ def _run_title(workers: Sequence[WorkerSummary], name: str | None) -> str:
     if name:
         return one_line(name, limit=TITLE)
     tasks = list(dict.fromkeys(one.task for one in workers))
-    rest = f" and {plural(len(tasks) - 1, 'other task')}" if len(tasks) > 1 else ""
+    rest = f" and {count(len(tasks) - 1, 'other task')}" if len(tasks) > 1 else ""
     return (tasks[0] if tasks else "") + rest
 
 
@@ -170,13 +169,13 @@ def _summarize_worker(
         waits=attention is not None and attention.trigger == "needs_input",
         since=worker.started_at if is_talking else None,
         elapsed=short_duration(max(worker.seconds, 0)) if worker.started_at else "",
-        cost=dollars(worker.cost or 0, known=worker.cost is not None),
+        cost=dollars(worker.cost),
         has_cost=worker.cost is not None,
         files=result.file_count if result else None,
         insertions=result.insertions if result else 0,
         deletions=result.deletions if result else 0,
         attempts=result.attempts if result else worker.attempt,
-        steps=plural(worker.steps, "step") if worker.steps else "",
+        steps=count(worker.steps, "step") if worker.steps else "",
         checks=_checks(result),
         is_over=result is not None,
         **_usage(measured if is_talking else None),

@@ -9,8 +9,8 @@ from orchestrator.record.run_view import RunView
 from orchestrator.record.states import WAITS, Phase, PhaseKind
 from orchestrator.record.timeline import PHASE_NAMES, SHORTEST, Axis, axis_of
 from orchestrator.record.worker_view import WorkerView
+from orchestrator.text.quantities import short_duration
 from orchestrator.web.badges import badge_of
-from orchestrator.web.formats import short_duration
 
 _THINNEST = 0.4
 """Minimum width of a bar in percent of the timeline, so that short phases can be seen."""

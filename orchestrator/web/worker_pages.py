@@ -7,12 +7,12 @@ from pathlib import Path
 from orchestrator.errors import OrchestratorError
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.record.worker_view import WorkerView
-from orchestrator.text.quantities import duration, size
+from orchestrator.text.quantities import duration, short_duration, size
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.web.artifacts import artifacts_of, findings_of
 from orchestrator.web.diffs import Diff, diff_of, diff_values
 from orchestrator.web.event_rows import event_rows
-from orchestrator.web.formats import MINUS, dollars, moment, short_duration
+from orchestrator.web.formats import MINUS, dollars, moment
 from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.logs import (
     Log,

@@ -6,7 +6,7 @@ than a short command runs.
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from rich.cells import cell_len, set_cell_size
@@ -34,11 +34,6 @@ def age(option: str, text: str) -> timedelta:
             f"`{option}` must be an age, not `{one_line(text)}`",
             hint="use a whole number and a unit: `90s`, `15m`, `6h`, `2d`",
         ) from error
-
-
-def shown_sum(costs: Iterable[float]) -> float:
-    """Return the sum of the costs, each rounded as in a table of workers, to match that table."""
-    return sum(round(cost, 2 if cost >= 1 else 4) for cost in costs)
 
 
 def size(number: int) -> str:

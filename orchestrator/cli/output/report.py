@@ -8,7 +8,6 @@ from orchestrator.cli.output.file_matrix import shared_files
 from orchestrator.cli.output.formats import (
     called,
     kept_line,
-    shown_sum,
     table,
     terminal_width,
     titled,
@@ -29,7 +28,7 @@ from orchestrator.results import (
     ended_word,
     exit_code,
 )
-from orchestrator.text.quantities import UNKNOWN, count, duration, money, size, tally
+from orchestrator.text.quantities import count, duration, money, size, tally, total_cost
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.timing import summarise
@@ -179,11 +178,7 @@ def _failure_cause(worker: WorkerResult) -> str:
 
 
 def _total(result: RunResult) -> str:
-    unknown = sum(not worker.cost_known for worker in result.results)
-    if unknown == len(result.results):
-        return UNKNOWN
-    rest = f" and {unknown} unknown" if unknown else ""
-    return money(shown_sum(worker.cost for worker in result.results)) + rest
+    return total_cost([worker.cost if worker.cost_known else None for worker in result.results])
 
 
 def run_json(result: RunResult, more: Mapping[str, object] | None = None) -> str:
@@ -218,7 +213,6 @@ def summary_line(result: RunResult) -> str:
     others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
     named = [_short_failure(worker) for worker in others[:_NAMED]]
     more = [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
-    known = all(worker.cost_known for worker in result.results)
     return "; ".join(
         [
             f"run {result.run_id}: {ended_word(result.status, result.results)}",
@@ -226,7 +220,7 @@ def summary_line(result: RunResult) -> str:
             *named,
             *more,
             duration(result.duration),
-            f"cost {money(result.cost, known=known)}",
+            f"cost {_total(result)}",
         ]
     )
 

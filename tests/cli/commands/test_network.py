@@ -56,12 +56,24 @@ def test_connections_of_all_workers_and_attempts_are_summed(
     shown = capsys.readouterr()
     rows = [line.split() for line in shown.out.splitlines()]
     assert rows[0] == ["WORKER", "HOST", "PORT", "DECISION", "COUNT", "SENT", "RECEIVED", "LAST"]
-    last = TIME[:19]
+    last, nothing = TIME[:19], ("0", "bytes")
     assert rows[1:] == [
-        ["1,", "attempt", "1", "old.example", "-", "refused", "(name)", "1", "0", "bytes", "0", "bytes", last],
-        ["1", "a.example", "443", "allowed", "2", "1.0K", "2.0K", last],
-        ["1", rows[3][1], "8443", "refused", "(name)", "1", "5", "bytes", "0", "bytes", last],
-        ["2", "a.example", "80", "refused", "(address)", "1", "7", "bytes", "0", "bytes", last],
+        [
+            "1,",
+            "attempt",
+            "1",
+            "old.example",
+            "-",
+            "refused",
+            "(name)",
+            "1",
+            *nothing,
+            *nothing,
+            last,
+        ],
+        ["1", "a.example", "443", "allowed", "2", "1", "KiB", "2", "KiB", last],
+        ["1", rows[3][1], "8443", "refused", "(name)", "1", "5", "bytes", *nothing, last],
+        ["2", "a.example", "80", "refused", "(address)", "1", "7", "bytes", *nothing, last],
     ]
     assert "\x1b" not in shown.out
     assert shown.err == "to allow the refused hosts: --allow old.example\n"
