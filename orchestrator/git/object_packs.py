@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -14,8 +15,7 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.command import Git
 from orchestrator.git.git_directory import shallow_commits
 from orchestrator.git.pack_files import put_pack
-from orchestrator.git.reached_objects import reached_objects
-from orchestrator.threads import meanwhile
+from orchestrator.git.reached_objects import count_objects, reached_objects
 
 _MISSING = re.compile(r"promisor remote|lazy fetching|missing (blob|tree|commit)|bad object")
 _UNREADABLE = re.compile(
@@ -75,32 +75,38 @@ def _pack_history(git: Git, common_dir: Path, commit: str, directory: Path) -> N
 
     That pack is used as it is if it holds nothing else. The proof is a count: of the reached
     objects, as many are outside of the pack as there are more reached objects than packed ones.
+    If an object that is outside is counted twice, the proof fails.
     """
     pack = directory / "pack"
-    with reached_objects(git, common_dir, commit, directory) as reached:
-        largest, held = _largest_pack(common_dir)
-        if largest is not None and reached.lines <= 2 * held <= 2 * reached.lines:
+    largest, held = _largest_pack(common_dir)
+    keeping = ("--non-empty", f"--keep-pack={largest.name}") if largest else ()
+    # Each part of the list is packed without the objects of the largest pack at once.
+    then = partial(_pack, git, directory=directory, options=keeping) if largest else None
+    with reached_objects(git, common_dir, commit, directory, then=then) as parts:
+        if largest is not None:
             checksum = "sha1" if len(commit) == 40 else "sha256"
-            put = partial(put_pack, largest, pack, checksum=checksum)
-            with meanwhile(reached.count) as count, meanwhile(put) as is_put:
-                options = ("--non-empty", f"--keep-pack={largest.name}")
-                _pack(git, reached.listing, directory, *options)
-            new = [path for path in pack.glob("*.idx") if path.stem != largest.stem]
-            others = sum(_objects_in(path) for path in new)
-            if is_put.result() and count.result() - others == held:
+            reached = count_objects(parts, held)
+            others = sum(_objects_in(path) for path in pack.glob("*.idx"))
+            alone = reached - others == held
+            if alone and reached <= 2 * held and put_pack(largest, pack, checksum=checksum):
                 open_to_all(directory)
                 return
             _empty(pack)
-        _pack(git, reached.listing, directory)
+        with tempfile.TemporaryFile(dir=directory) as listing:
+            for part in parts:
+                shutil.copyfileobj(part.lines(), listing, 1 << 20)
+            _pack(git, listing, directory)
     open_to_all(directory)
 
 
 def _largest_pack(common_dir: Path) -> tuple[Path | None, int]:
-    """Return the pack of a repository that has the most objects, and their number."""
+    """Return the pack that has most of a repository's packed objects, and their number."""
     indexes = (common_dir / "objects" / "pack").glob("*.idx")
     found = {path: _objects_in(path) for path in indexes if _NAMED.fullmatch(path.name)}
     largest = max(found, key=lambda path: found[path], default=None)
-    return (None, 0) if largest is None else (largest.with_suffix(".pack"), found[largest])
+    if largest is None or 2 * found[largest] <= sum(found.values()):
+        return None, 0
+    return largest.with_suffix(".pack"), found[largest]
 
 
 def _objects_in(index: Path) -> int:
@@ -147,11 +153,13 @@ def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
         directory: An object directory that `pack_commit` created, or a copy of it.
     """
     directory.chmod(0o755)
-    _pack(git, f"{commit}\n^{base}\n".encode(), directory, "--revs")
+    _pack(git, f"{commit}\n^{base}\n".encode(), directory, ("--revs",))
     open_to_all(directory)
 
 
-def _pack(git: Git, wanted: IO[bytes] | bytes, directory: Path, *options: str) -> None:
+def _pack(
+    git: Git, wanted: IO[bytes] | bytes, directory: Path, options: Sequence[str] = ()
+) -> None:
     if not isinstance(wanted, bytes):
         wanted.seek(0)
     names: Sequence[str] = ("-q", "--delta-base-offset", str(directory / "pack" / "pack"))

@@ -5,12 +5,10 @@ piece is what its newest commit reaches, without what the next cut reaches. Git 
 but may list one in several pieces, such as a file whose old content came back.
 """
 
-import mmap
 import os
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -24,77 +22,94 @@ _PIECE = 5000
 _EQUAL = 8
 """Number of pieces after which they become larger, so that a very long history has few of them."""
 _MOST_PROCESSES = 4
-_COMPARED = 2_000_000
-"""Number of lines that are compared at once, in about 200 MB of memory."""
+_MOST_COMPARED = 2_000_000
+"""Number of objects that are compared at once, in about 200 MB of memory."""
 _PREFIX = 15
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A list of the objects that a commit reaches."""
+class Part:
+    """A part of a list of objects, which git is writing."""
 
-    listing: IO[bytes]
-    """Ids and paths, one object per line."""
-    lines: int
-    pieces: int
+    file: IO[bytes]
+    listed: "Future[None]"
 
-    def count(self) -> int:
-        """Return the number of different objects, or a smaller number.
+    def lines(self) -> IO[bytes]:
+        """Wait for the part; return its lines, each with an id, a space and a path.
 
-        Only the beginnings of ids are compared, which takes less memory. The position in the file,
-        which a git process may share, is not changed.
+        Raises:
+            GitCommandError: Objects are missing or damaged.
         """
-        if self.pieces == 1:
-            return self.lines
-        rounds = 1 + self.lines // _COMPARED
-        found = 0
-        with mmap.mmap(self.listing.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            for number in range(rounds):
-                text.seek(0)
-                every = iter(text.readline, b"")
-                found += len({line[:_PREFIX] for line in every if line[_PREFIX] % rounds == number})
-        return found
+        self.listed.result()
+        self.file.seek(0)
+        return self.file
 
 
 @contextmanager
-def reached_objects(git: Git, common_dir: Path, commit: str, directory: Path) -> Iterator[Reached]:
-    """List the objects that a commit reaches, in a temporary file.
+def reached_objects(
+    git: Git,
+    common_dir: Path,
+    commit: str,
+    directory: Path,
+    *,
+    then: Callable[[IO[bytes]], None] | None = None,
+) -> Iterator[list[Part]]:
+    """List the objects that a commit reaches, in temporary files that are being written.
 
     Args:
         git: Repository that has the objects.
         common_dir: That repository's common git directory.
         commit: The commit.
-        directory: Directory on whose disk the file is.
+        directory: Directory on whose disk the files are.
+        then: Called with the file of each part in one of several threads, after git has written it.
 
     Raises:
         GitCommandError: Objects are missing or damaged.
     """
-    with tempfile.TemporaryFile(dir=directory) as listing:
-        pieces = _list(git, _pieces(git, common_dir, commit), listing, directory)
-        listing.seek(0)
-        lines = sum(block.count(b"\n") for block in iter(lambda: listing.read(1 << 20), b""))
-        yield Reached(listing, lines, pieces)
-
-
-def _list(git: Git, pieces: Iterable[tuple[str, ...]], listing: IO[bytes], directory: Path) -> int:
-    """Write the lists of all pieces into a file, and return the number of pieces."""
-    listed = []
-    with ExitStack() as opened:
+    parts = []
+    with ExitStack() as files:
         pool = ThreadPoolExecutor(min(_MOST_PROCESSES, len(os.sched_getaffinity(0))))
         try:
-            for newest, *cut in pieces:
-                part = opened.enter_context(tempfile.TemporaryFile(dir=directory))
-                # With a bitmap, git knows the objects without reading them.
-                words = ("rev-list", "--objects", "--use-bitmap-index", newest, "--not", *cut)
-                listed.append((part, pool.submit(git.run, *words, stdout=part)))
-            for part, done in listed:
-                done.result()
-                part.seek(0)
-                shutil.copyfileobj(part, listing, 1 << 20)
-                part.close()
+            for newest, *cut in _pieces(git, common_dir, commit):
+                file = files.enter_context(tempfile.TemporaryFile(dir=directory))
+                parts.append(Part(file, pool.submit(_list, git, newest, cut, file, then)))
+            yield parts
         finally:
             pool.shutdown(cancel_futures=True)
-    return len(listed)
+
+
+def _list(
+    git: Git,
+    newest: str,
+    cut: Sequence[str],
+    file: IO[bytes],
+    then: Callable[[IO[bytes]], None] | None,
+) -> None:
+    # With a bitmap, git knows the objects without reading them.
+    words = ("rev-list", "--objects", "--use-bitmap-index", newest, "--not", *cut)
+    git.run(*words, stdout=file)
+    if then is not None:
+        then(file)
+
+
+def count_objects(parts: Sequence[Part], expected: int) -> int:
+    """Return the number of different objects in a list, or a smaller number.
+
+    Only the beginnings of ids are compared, which takes less memory.
+
+    Args:
+        parts: The list.
+        expected: The approximate number of objects.
+    """
+    if len(parts) == 1:
+        return sum(1 for _ in parts[0].lines())
+    rounds, number = 1 + expected // _MOST_COMPARED, 0
+    for turn in range(rounds):
+        found: set[bytes] = set()
+        for part in parts:
+            found |= {x[:_PREFIX] for x in part.lines() if x[_PREFIX] % rounds == turn}
+        number += len(found)
+    return number
 
 
 def _pieces(git: Git, common_dir: Path, commit: str) -> Iterator[tuple[str, ...]]:

@@ -87,10 +87,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "The git directory is new: a quarantine, or the store of a worker before any task runs.": {
         "git/git_directory.py": "make_bare",
         "git/merge_tree.py": "make_quarantine",
-        "git/object_packs.py": "pack_commit _empty",
+        "git/object_packs.py": "pack_commit _empty _pack_history",
         "git/private_place.py": "private_place",
         "git/pack_files.py": "put_file",
-        "git/reached_objects.py": "_list",
         "git/shared_packs.py": "pack_base _keep _remove",
         "git/quarantine.py": "_make_quarantine",
         "git/snapshot.py": "snapshot",

@@ -160,8 +160,10 @@ def workspace() -> Iterator[Protection]:
         ("layers of a later commit are not shared", "tuple(layers[:number])", "tuple(layers)"),
         ("incomplete shared packs are not completed", "        remove_tree(half)\n", ""),
         ("pack of the repository holds nothing else",
-         "and count.result() - others == held", ""),
-        ("objects that are listed twice are counted once", "if self.pieces == 1:", "if True:"),
+         "alone = reached - others == held", "alone = True"),
+        ("objects that are listed twice are counted once", "    if len(parts) == 1:\n"
+         "        return sum(1 for _ in parts[0].lines())",
+         "    if parts:\n        return sum(1 for part in parts for _ in part.lines())"),
         ("pack of the repository is undamaged",
          "return file.read() == digest.digest() and", "return"),
         ("mode of a pack of the user is kept", "if path.stat().st_mode & 0o444 != 0o444:",
