@@ -67,7 +67,7 @@ def test_watch_shows_the_workers_and_ends_with_the_run(tmp_path: Path) -> None:
         )  # fmt: skip
         os.close(terminal.theirs)
         # Changed files, CPU, memory, disk, and the last line without control characters.
-        measured = r"running +\d.* 1 +[1-9]\d*% +[\d.]+[KM] +[\d.]+[KM] +look"
+        measured = r"running +\d.* 1 +[1-9]\d*% +[\d.]+ [KM]iB +[\d.]+ [KM]iB +look"
         terminal.read_until(lambda: any(re.search(measured, row) for row in terminal.rows(1)))
         terminal.read_until(lambda: any(" failed " in row for row in terminal.rows(2)))
         assert " running " in terminal.rows(1)[-1], "another worker's end is shown at once"
