@@ -30,8 +30,6 @@ _LONGEST = 100
 """Maximum number of characters of a task's text in the table."""
 _SPECIAL = {ord(char): f"\\{char}" for char in "\\`*_[]<>|~&"}
 _NEVER_RAN = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
-_CHANGES = (RunStarted, WorkerPreparing, WorkerStarted, WorkerRetrying, WorkerDone)
-"""Events that can change the table."""
 
 
 class State(StrEnum):
@@ -59,25 +57,38 @@ class StatusTable:
         tasks = workflow.tasks if workflow else ()
         self._after: Mapping[str, tuple[str, ...]] = {task.id: task.depends_on for task in tasks}
         self._run = RunView()
+        self._ended: set[str | None] = set()
         self._states: dict[int, State] = {}
         self._lines: dict[int, str] = {}
 
     def apply(self, event: Event) -> bool:
         """Update the table for an event; return whether the table has changed."""
         self._run.apply(event)
-        if not isinstance(event, _CHANGES):
-            return False
-        workers = self._run.workers
-        ended = {worker.name for worker in workers if worker.result is not None}
         is_changed = False
-        for worker in workers:
-            state = _state(worker, is_free=ended.issuperset(self._after.get(worker.name or "", ())))
+        for worker in self._concerned(event):
+            is_free = self._ended.issuperset(self._after.get(worker.name or "", ()))
+            state = _state(worker, is_free=is_free)
             if self._states.get(worker.worker_id) is not state:
                 # Each change of the table writes all rows, but renders only those that changed.
                 self._states[worker.worker_id] = state
                 self._lines[worker.worker_id] = _line(worker.spec, state, event.at)
                 is_changed = True
         return is_changed
+
+    def _concerned(self, event: Event) -> list[WorkerView]:
+        """Return the workers whose rows may change with an event."""
+        match event:
+            case RunStarted():
+                return [*self._run.workers]
+            case WorkerDone(result=result):
+                self._ended.add(result.name)
+                blocked = {n for n, state in self._states.items() if state is State.BLOCKED}
+                numbers = [result.worker_id, *sorted(blocked - {result.worker_id})]
+            case WorkerPreparing() | WorkerStarted() | WorkerRetrying():
+                numbers = [event.worker_id]
+            case _:
+                return []
+        return [self._run.by_number[number] for number in numbers if number in self._run.by_number]
 
     def text(self) -> str:
         """Return the table as Markdown."""
