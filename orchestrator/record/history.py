@@ -108,7 +108,9 @@ class RunHistory:
                 return self._view.snapshot(now)
             result = self._whole()
             state = RunState.DIED if result is None else RunState.FINISHED
-            return self._view.snapshot(now, state=state, result=result, results=self._unnoted())
+            return self._view.snapshot(
+                now, state=state, result=result, results=self._results_without_event()
+            )
 
     def sentence(self, worker_id: int) -> str:
         """Return what a message says of a worker now, after its number."""
@@ -152,8 +154,8 @@ class RunHistory:
 
     def _summed_up(self) -> RunResult | None:
         """Return the result of a run that died after its last worker's end; else None."""
-        unnoted = self._unnoted()
-        found = [worker.result or unnoted[number] for number, worker in self.workers.items()]
+        others = self._results_without_event()
+        found = [worker.result or others[number] for number, worker in self.workers.items()]
         results = [result for result in found if result is not None]
         if len(results) < len(self.workers):
             return None
@@ -166,7 +168,7 @@ class RunHistory:
             duration=(ended - started).total_seconds() if ended else 0.0,
         )
 
-    def _unnoted(self) -> dict[int, WorkerResult | None]:
+    def _results_without_event(self) -> dict[int, WorkerResult | None]:
         """Return the results of workers that are in files, but in no event."""
         without = [number for number, worker in self.workers.items() if worker.result is None]
         return {number: self.directory.result(number) for number in without}

@@ -106,7 +106,7 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
         place = _Place(run, record, holders, branches)
         place.kept_refs = [(number, ref) for name, number, ref in kept if name == run.run_id]
         if everything or place.holds_something():
-            shown.append(_listed(place))
+            shown.append(_entry(place))
     return Listing(runs=tuple(shown))
 
 
@@ -171,7 +171,7 @@ class _Place:
         return any(not _SCRATCH.isdisjoint(entry_names(state)) for state in states)
 
 
-def _listed(place: _Place) -> ListedRun:
+def _entry(place: _Place) -> ListedRun:
     with RunHistory(place.run, place.record) as history:
         view = history.snapshot()
     worktrees, branches = place.worktrees(), place.branches()

@@ -65,7 +65,7 @@ class StatusTable:
         """Update the table for an event; return whether the table has changed."""
         self._run.apply(event)
         is_changed = False
-        for worker in self._concerned(event):
+        for worker in self._workers_of(event):
             is_free = self._ended.issuperset(self._after.get(worker.name or "", ()))
             state = _state(worker, is_free=is_free)
             if self._states.get(worker.worker_id) is not state:
@@ -75,7 +75,7 @@ class StatusTable:
                 is_changed = True
         return is_changed
 
-    def _concerned(self, event: Event) -> list[WorkerView]:
+    def _workers_of(self, event: Event) -> list[WorkerView]:
         """Return the workers whose rows may change with an event."""
         match event:
             case RunStarted():
