@@ -51,7 +51,7 @@ def seconds_left(
 def _rest(ended: Sequence[float], seconds: float) -> float:
     if seconds > 1.5 * max(ended):
         return seconds
-    longer = [one for one in ended if one >= seconds]
+    longer = [took for took in ended if took >= seconds]
     return sum(longer) / len(longer) - seconds if longer else 0.0
 
 

@@ -115,7 +115,7 @@ class UsageMonitor:
         except OrchestratorError:
             # Usage is then not shown; the run's own process reports the error.
             return {}
-        numbers = {one.labels.get(WORKER, ""): one.usage for one in found}
+        numbers = {use.labels.get(WORKER, ""): use.usage for use in found}
         return {int(number): used for number, used in numbers.items() if number.isdecimal()}
 
     def _rate(self, number: int, used: Usage | None) -> float | None:

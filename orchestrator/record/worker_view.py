@@ -203,9 +203,8 @@ class WorkerView:
             return self.result.duration
         if self.started_at is None:
             return 0.0
-        own = (PhaseKind.AGENT, PhaseKind.STOP)
-        since = self.started_at
-        return sum(one.seconds for one in self.phases if one.kind in own and one.start >= since)
+        kinds, since = (PhaseKind.AGENT, PhaseKind.STOP), self.started_at
+        return sum(p.seconds for p in self.phases if p.kind in kinds and p.start >= since)
 
     def snapshot(
         self, until: datetime, *, is_live: bool = True, result: WorkerResult | None = None

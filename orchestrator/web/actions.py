@@ -63,7 +63,7 @@ class Actions:
 
 
 def _stop_question(view: View, who: str, number: int | None) -> dict[str, object]:
-    live = [one for one in view.snapshot.workers if one.result is None]
+    live = [worker for worker in view.snapshot.workers if worker.result is None]
     lines = [
         "The agent gets a signal and a few seconds to end. What it wrote is saved on its branch.",
         "“Kill at once” leaves out these seconds; what the agent wrote is saved too.",

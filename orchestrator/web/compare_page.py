@@ -37,14 +37,14 @@ def compare_page(view: View) -> Page | None:
         return None
     summary = summary_of(view)
     values = run_values(view, tab="compare", summary=summary)
-    summaries = {one.number: one for one in summary.workers}
+    summaries = {shown.number: shown for shown in summary.workers}
     numbers = _chosen(view)
     pair = tuple(summaries[number] for number in numbers)
     diffs, between, problem = _diffs(view, pair)
     values |= {
         "a": pair[0],
         "b": pair[1],
-        "rows": [one.row for one in _facts(view, pair)],
+        "rows": [fact.row for fact in _facts(view, pair)],
         "paths": _paths(diffs)[:_MOST_FILES],
         "problem": problem,
         "choices": _choices(view, summary.workers, numbers) if view.site.is_static else (),
@@ -79,9 +79,9 @@ def _choices(view: View, workers: Sequence[WorkerSummary], shown: Pair) -> list[
         {
             "kept": kept,
             "links": [
-                (one, pages.get(frozenset((one.number, kept)), ""), one.number == replaced)
-                for one in workers
-                if one.number != kept
+                (worker, pages.get(frozenset((worker.number, kept)), ""), worker.number == replaced)
+                for worker in workers
+                if worker.number != kept
             ],
         }
         for replaced, kept in (shown, shown[::-1])
@@ -89,8 +89,8 @@ def _choices(view: View, workers: Sequence[WorkerSummary], shown: Pair) -> list[
 
 
 def _order(view: View) -> list[int]:
-    known = [one.spec.worker_id for one in view.snapshot.workers]
-    ended = [one.spec.worker_id for one in view.snapshot.workers if one.result]
+    known = [worker.spec.worker_id for worker in view.snapshot.workers]
+    ended = [worker.spec.worker_id for worker in view.snapshot.workers if worker.result]
     return list(dict.fromkeys([*ended, *known]))
 
 
@@ -98,18 +98,18 @@ def _chosen(view: View) -> Pair:
     order = _order(view)
     known = sorted(order)
     asked = [_number(view.query.get(name, ""), known) for name in ("a", "b")]
-    first = asked[0] or next(one for one in order if one != asked[1])
-    second = asked[1] or next(one for one in order if one != first)
+    first = asked[0] or next(number for number in order if number != asked[1])
+    second = asked[1] or next(number for number in order if number != first)
     return first, second
 
 
 def _number(text: str, known: list[int]) -> int | None:
-    return next((one for one in known if str(one) == text), None)
+    return next((number for number in known if str(number) == text), None)
 
 
 def _diffs(view: View, pair: tuple[WorkerSummary, ...]) -> tuple[tuple[Diff, ...], Diff, str]:
     """Return each worker's changes, the diff of their commits, and why that diff is missing."""
-    numbers = [one.number for one in pair if one.is_over]
+    numbers = [worker.number for worker in pair if worker.is_over]
     try:
         found = dict[int, Branch]()
         for number in numbers:
@@ -117,14 +117,14 @@ def _diffs(view: View, pair: tuple[WorkerSummary, ...]) -> tuple[tuple[Diff, ...
             with suppress(ConfigError):
                 read = read_branches(view.repository, view.snapshot.run_id, (number,))
                 found[number] = read.branches[0]
-        diffs = tuple(_changes(view, found.get(one.number)) for one in pair)
-        if len(found) < len({one.number for one in pair}):
+        diffs = tuple(_changes(view, found.get(worker.number)) for worker in pair)
+        if len(found) < len({worker.number for worker in pair}):
             return (
                 diffs,
                 _NOTHING,
                 "both workers must have committed something",
             )
-        tips = [found[one.number].commit for one in pair]
+        tips = [found[worker.number].commit for worker in pair]
         return diffs, read_diff(view.repository, *tips), ""
     except OrchestratorError as error:
         return (_NOTHING, _NOTHING), _NOTHING, one_line(str(error), limit=500)
@@ -150,7 +150,7 @@ class _Fact:
 def _facts(view: View, pair: tuple[WorkerSummary, ...]) -> list[_Fact]:
     a, b = pair
     judged = _judged(view)
-    records = [view.snapshot.by_number.get(one.number) for one in pair]
+    records = [view.snapshot.by_number.get(worker.number) for worker in pair]
     facts = [
         _Fact("State", a.badge.word, b.badge.word),
         _Fact("Reason", a.reason, b.reason),
@@ -160,10 +160,12 @@ def _facts(view: View, pair: tuple[WorkerSummary, ...]) -> list[_Fact]:
         _Fact("Checks", a.checks, b.checks),
         _Fact("Time", a.elapsed, b.elapsed),
         _Fact("Cost", a.cost, b.cost),
-        _Fact("Tokens", *(_tokens(one) for one in records)),
+        _Fact("Tokens", *(_tokens(record) for record in records)),
         _Fact("Changes", _sizes(a), _sizes(b)),
     ]
-    return [_Fact(one.name, one.a or UNKNOWN, one.b or UNKNOWN) for one in facts if one.a or one.b]
+    return [
+        _Fact(fact.name, fact.a or UNKNOWN, fact.b or UNKNOWN) for fact in facts if fact.a or fact.b
+    ]
 
 
 def _tokens(worker: WorkerView | None) -> str:
@@ -185,8 +187,8 @@ def _judged(view: View) -> Mapping[int, str]:
         judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
     except ConfigError:
         return {}
-    own = [one for one in judgement.ranking if one.run_id == view.snapshot.run_id]
-    return {one.worker_id: _place(one) for one in own}
+    own = [candidate for candidate in judgement.ranking if candidate.run_id == view.snapshot.run_id]
+    return {candidate.worker_id: _place(candidate) for candidate in own}
 
 
 def _place(candidate: Candidate) -> str:

@@ -37,7 +37,7 @@ class LiveUsage:
                 usage = self._runs[history.run_id] = _RunUsage()
                 usage.start(history, self._connect)
             usage.asked_at = time.monotonic()
-            self._runs = {run: one for run, one in self._runs.items() if one.is_wanted()}
+            self._runs = {run: usage for run, usage in self._runs.items() if usage.is_wanted()}
         return dict(usage.latest)
 
 

@@ -27,13 +27,13 @@ def overview_page(view: View) -> Page:
     """Return the page with the overview of a run."""
     snapshot, summary = view.snapshot, summary_of(view, view.measured)
     search, state = search_of(view.query), view.query.get("state", "")[:40]
-    found = [one for one in zip(summary.workers, snapshot.workers, strict=True)
-             if state in ("", one[0].badge.group)
-             and (not search or contains(search, *_texts(one[0])))]  # fmt: skip
+    found = [pair for pair in zip(summary.workers, snapshot.workers, strict=True)
+             if state in ("", pair[0].badge.group)
+             and (not search or contains(search, *_texts(pair[0])))]  # fmt: skip
     size = len(found) if view.site.is_static else PAGE
     if len(found) > size:
         # Those that need a look come first, because not all are on the page.
-        found.sort(key=lambda one: (one[0].badge.rank, one[0].number))
+        found.sort(key=lambda pair: (pair[0].badge.rank, pair[0].number))
     page, pages = page_of(view.query, len(found), size)
     axis = timeline_of(snapshot, view.query)
     values = run_values(view, tab="", summary=summary)
@@ -45,12 +45,12 @@ def overview_page(view: View) -> Page:
         "axis": axis,
         "zoom": zoom_of(axis),
         "legend": legend(snapshot.workers),
-        "alerts": [one for one in summary.workers if one.alert][:_MOST_ALERTS],
+        "alerts": [worker for worker in summary.workers if worker.alert][:_MOST_ALERTS],
         "merged": () if snapshot.is_live else _merged(view),
         "died": snapshot.state is RunState.DIED,
         "slots": f"{snapshot.slots} at once" if snapshot.slots else "",
         "search": search,
-        "shows_models": len({one.model for one in summary.workers}) > 1,
+        "shows_models": len({worker.model for worker in summary.workers}) > 1,
         "shows_idle": view.query.get("idle") == "show",
         "in_use": _in_use(summary, view.measured),
     }
@@ -64,12 +64,12 @@ def _rows(
     shows_path = snapshot.result is not None and len(snapshot.critical_path) > 1
     return [
         {
-            "summary": one,
+            "summary": shown,
             "bars": axis.bars(worker),
-            "label": f"Timeline of worker {one.number}: {one.badge.word}",
+            "label": f"Timeline of worker {shown.number}: {shown.badge.word}",
             "critical": shows_path and worker.is_critical,
         }
-        for one, worker in workers
+        for shown, worker in workers
     ]
 
 
@@ -104,8 +104,8 @@ def _sums(snapshot: RunView) -> dict[str, object]:
 
 def _in_use(summary: RunSummary, measured: Mapping[int, WorkerMeasured]) -> tuple[str, str] | None:
     """Return the CPU load and the memory use of the running workers; None before a measurement."""
-    running = [measured[one.number] for one in summary.workers if one.memory]
+    running = [measured[worker.number] for worker in summary.workers if worker.memory]
     if not running:
         return None
-    cpus = sum(one.cpus or 0 for one in running)
-    return f"{cpus:.0%} CPU", size(sum(one.memory or 0 for one in running))
+    cpus = sum(usage.cpus or 0 for usage in running)
+    return f"{cpus:.0%} CPU", size(sum(usage.memory or 0 for usage in running))

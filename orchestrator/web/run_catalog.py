@@ -66,7 +66,7 @@ class RunCatalog:
             for name, repository in self.repositories.items()
             for directory in all_runs(repository.state_dir)
         ]
-        return sorted(found, key=lambda one: one[1].run_id, reverse=True)
+        return sorted(found, key=lambda run: run[1].run_id, reverse=True)
 
     def listed(self, runs: Sequence[tuple[str, RunDirectory]]) -> list[ListedRun]:
         """Return only the runs whose records can be read."""
@@ -82,7 +82,7 @@ class RunCatalog:
         known = self.repositories.get(repository)
         if known is None:
             return None
-        directory = next((one for one in all_runs(known.state_dir) if one.run_id == run_id), None)
+        directory = next((run for run in all_runs(known.state_dir) if run.run_id == run_id), None)
         outline = self._outline(directory) if directory else None
         if directory is None or outline is None or directory.other_user is not None:
             return None
@@ -149,7 +149,7 @@ def _named(repositories: Sequence[Repository]) -> dict[str, Repository]:
     """Return the repositories by unique names that are safe in the addresses of pages."""
     found: dict[str, Repository] = {}
     for repository in repositories:
-        if any(one.common_dir == repository.common_dir for one in found.values()):
+        if any(known.common_dir == repository.common_dir for known in found.values()):
             continue
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", repository.top.name).strip(".-") or "repository"
         name, number = plain, 1

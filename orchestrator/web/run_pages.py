@@ -56,7 +56,7 @@ def costs_page(view: View) -> Page:
         "rows": [_cost_row(worker, most) for worker in snapshot.workers],
         "total": {
             "steps": _total(worker.steps or None for worker in snapshot.workers),
-            "tokens": _total(one.result.tokens for one in snapshot.workers if one.result),
+            "tokens": _total(worker.result.tokens for worker in snapshot.workers if worker.result),
             "cost": dollars(snapshot.known_cost),
         },
         "models": _by_model(snapshot.workers),
@@ -96,7 +96,7 @@ def _by_model(workers: Sequence[WorkerView]) -> list[Mapping[str, object]]:
 
 def _model_row(model: str, members: Sequence[WorkerView]) -> Mapping[str, object]:
     known = [worker.cost for worker in members if worker.cost is not None]
-    statuses = [one.result.status for one in members if one.result is not None]
+    statuses = [worker.result.status for worker in members if worker.result is not None]
     return {
         "model": one_line(model, limit=60),
         "workers": len(members),

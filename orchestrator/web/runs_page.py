@@ -57,11 +57,11 @@ def runs_page(catalog: RunCatalog, site: Site, query: Mapping[str, str]) -> Page
         "same_page": partial(_same_page, filters),
         "attention": attention,
         "others": [
-            f"{one.run_id}: run of {user}, not readable"
-            for _, one in catalog.runs()
-            if (user := one.other_user) is not None
+            f"{run.run_id}: run of {user}, not readable"
+            for _, run in catalog.runs()
+            if (user := run.other_user) is not None
         ],
-        "hidden": 0 if _shows_tests(query) else sum(one.is_test for _, one in catalog.runs()),
+        "hidden": 0 if _shows_tests(query) else sum(run.is_test for _, run in catalog.runs()),
     }
     return render("runs.html", site, values, version=runs_version(catalog, query), live=True)
 
@@ -83,11 +83,11 @@ def runs_version(catalog: RunCatalog, query: Mapping[str, str]) -> str:
 def _found(catalog: RunCatalog, query: Mapping[str, str]) -> list[ListedRun]:
     search, state = search_of(query), query.get("state", "")
     every = [
-        one
-        for one in catalog.runs()
-        if (_shows_tests(query) or not one[1].is_test)
-        and query.get("repository", "") in ("", one[0])
-        and (query.get("judged") != "yes" or any(judgement_numbers(one[1].path)))
+        run
+        for run in catalog.runs()
+        if (_shows_tests(query) or not run[1].is_test)
+        and query.get("repository", "") in ("", run[0])
+        and (query.get("judged") != "yes" or any(judgement_numbers(run[1].path)))
     ]
     return [
         run

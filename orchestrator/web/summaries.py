@@ -139,15 +139,15 @@ def summarize_run(
 def _run_title(workers: Sequence[WorkerSummary], name: str | None) -> str:
     if name:
         return one_line(name, limit=TITLE)
-    tasks = list(dict.fromkeys(one.task for one in workers))
+    tasks = list(dict.fromkeys(worker.task for worker in workers))
     rest = f" and {count(len(tasks) - 1, 'other task')}" if len(tasks) > 1 else ""
     return (tasks[0] if tasks else "") + rest
 
 
 def _counts(workers: Sequence[WorkerSummary]) -> tuple[Count, ...]:
-    numbers = Counter(one.badge.group for one in workers)
-    badges = {one.badge.group: one.badge for one in workers}
-    ordered = sorted(badges.items(), key=lambda one: (one[1].rank, one[0]))
+    numbers = Counter(worker.badge.group for worker in workers)
+    badges = {worker.badge.group: worker.badge for worker in workers}
+    ordered = sorted(badges.items(), key=lambda item: (item[1].rank, item[0]))
     return tuple(Count(badge.tone, numbers[group], group) for group, badge in ordered)
 
 
@@ -209,4 +209,4 @@ def _message(worker: WorkerView) -> str:
 def _checks(result: WorkerResult | None) -> str:
     if result is None or not result.checks:
         return ""
-    return f"{sum(one.passed for one in result.checks)}/{len(result.checks)}"
+    return f"{sum(check.passed for check in result.checks)}/{len(result.checks)}"

@@ -130,7 +130,7 @@ def _seconds(text: str, default: float) -> float:
 
 
 def _tone(phase: Phase, worker: WorkerView) -> str:
-    last = [one for one in worker.phases if one.kind is PhaseKind.AGENT][-1]
+    last = [part for part in worker.phases if part.kind is PhaseKind.AGENT][-1]
     if phase is not last:
         return "danger"
     return badge_of(worker.word).tone
