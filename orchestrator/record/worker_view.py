@@ -218,10 +218,10 @@ class WorkerView:
         """
         view = copy(self)
         view.is_live = is_live
-        if result is not None:
-            view.finish(result)
         if view.is_in_phase:
             view.phases = (*view.phases[:-1], view.phases[-1].until(until, is_open=True))
+        if result is not None:
+            view.finish(result)
         return view
 
     def begin_again(self, at: datetime) -> None:
@@ -306,7 +306,7 @@ class WorkerView:
         place = len(kinds) - 1 - kinds[::-1].index(PhaseKind.AGENT)
         agent = self.phases[place]
         if agent.start < end < agent.end:
-            halves = agent._replace(end=end), agent._replace(kind=PhaseKind.STOP, start=end)
+            halves = agent.until(end), agent._replace(kind=PhaseKind.STOP, start=end)
             self.phases = (*self.phases[:place], *halves, *self.phases[place + 1 :])
 
     def _turn_comes(self, at: datetime) -> None:

@@ -134,3 +134,12 @@ def test_the_time_after_the_end_of_the_container_is_no_time_of_the_agent() -> No
     worker = worker_of(RUNS, WorkerDone(at=at(9), result=result))
     spans = [(phase.kind.value, phase.end) for phase in worker.phases]
     assert spans == [("queue", at(2)), ("agent", at(5)), ("stop", at(9))]
+
+
+def test_a_result_without_an_event_ends_the_agents_phase_too() -> None:
+    run = run_of(RUNS, WorkerPreparing(at=at(9), worker_id=2))
+    results = {1: result_of(1, started_at=at(2), duration=3.0)}
+    worker = run.snapshot(at(20), state=RunState.DIED, results=results).by_number[1]
+    spans = [(phase.kind.value, phase.end, phase.is_open) for phase in worker.phases]
+    assert spans == [("queue", at(2), False), ("agent", at(5), False), ("stop", at(9), True)]
+    assert run.by_number[1].result is None
