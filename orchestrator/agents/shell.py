@@ -26,7 +26,7 @@ from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
-from orchestrator.text.split_lines import printed_lines
+from orchestrator.text.split_lines import lines_of_output
 from orchestrator.worker_spec import WorkerSpec
 
 REPORT: Final = "orchestrator.report"
@@ -143,7 +143,7 @@ def _argv(task: str) -> tuple[str, ...]:
 def _last_lines(output: AgentOutput) -> str | None:
     """Return the last whole lines of output that fit in a summary, without a report at the end."""
     tail = text_tail(output.stdout, _TAIL)
-    lines = printed_lines((tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip())
+    lines = lines_of_output((tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip())
     if lines and _is_report(parse_object(lines[-1])):
         lines.pop()
     kept: list[str] = []

@@ -18,7 +18,7 @@ from orchestrator.errors import ConfigError, UnsupportedError
 from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
 from orchestrator.gateway.allowed_host import AllowedHost
 from orchestrator.gateway.host_sets import SIGN, HostSets
-from orchestrator.gateway.hosts import checked_hosts, host_of_url
+from orchestrator.gateway.hosts import check_hosts, host_of_url
 from orchestrator.gateway.package_managers import FoundUrl, Machine
 from orchestrator.git.repository import Repository
 from orchestrator.text.split_lines import split_lines
@@ -186,7 +186,7 @@ def _egress(
     found = filter(None, map(host_of_url, urls))
     learn = access.network == "learn"
     own = _hosts_of_company(company)
-    hosts = checked_hosts([*sets.hosts(access.allow), *found, *own], learn=learn)
+    hosts = check_hosts([*sets.hosts(access.allow), *found, *own], learn=learn)
     if not hosts and needs_hosts and not learn:
         raise ConfigError(
             "the network is `allowlist`, but the list of allowed hosts is empty",

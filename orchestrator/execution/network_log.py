@@ -19,11 +19,11 @@ from orchestrator.gateway.log import (
     LogReader,
     NetworkRecord,
     count_records,
-    learned_entries,
-    private_entries,
+    entries_for_learned,
+    entries_for_private,
+    entries_for_refused,
     read_records,
-    refused_entries,
-    told_refusals,
+    refusals_in_words,
 )
 from orchestrator.results import NetworkCounts
 from orchestrator.text.redact import Redactor
@@ -79,7 +79,7 @@ class NetworkLog:
     def refused(self) -> str | None:
         """Return a sentence about the hosts that were refused; None if there are none."""
         with suppress(OSError):
-            told = told_refusals(read_records(self.directory / NETWORK_LOG))
+            told = refusals_in_words(read_records(self.directory / NETWORK_LOG))
             return self.redactor.text(told) if told else None
         return None
 
@@ -188,9 +188,9 @@ class NetworkFollower:
 
     def _note(self, record: NetworkRecord) -> None:
         for found, entries in (
-            (self._refused, refused_entries((record,))),
-            (self._learned, learned_entries((record,))),
-            (self._private, private_entries((record,))),
+            (self._refused, entries_for_refused((record,))),
+            (self._learned, entries_for_learned((record,))),
+            (self._private, entries_for_private((record,))),
         ):
             if len(found) < _MOST_NOTED:
                 found.update(dict.fromkeys(entries))

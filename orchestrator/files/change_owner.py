@@ -29,20 +29,19 @@ def change_owners(
     roots: Iterable[Path], owner: tuple[int, int], *, keep: Path | None = None
 ) -> None:
     """Change the owner of several directory trees, as `change_owner` does for one."""
-    paths = [path for root in roots for path in _trees(root, keep)]
+    paths: list[Path] = []
+    for root in roots:
+        kept = root == keep
+        paths += [path for path in root.iterdir() if path.name != ".git"] if kept else [root]
     # A few files are changed sooner than a process starts.
-    if _changed_few(paths, owner) or _changed(paths, owner):
+    if _change_few(paths, owner) or _run_chown(paths, owner):
         return
     # The user may have deleted files meanwhile, or `chown` is missing or too simple.
     for path in paths:
         _change(path, owner)
 
 
-def _trees(root: Path, keep: Path | None) -> list[Path]:
-    return [root] if root != keep else [path for path in root.iterdir() if path.name != ".git"]
-
-
-def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
+def _run_chown(paths: list[Path], owner: tuple[int, int]) -> bool:
     """Change the owner with the program `chown`, which is fast; return whether that succeeded.
 
     As a separate process, `chown` does not hold up the other threads of this process.
@@ -55,7 +54,7 @@ def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
     return done.returncode == 0
 
 
-def _changed_few(paths: list[Path], owner: tuple[int, int]) -> bool:
+def _change_few(paths: list[Path], owner: tuple[int, int]) -> bool:
     """Change the owner if there are few files; return whether that succeeded."""
     try:
         found = _few_below(paths)

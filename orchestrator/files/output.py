@@ -148,7 +148,7 @@ class _Place:
         """Open for writing what was found, and nothing that took its place meanwhile."""
         flags |= os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
         until = time.monotonic() + _PATIENCE
-        while (opened := self._opened(flags)) is None:
+        while (opened := self._open_if_read(flags)) is None:
             if time.monotonic() > until:
                 raise OSError(errno.ENXIO, "no program reads the FIFO")
             time.sleep(0.05)
@@ -157,7 +157,7 @@ class _Place:
             raise OSError(errno.EAGAIN, "the file was replaced meanwhile", self.name)
         return opened
 
-    def _opened(self, flags: int) -> int | None:
+    def _open_if_read(self, flags: int) -> int | None:
         """Return a descriptor; None for a FIFO that no program reads yet."""
         try:
             return os.open(self.name, flags, 0o666, dir_fd=self.folder)
@@ -205,8 +205,8 @@ class _Walk:
         if self.inside[-1]:
             raise OSError(
                 errno.ELOOP,
-                f"`{self.shown(name)}` is a link in a repository, where a commit may have put it: "
-                "name the file that is meant",
+                f"`{self.path_of(name)}` is a link in a repository, where a commit may have put "
+                "it: name the file that is meant",
             )
         self.check_owner(name, info)
 
@@ -219,7 +219,7 @@ class _Walk:
         here = os.fstat(self.folder)
         shared = here.st_mode & stat.S_ISVTX and here.st_mode & stat.S_IWOTH
         if shared and info.st_uid not in (os.geteuid(), here.st_uid):
-            raise OSError(errno.EACCES, f"`{self.shown(name)}` belongs to another user")
+            raise OSError(errno.EACCES, f"`{self.path_of(name)}` belongs to another user")
 
     def check_name(self, name: str) -> None:
         """Check that the entry of a git directory is none of git's own.
@@ -228,9 +228,9 @@ class _Walk:
             OSError: Git would read, or run, what is written.
         """
         if name.lower() in _OF_GIT and all(map(self._has, ("objects", "refs"))):
-            raise OSError(errno.EACCES, f"`{self.shown(name)}` is a part of a git directory")
+            raise OSError(errno.EACCES, f"`{self.path_of(name)}` is a part of a git directory")
 
-    def shown(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         return "/" + "/".join((*self.names, name))
 
     def _move(self, name: str) -> None:
@@ -276,7 +276,7 @@ def _end_of(walk: _Walk, path: Path, *, make: bool) -> _Place:
             links += 1
             if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-            todo += reversed(_followed(walk, name))
+            todo += reversed(_target_parts(walk, name))
         elif not todo and name != "..":
             if info is not None:
                 walk.check_owner(name, info)
@@ -294,7 +294,7 @@ def _end_of(walk: _Walk, path: Path, *, make: bool) -> _Place:
     raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
 
 
-def _followed(walk: _Walk, name: str) -> tuple[str, ...]:
+def _target_parts(walk: _Walk, name: str) -> tuple[str, ...]:
     """Return the parts of a link's target, from the walk's directory on."""
     target = Path(os.readlink(name, dir_fd=walk.folder))
     if not target.is_absolute():

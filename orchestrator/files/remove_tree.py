@@ -27,7 +27,7 @@ def remove_tree(path: Path) -> None:
     stuck: set[str] = set()
     _unlock(path)
     while names := entry_names(path) - stuck:
-        stuck |= {name for name in names if not _removed(path / name, spare)}
+        stuck |= {name for name in names if not _remove_entry(path / name, spare)}
     _remove_empty(path)
 
 
@@ -39,31 +39,27 @@ def entry_names(directory: Path) -> set[str]:
         return set()
 
 
-def _removed(entry: Path, spare: Iterator[Path], near: int = _NEAR) -> bool:
+def _remove_entry(entry: Path, spare: Iterator[Path], near: int = _NEAR) -> bool:
     try:
         if not stat.S_ISDIR(entry.lstat().st_mode):
             entry.unlink()
         # The work directory of an overlay belongs to root and cannot be read, but is empty.
         elif not _remove_empty(entry):
             _unlock(entry)
-            _empty(entry, spare, near)
+            with os.scandir(entry) as children:
+                for child in children:
+                    path = Path(child.path)
+                    if not child.is_dir(follow_symlinks=False):
+                        path.unlink()
+                    elif near:
+                        _remove_entry(path, spare, near - 1)
+                    elif not _remove_empty(path):
+                        _unlock(path)  # moving a directory requires write permission on itself
+                        path.rename(next(spare))
             entry.rmdir()
     except OSError:
         return False
     return True
-
-
-def _empty(directory: Path, spare: Iterator[Path], near: int) -> None:
-    with os.scandir(directory) as children:
-        for child in children:
-            path = Path(child.path)
-            if not child.is_dir(follow_symlinks=False):
-                path.unlink()
-            elif near:
-                _removed(path, spare, near - 1)
-            elif not _remove_empty(path):
-                _unlock(path)  # moving a directory requires write permission on itself
-                path.rename(next(spare))
 
 
 def _unlock(directory: Path) -> None:

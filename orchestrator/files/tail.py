@@ -27,7 +27,10 @@ class Tail:
         """Return bytes that were written since the last call, up to a limit; empty if none."""
         piece = self._piece()
         if not piece and self._is_replaced():
-            self._begin()
+            self.close()
+            with suppress(OSError):
+                self._file = self.path.open("rb", 0)
+                self.rounds += 1
             piece = self._piece()
         return piece
 
@@ -51,12 +54,6 @@ class Tail:
         if (on_disk.st_dev, on_disk.st_ino) != (opened.st_dev, opened.st_ino):
             return True
         return on_disk.st_size < self._file.tell()
-
-    def _begin(self) -> None:
-        self.close()
-        with suppress(OSError):
-            self._file = self.path.open("rb", 0)
-            self.rounds += 1
 
 
 class LineTail:

@@ -51,11 +51,13 @@ class Walk:
             self.hidden += 1
             return
         try:
-            yield from self._below(folders, os.fstat(folders.open("")).st_dev)
+            yield from self._entries_below(folders, os.fstat(folders.open("")).st_dev)
         finally:
             folders.close()
 
-    def _below(self, folders: "Folders", device: int) -> Iterator[tuple[str, os.stat_result]]:
+    def _entries_below(
+        self, folders: "Folders", device: int
+    ) -> Iterator[tuple[str, os.stat_result]]:
         pending = [""]
         while pending and not self._is_over():
             folder = pending.pop()
@@ -67,14 +69,14 @@ class Walk:
                 self.hidden += 1
                 continue
             with entries:
-                for path, info in self._listed(folder, entries):
+                for path, info in self._entries_of(folder, entries):
                     if stat.S_ISDIR(info.st_mode) and info.st_dev == device:
                         pending.append(path)
                     elif stat.S_ISDIR(info.st_mode):
                         self.hidden += 1
                     yield path, info
 
-    def _listed(
+    def _entries_of(
         self, folder: str, entries: Iterator["os.DirEntry[str]"]
     ) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the entries of one directory; entries that disappear meanwhile are left out."""

@@ -1,7 +1,5 @@
 """Write the configuration of `dnsmasq`, which runs in a gateway as a worker's only name server."""
 
-from collections.abc import Iterator
-
 from orchestrator.gateway.allowed_host import BROKER_NAME
 from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
 
@@ -14,11 +12,7 @@ def dns_configuration(plan: GatewayPlan) -> str:
     With the network setting `learn`, every name is resolved to the gateway. No query is forwarded,
     so that no data can leave as part of a name.
     """
-    return "\n".join([*_settings(plan), *_records(plan), ""])
-
-
-def _settings(plan: GatewayPlan) -> list[str]:
-    return [
+    lines = [
         "no-resolv",
         "no-hosts",
         "no-poll",
@@ -34,16 +28,14 @@ def _settings(plan: GatewayPlan) -> list[str]:
         "log-queries=extra",
         "log-async=100",
     ]
-
-
-def _records(plan: GatewayPlan) -> Iterator[str]:
     if plan.broker is not None:
-        yield f"host-record={BROKER_NAME},{plan.address}"
+        lines.append(f"host-record={BROKER_NAME},{plan.address}")
     if plan.learn:
-        yield f"address=/#/{plan.address}"
-        return
-    for name, below in sorted({(host.name, host.below) for host in plan.hosts}):
-        if below:
-            yield f"address=/*.{name}/{plan.address}"
-        else:
-            yield f"host-record={name},{plan.address}"
+        lines.append(f"address=/#/{plan.address}")
+    else:
+        for name, below in sorted({(host.name, host.below) for host in plan.hosts}):
+            if below:
+                lines.append(f"address=/*.{name}/{plan.address}")
+            else:
+                lines.append(f"host-record={name},{plan.address}")
+    return "\n".join([*lines, ""])

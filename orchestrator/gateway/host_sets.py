@@ -53,14 +53,14 @@ class HostSets:
         if name in self.own:
             return [SetMember(entry, "allow_sets") for entry in self.own[name]]
         if name not in self.names():
-            known = ", ".join(f"`{SIGN}{one}`" for one in self.names())
+            known = ", ".join(f"`{SIGN}{set_name}`" for set_name in self.names())
             raise ConfigError(
                 f"`--allow`: there is no set `{SIGN}{one_line(name, limit=60)}`",
                 hint=f"sets: {known}; `allow_sets` in a configuration file defines others",
             )
         found = self.remotes() if name == GIT else TOOLS[name](self.machine)
-        members = {_entry(url): SetMember(_entry(url), one.source)
-                   for one in reversed(list(found)) if (url := web_url(one.url))}  # fmt: skip
+        members = {_entry(url): SetMember(_entry(url), place.source)
+                   for place in reversed(list(found)) if (url := web_url(place.url))}  # fmt: skip
         return list(reversed(members.values()))
 
     def hosts(self, entries: Iterable[str]) -> Iterator[AllowedHost]:
@@ -70,30 +70,29 @@ class HostSets:
             ConfigError: An entry is invalid, or a set has no hosts.
         """
         for entry in entries:
-            if entry.startswith(SIGN):
-                yield from self._expanded(entry)
-            else:
+            if not entry.startswith(SIGN):
                 yield parse_host(entry)
-
-    def _expanded(self, entry: str) -> Iterator[AllowedHost]:
-        name, equals, network = entry.removeprefix(SIGN).partition("=")
-        members = self.members(name)
-        if not members:
-            raise ConfigError(
-                f"`--allow`: the set of hosts `{SIGN}{name}` is empty on this machine",
-                hint=_HINTS.get(name, "configure its tool, or name each host: `--allow HOST`; "
-                                      "`orchestrator network sets` shows all sets"),
-            )  # fmt: skip
-        for member in members:
-            if member.entry.startswith(SIGN):
-                raise ConfigError(f"`{SIGN}{name}`: a set cannot contain the set `{member.entry}`")
-            try:
-                yield parse_host(f"{member.entry}{equals}{network}")
-            except ConfigError as error:
+                continue
+            name, equals, network = entry.removeprefix(SIGN).partition("=")
+            members = self.members(name)
+            if not members:
                 raise ConfigError(
-                    f"`{SIGN}{name}`, from {member.source}: {error.message}",
-                    hint="name the hosts that workers need in place of the set",
-                ) from error
+                    f"`--allow`: the set of hosts `{SIGN}{name}` is empty on this machine",
+                    hint=_HINTS.get(name, "configure its tool, or name each host: `--allow HOST`; "
+                                          "`orchestrator network sets` shows all sets"),
+                )  # fmt: skip
+            for member in members:
+                if member.entry.startswith(SIGN):
+                    raise ConfigError(
+                        f"`{SIGN}{name}`: a set cannot contain the set `{member.entry}`"
+                    )
+                try:
+                    yield parse_host(f"{member.entry}{equals}{network}")
+                except ConfigError as error:
+                    raise ConfigError(
+                        f"`{SIGN}{name}`, from {member.source}: {error.message}",
+                        hint="name the hosts that workers need in place of the set",
+                    ) from error
 
 
 def _entry(url: str) -> str:

@@ -50,7 +50,7 @@ _PUBLIC_TLS = AllowedHost(name="all public hosts")
 """
 
 
-def checked_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple[AllowedHost, ...]:
+def check_hosts(hosts: Iterable[AllowedHost], *, learn: bool = False) -> tuple[AllowedHost, ...]:
     """Return the entries without duplicates; check that one gateway can serve all of them.
 
     Args:
@@ -95,7 +95,12 @@ def parse_host(entry: str) -> AllowedHost:
     host, colon, port_text = rest.partition(":")
     port = _port(entry, port_text) if colon else _SCHEMES.get(scheme, 443)
     below = host.startswith("*.")
-    name = _name(entry, host.removeprefix("*."))
+    try:
+        name = host.removeprefix("*.").removesuffix(".").encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        name = ""
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
+        raise _invalid(entry, "the name is not the full name of a host")
     if name == DOCKER_HOST and (below or equals):
         raise _invalid(entry, f"`{DOCKER_HOST}` stands for this machine alone")
     return AllowedHost(
@@ -137,16 +142,6 @@ def _port(entry: str, text: str) -> int:
     if int(text) == _NAME_SERVER:
         raise _invalid(entry, "port 53 belongs to the gateway's own name server")
     return int(text)
-
-
-def _name(entry: str, text: str) -> str:
-    try:
-        name = text.removesuffix(".").encode("idna").decode("ascii").lower()
-    except UnicodeError:
-        name = ""
-    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
-        raise _invalid(entry, "the name is not the full name of a host")
-    return name
 
 
 def _network(entry: str, text: str) -> str:

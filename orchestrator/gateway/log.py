@@ -183,27 +183,30 @@ def host_uses(records: Iterable[NetworkRecord]) -> list[HostUse]:
     ]
 
 
-def refused_entries(records: Iterable[NetworkRecord]) -> list[str]:
+def entries_for_refused(records: Iterable[NetworkRecord]) -> list[str]:
     """Return allow-list entries for hosts that were refused because they are not on the list."""
     return _entries(record for record in records if record.reason == "name")
 
 
-def learned_entries(records: Iterable[NetworkRecord]) -> list[str]:
+def entries_for_learned(records: Iterable[NetworkRecord]) -> list[str]:
     """Return allow-list entries for hosts that only the network setting `learn` allowed."""
     return _entries(record for record in records if record.reason == LEARNED)
 
 
-def private_entries(records: Iterable[NetworkRecord]) -> list[str]:
+def entries_for_private(records: Iterable[NetworkRecord]) -> list[str]:
     """Return allow-list entries for hosts that were refused because of their address."""
-    return [
-        entry
-        for record in records
-        if record.reason == "address"
-        for entry in (_with_network(record) if record.scheme else _with_port(record))
-    ]
+    found: list[str] = []
+    for record in records:
+        if record.reason == "address" and record.scheme:
+            # A listed host whose address is private. `NETWORK` is for the user.
+            found += [f"{entry}=NETWORK" for entry in _entries((record,))]
+        elif record.reason == "address":
+            # An address that a worker with an open network was refused.
+            found.append(f"{record.host}:{record.port}")
+    return found
 
 
-def told_refusals(records: Iterable[NetworkRecord]) -> str | None:
+def refusals_in_words(records: Iterable[NetworkRecord]) -> str | None:
     """Return a sentence with the first hosts that were refused, and what would allow them."""
     found: dict[str, None] = {}
     for record in records:
@@ -212,22 +215,13 @@ def told_refusals(records: Iterable[NetworkRecord]) -> str | None:
                 place = f"{record.host}:{record.port}"
                 found |= {
                     f"{place} at a private address, `--allow {entry}`": None
-                    for entry in private_entries((record,))
+                    for entry in entries_for_private((record,))
                 }
             found |= {
-                f"{record.host}, `--allow {entry}`": None for entry in refused_entries((record,))
+                f"{record.host}, `--allow {entry}`": None
+                for entry in entries_for_refused((record,))
             }
     return f"refused: {'; '.join(found)}" if found else None
-
-
-def _with_port(record: NetworkRecord) -> list[str]:
-    """Return the entry for an address that a worker with an open network was refused."""
-    return [f"{record.host}:{record.port}"]
-
-
-def _with_network(record: NetworkRecord) -> list[str]:
-    """Return the entry for a listed host whose address is private; `NETWORK` is for the user."""
-    return [f"{entry}=NETWORK" for entry in _entries((record,))]
 
 
 def _entries(records: Iterable[NetworkRecord]) -> list[str]:

@@ -125,7 +125,7 @@ def _uv(settings: Mapping[str, Any], source: str) -> Iterator[FoundUrl]:
     for part in (settings, settings.get("pip", {})):
         if not isinstance(part, Mapping):
             continue
-        listed = [one.get("url") for one in part.get("index", ()) if isinstance(one, Mapping)]
+        listed = [index.get("url") for index in part.get("index", ()) if isinstance(index, Mapping)]
         for value in (part.get("index-url"), *part.get("extra-index-url", ()), *listed):
             if isinstance(value, str):
                 yield FoundUrl(value, source)
@@ -173,17 +173,14 @@ def npm_urls(machine: Machine) -> Iterator[FoundUrl]:
     for path in (user, *machines):
         for line in split_lines(_text(path)):
             key, _, text = (part.strip() for part in line.partition("="))
-            url = FoundUrl(_expanded(text.strip("\"'"), environ), str(path))
+            address = _VARIABLE.sub(lambda found: environ.get(found[1], ""), text.strip("\"'"))
+            url = FoundUrl(address, str(path))
             if key == "registry" and not registry:
                 registry.append(url)
             elif key.startswith("@") and key.endswith(":registry"):
                 scoped.append(url)
     yield from registry or _npm_default(machine)
     yield from scoped
-
-
-def _expanded(text: str, environ: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: environ.get(found[1], ""), text)
 
 
 def _npm_default(machine: Machine) -> Iterator[FoundUrl]:
@@ -206,10 +203,10 @@ def cargo_urls(machine: Machine) -> Iterator[FoundUrl]:
     for path in (home / "config.toml", home / "config"):
         settings = _toml(path)
         for part, key in (("source", "registry"), ("registries", "index")):
-            for one in _tables(settings.get(part)):
-                is_replaced = is_replaced or "replace-with" in one
-                if isinstance(one.get(key), str):
-                    yield FoundUrl(one[key], str(path))
+            for table in _tables(settings.get(part)):
+                is_replaced = is_replaced or "replace-with" in table
+                if isinstance(table.get(key), str):
+                    yield FoundUrl(table[key], str(path))
     if is_replaced:
         return
     # The index of each registry that was used says where the registry keeps its packages.
@@ -225,7 +222,7 @@ def cargo_urls(machine: Machine) -> Iterator[FoundUrl]:
 
 def _tables(part: object) -> Iterable[Mapping[str, Any]]:
     values = part.values() if isinstance(part, Mapping) else ()
-    return [one for one in values if isinstance(one, Mapping)]
+    return [value for value in values if isinstance(value, Mapping)]
 
 
 def go_urls(machine: Machine) -> Iterator[FoundUrl]:
@@ -239,15 +236,11 @@ def go_urls(machine: Machine) -> Iterator[FoundUrl]:
             yield from urls(machine.environ[name], f"${name}")
             continue
         for path in (user, *(root / "go.env" for root in roots)):
-            value = _assigned(path, name)
+            lines = (line.partition("=") for line in split_lines(_text(path)))
+            value = next((text.strip() for key, _, text in lines if key.strip() == name), None)
             if value is not None:
                 yield from urls(value, str(path))
                 break
-
-
-def _assigned(path: Path, name: str) -> str | None:
-    lines = (line.partition("=") for line in split_lines(_text(path)))
-    return next((text.strip() for key, _, text in lines if key.strip() == name), None)
 
 
 def _go_proxies(value: str, source: str) -> Iterator[FoundUrl]:

@@ -70,6 +70,13 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
     proxy decide.
     """
     here = f"ip saddr {plan.worker} ip daddr {plan.address}"
+    # Only the engine may connect to published ports. The rule is before the limits, which are for
+    # connections that the worker opens.
+    published = (
+        [f"ip saddr {plan.publisher} tcp dport {_set(plan.published.values())} accept"]
+        if plan.published
+        else []
+    )
     came_in = [
         'iifname "lo" accept',
         # The answers and their log are outside of the worker's limits. Retries make up for drops.
@@ -78,8 +85,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
         "ct state established,related accept",
         # An address that does not belong to the network it came from.
         "fib saddr . iif oif missing drop",
-        # Before the limits, which are for connections that the worker opens.
-        *_published(plan),
+        *published,
         *rates.rules(),
         f"{here} udp dport {NAME_SERVER} accept",
         f"{here} tcp dport {_ports(plan)} accept",
@@ -91,7 +97,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
         f"meta nfproto ipv6 {_REFUSE}",
         # Nothing here but the two programs opens a connection.
         f"meta skuid != {PROGRAM} {_REFUSE}",
-        *_opened(plan),
+        *_openings(plan),
         f"ip daddr {_set(plan.not_public)} {_REFUSE}",
         *([f"tcp dport {_set(plan.host_ports)} accept"] if plan.host_ports else ()),
         _REFUSE,
@@ -103,14 +109,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
     )
 
 
-def _published(plan: GatewayPlan) -> Iterator[str]:
-    """Yield the rule that lets only the engine connect to published ports."""
-    if plan.published:
-        ports = _set(plan.published.values())
-        yield f"ip saddr {plan.publisher} tcp dport {ports} accept"
-
-
-def _opened(plan: GatewayPlan) -> Iterator[str]:
+def _openings(plan: GatewayPlan) -> Iterator[str]:
     if plan.published:
         yield f"ip daddr {plan.worker} tcp dport {_set(plan.published)} accept"
     if plan.broker is not None:

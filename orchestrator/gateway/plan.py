@@ -63,12 +63,12 @@ class GatewayPlan:
     @cached_property
     def unreachable(self) -> tuple[str, ...]:
         """Return the networks and addresses that no entry of the allow-list can open."""
-        return _collapsed((*UNREACHABLE, *self.own))
+        return _collapse((*UNREACHABLE, *self.own))
 
     @cached_property
     def not_public(self) -> tuple[str, ...]:
         """Networks and addresses that are blocked even if all public hosts are allowed."""
-        return _collapsed((*self.closed, *self.unreachable))
+        return _collapse((*self.closed, *self.unreachable))
 
     @cached_property
     def private(self) -> tuple[AllowedHost, ...]:
@@ -81,7 +81,7 @@ class GatewayPlan:
         return tuple(sorted({host.port for host in self.hosts if host.name == DOCKER_HOST}))
 
 
-def _collapsed(networks: Iterable[str]) -> tuple[str, ...]:
+def _collapse(networks: Iterable[str]) -> tuple[str, ...]:
     """Return networks that cover the same addresses without overlaps, as `nft` requires."""
     parsed = map(ipaddress.IPv4Network, networks)
     return tuple(map(str, ipaddress.collapse_addresses(parsed)))

@@ -79,14 +79,14 @@ def proxy_configuration(plan: GatewayPlan) -> str:
                 for number, server in enumerate(plan.resolvers, start=1)
             ),
             *(_frontend(plan, port) for port in plan.host_ports),
-            *([] if plan.broker is None else [_broker(plan, plan.broker)]),
-            *(_published(plan, inside, port) for inside, port in plan.published.items()),
+            *([] if plan.broker is None else [_broker_section(plan, plan.broker)]),
+            *(_port_section(plan, inside, port) for inside, port in plan.published.items()),
             _BACKENDS,
         ]
     )
 
 
-def _broker(plan: GatewayPlan, address: str) -> str:
+def _broker_section(plan: GatewayPlan, address: str) -> str:
     """Return the part of the configuration that forwards model calls to the credential broker."""
     return (
         f"frontend broker\n  mode http\n  option http-no-delay\n  no log\n"
@@ -99,7 +99,7 @@ def _broker(plan: GatewayPlan, address: str) -> str:
     )
 
 
-def _published(plan: GatewayPlan, inside: int, port: int) -> str:
+def _port_section(plan: GatewayPlan, inside: int, port: int) -> str:
     """Return the lines that forward the gateway's port `port` to the worker's port `inside`."""
     return (
         f"frontend published-{inside}\n  mode tcp\n  no log\n"

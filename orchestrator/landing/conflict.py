@@ -10,7 +10,7 @@ from orchestrator.errors import RepositoryError
 from orchestrator.git.command import Git
 from orchestrator.landing.branches import Branch
 from orchestrator.landing.conflict_kinds import Kind
-from orchestrator.text.quoting import fenced
+from orchestrator.text.quoting import code_block
 from orchestrator.text.sanitize import one_line
 
 MOST_PATHS = 200
@@ -115,9 +115,12 @@ def _shown(path: str) -> str:
 
 def _author(branch: Branch) -> str:
     said = (
-        f"\n\nIts summary:\n\n{fenced(branch.summary, limit=_MOST_SAID)}" if branch.summary else ""
+        f"\n\nIts summary:\n\n{code_block(branch.summary, limit=_MOST_SAID)}"
+        if branch.summary
+        else ""
     )
-    return f"### Task of worker {branch.worker_id}\n\n{fenced(branch.task, limit=_MOST_SAID)}{said}"
+    task = code_block(branch.task, limit=_MOST_SAID)
+    return f"### Task of worker {branch.worker_id}\n\n{task}{said}"
 
 
 def _changes(git: Git, conflict: Conflict, side: str) -> str:
@@ -131,7 +134,7 @@ def _changes(git: Git, conflict: Conflict, side: str) -> str:
     except RepositoryError as error:
         return f"No diff could be created: {one_line(error.message)}"
     cut = "\n(truncated)" if len(found) == _MOST_DIFF else ""
-    text = fenced(found.decode("utf-8", "replace"), limit=_MOST_DIFF)
+    text = code_block(found.decode("utf-8", "replace"), limit=_MOST_DIFF)
     return f"Its changes in these files:\n\n{text}{cut}"
 
 

@@ -12,7 +12,7 @@ from orchestrator.landing.branches import Branch
 from orchestrator.landing.merged import SentCommit
 from orchestrator.results import WorkerResult
 from orchestrator.text.quantities import count
-from orchestrator.text.quoting import effects, fenced_for_a_forge, title, unlinked
+from orchestrator.text.quoting import code_block_for_forge, effects, title, without_effects
 from orchestrator.text.sanitize import one_line
 
 MOST_BODY = 60_000
@@ -93,7 +93,10 @@ def commit_message(branch: Branch, run_id: str, verb: str, *notes: str) -> bytes
     """
     name = f" ({one_line(branch.title, limit=60)})" if branch.title else ""
     subject = f"{verb} {branch.worker_id}{name}: {one_line(branch.task)}"
-    parts = [title(subject, limit=_LONGEST_SUBJECT), unlinked(branch.task[:_LONGEST_TASK]).strip()]
+    parts = [
+        title(subject, limit=_LONGEST_SUBJECT),
+        without_effects(branch.task[:_LONGEST_TASK]).strip(),
+    ]
     parts.append("\n".join([f"Orchestrator-Run: {run_id}", *notes]))
     return ("\n\n".join(parts) + "\n").encode()
 
@@ -123,7 +126,7 @@ def body_of(
 
 
 def _quoted(text: str, limit: int) -> str:
-    return fenced_for_a_forge(text, limit=limit)
+    return code_block_for_forge(text, limit=limit)
 
 
 def _stat(repository: Repository, branch: Branch) -> Iterator[str]:
@@ -153,4 +156,4 @@ def _facts(result: WorkerResult) -> Iterator[str]:
 
 
 def _quoted_inline(text: str) -> str:
-    return f"`{unlinked(one_line(text, limit=100)).replace('`', '')}`"
+    return f"`{without_effects(one_line(text, limit=100)).replace('`', '')}`"

@@ -20,7 +20,7 @@ from orchestrator.reports.model import RunReport
 from orchestrator.reports.sarif_input import Level, read_sarif
 from orchestrator.results import CheckResult, Status
 from orchestrator.text.sanitize import one_line
-from orchestrator.text.split_lines import printed_lines
+from orchestrator.text.split_lines import lines_of_output
 from orchestrator.workspace.layout import WORKSPACE
 
 MOST = 1000
@@ -112,7 +112,7 @@ def _in_sarif(written: Path, worker: WorkerView, check: str) -> Iterator[Finding
 
 def _parsed(log: str, worker: WorkerView, rule: str) -> Iterator[Finding]:
     before = ""
-    for line in printed_lines(log):
+    for line in lines_of_output(log):
         text, before = before, line.strip() or before
         if len(line) > _LONGEST:
             continue

@@ -19,9 +19,9 @@ from orchestrator.state.run_outline import live_numbers
 from orchestrator.text.name_templates import (
     BRANCH,
     WORKTREE_DIR,
-    fixed_part,
     has_number,
     leads_outside,
+    literal_directory,
     pattern,
     render,
 )
@@ -91,14 +91,14 @@ def note_names(
 
 def place_of_worktrees(repository: Repository, config: ParallelConfig) -> Path:
     """Return the existing directory in or below which the worktrees will be created."""
-    return _existing(_absolute(repository, fixed_part(config.worktree_dir)))
+    return _existing(_absolute(repository, literal_directory(config.worktree_dir)))
 
 
 def _pattern(repository: Repository, config: ParallelConfig) -> str:
     if not leads_outside(config.worktree_dir):
         return pattern(config.worktree_dir)
-    fixed = _absolute(repository, fixed_part(config.worktree_dir)).resolve()
-    rest = config.worktree_dir.removeprefix(fixed_part(config.worktree_dir)).lstrip("/")
+    fixed = _absolute(repository, literal_directory(config.worktree_dir)).resolve()
+    rest = config.worktree_dir.removeprefix(literal_directory(config.worktree_dir)).lstrip("/")
     return pattern(str(fixed / rest))
 
 

@@ -46,7 +46,7 @@ def leads_outside(template: str) -> bool:
     return template.startswith(("/", "~/", "../"))
 
 
-def fixed_part(template: str) -> str:
+def literal_directory(template: str) -> str:
     """Return the directories in a template before its first field; may be empty."""
     return posixpath.dirname(_FIELD.split(template, maxsplit=1)[0])
 

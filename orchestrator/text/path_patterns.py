@@ -115,7 +115,7 @@ def _component(part: str) -> str:
         end = _end_of_class(part, place) if character == "[" else None
         if character == "\\" and place + 1 < len(part):
             place += 1
-            converted.append(_escaped(part[place]))
+            converted.append(f"[{part[place]}]" if part[place] in _WILD else part[place])
         elif end is not None:
             converted.append(_class(part[place + 1 : end]))
             place = end
@@ -123,10 +123,6 @@ def _component(part: str) -> str:
             converted.append("[[]" if character == "[" else character)
         place += 1
     return "".join(converted)
-
-
-def _escaped(character: str) -> str:
-    return f"[{character}]" if character in _WILD else character
 
 
 def _end_of_class(part: str, place: int) -> int | None:
@@ -195,11 +191,9 @@ def directories(patterns: Iterable[str]) -> tuple[str, ...]:
         ValueError: A pattern does not name a directory.
     """
     paths = {_directory(text) for text in patterns}
-    return tuple(sorted(path for path in paths if not _has_parent_in(path, paths)))
-
-
-def _has_parent_in(path: str, found: Iterable[str]) -> bool:
-    return any(path.startswith(f"{other}/") for other in found)
+    return tuple(
+        sorted(path for path in paths if not any(path.startswith(f"{other}/") for other in paths))
+    )
 
 
 def _directory(text: str) -> str:
@@ -218,40 +212,40 @@ def _directory(text: str) -> str:
     return "/".join(parts)
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(pattern: str, other: str) -> bool:
     """Return whether a file may exist that matches both of two patterns.
 
     A pattern without wildcards is taken as relative to the repository's top, even without `/`.
     """
-    first, second = (parse(text, anchored=not is_wild(text)).parts for text in (one, other))
+    first, second = (parse(text, anchored=not is_wild(text)).parts for text in (pattern, other))
     # A pattern also matches all files below the directories that it matches.
     return _may_meet(first, second, ANY_DEPTH, _share_a_name, whole=False)
 
 
 @lru_cache(maxsize=65536)
-def _share_a_name(one: str, other: str) -> bool:
+def _share_a_name(component: str, other: str) -> bool:
     """Return whether a name may exist that matches both of two path components."""
-    if not is_wild(one):
-        return _matcher(other).match(one) is not None
+    if not is_wild(component):
+        return _matcher(other).match(component) is not None
     if not is_wild(other):
-        return _matcher(one).match(other) is not None
-    return _may_meet(_tokens(one), _tokens(other), "*", _share_a_character, whole=True)
+        return _matcher(component).match(other) is not None
+    return _may_meet(_tokens(component), _tokens(other), "*", _share_a_character, whole=True)
 
 
 def _may_meet(
-    one: Sequence[str],
-    other: Sequence[str],
+    patterns: Sequence[str],
+    others: Sequence[str],
     wildcard: str,
     alike: Callable[[str, str], bool],
     *,
     whole: bool,
 ) -> bool:
-    """Return whether one sequence may match both `one` and `other`, two sequences of patterns.
+    """Return whether one sequence may match both `patterns` and `others`.
 
     The wildcard matches any number of elements. If not `whole`, it is enough that all of one
     sequence matches the beginning of the other.
     """
-    first, second = (*one, None), (*other, None)
+    first, second = (*patterns, None), (*others, None)
     pending, seen = [(0, 0)], set[tuple[int, int]]()
     while pending:
         place = left, right = pending.pop()
@@ -274,9 +268,9 @@ def _tokens(part: str) -> list[str]:
     return re.findall(r"\[!?\]?[^\]]*\]|.", part, re.DOTALL)
 
 
-def _share_a_character(one: str, other: str) -> bool:
-    if len(one) > 1 and len(other) > 1:
+def _share_a_character(symbol: str, other: str) -> bool:
+    if len(symbol) > 1 and len(other) > 1:
         return True
-    if len(one) > 1 or one == "?":
-        one, other = other, one
-    return one == "?" or _matcher(other).match(one) is not None
+    if len(symbol) > 1 or symbol == "?":
+        symbol, other = other, symbol
+    return symbol == "?" or _matcher(other).match(symbol) is not None

@@ -36,7 +36,7 @@ place between two characters, where one that is not visible ends it.
 """
 
 
-def fenced(text: str, *, limit: int) -> str:
+def code_block(text: str, *, limit: int) -> str:
     """Return the beginning of a text as a block of code that the text cannot close.
 
     Args:
@@ -46,12 +46,12 @@ def fenced(text: str, *, limit: int) -> str:
     return _block(lines(text[:limit]), is_cut=len(text) > limit)
 
 
-def fenced_for_a_forge(text: str, *, limit: int) -> str:
-    """Return a text as `fenced` does, in which nothing has an effect on a forge.
+def code_block_for_forge(text: str, *, limit: int) -> str:
+    """Return a text as `code_block` does, in which nothing has an effect on a forge.
 
     A block of code is not enough: a forge may copy the text into the message of a commit.
     """
-    return _block(unlinked(text[:limit]), is_cut=len(text) > limit)
+    return _block(without_effects(text[:limit]), is_cut=len(text) > limit)
 
 
 def _block(clean: str, *, is_cut: bool) -> str:
@@ -62,7 +62,7 @@ def _block(clean: str, *, is_cut: bool) -> str:
     return f"{fence}text\n{clean}\n{fence}{cut}"
 
 
-def unlinked(text: str) -> str:
+def without_effects(text: str) -> str:
     """Return all lines of a text, in which nothing has an effect on a forge."""
     # Cleaned first: a character that is removed afterwards would join what it separates.
     clean = lines(text)
@@ -80,4 +80,4 @@ def effects(text: str) -> tuple[str, ...]:
 
 def title(text: str, *, limit: int) -> str:
     """Return the first line of a text as a title, in which nothing has an effect on a forge."""
-    return unlinked(one_line(text.strip().partition("\n")[0], limit=limit))
+    return without_effects(one_line(text.strip().partition("\n")[0], limit=limit))

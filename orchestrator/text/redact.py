@@ -124,11 +124,11 @@ class Redactor:
         if not self._names:
             return data, b""
         views = self._views(data)
-        cut = min([len(data) - self._undecided(data), *map(self._begun, views)])
+        cut = min([len(data) - self._count_undecided(data), *map(self._begun, views)])
         if len(data) - cut > self._longest + _MOST_BETWEEN:
             cut = len(data)
-        suspect = self._may_hold(data) or any(self._may_hold(one.text) for one in views)
-        for start, end in self._found(data, views) if suspect and cut < len(data) else ():
+        suspect = self._may_hold(data) or any(self._may_hold(view.text) for view in views)
+        for start, end in self._spans(data, views) if suspect and cut < len(data) else ():
             # A complete value is redacted now, even if its end may also be the start of another
             # value.
             if start < cut < end:
@@ -155,8 +155,8 @@ class Redactor:
     def names_in(self, data: bytes) -> frozenset[str]:
         """Return the names of the values that occur in data."""
         texts = [data, *(view.text for view in self._views(data))]
-        found = (one for text in texts if self._names and self._may_hold(text)
-                 for one in self._expression.findall(text))  # fmt: skip
+        found = (spelling for text in texts if self._names and self._may_hold(text)
+                 for spelling in self._expression.findall(text))  # fmt: skip
         return frozenset(self._names[spelling] for spelling in found)
 
     def _views(self, data: bytes) -> "list[_WithoutSequences]":
@@ -165,10 +165,10 @@ class Redactor:
 
     def _begun(self, view: "_WithoutSequences") -> int:
         """Return where in the data a value begins that more data may complete."""
-        begun = self._undecided(view.text)
+        begun = self._count_undecided(view.text)
         return view.origin(len(view.text) - begun) if begun else view.length
 
-    def _found(self, data: bytes, views: "list[_WithoutSequences]") -> Iterator[tuple[int, int]]:
+    def _spans(self, data: bytes, views: "list[_WithoutSequences]") -> Iterator[tuple[int, int]]:
         """Yield where in the data values begin and end."""
         yield from (match.span() for match in self._expression.finditer(data))
         for view in views:
@@ -178,7 +178,7 @@ class Redactor:
         """Return the text with all values redacted."""
         if not self._names:
             return text
-        return self.data(_encode(text)).decode("utf-8", "surrogatepass")
+        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def model(self, model: _Model) -> _Model:
         """Return a copy of a Pydantic model with all values redacted in its strings."""
@@ -208,7 +208,7 @@ class Redactor:
         whole = memoryview(data)[: len(data) // _WORD * _WORD]
         return bool(self._words) and not self._words.isdisjoint(whole.cast("Q"))
 
-    def _undecided(self, data: bytes) -> int:
+    def _count_undecided(self, data: bytes) -> int:
         """Return how many bytes at the end of the data may be the beginning of a value."""
         tail = data[-(self._longest - 1) :]
         for start in range(len(tail)):
@@ -233,7 +233,7 @@ class _WithoutSequences:
         self.text = ENCODED_SEQUENCE.sub(b"", self._data)
 
     @cached_property
-    def _removed(self) -> tuple[list[int], list[int]]:
+    def _removals(self) -> tuple[list[int], list[int]]:
         """Where in the text sequences were, and how many bytes were removed up to there."""
         places, sums, removed = [], [], 0
         for match in ENCODED_SEQUENCE.finditer(self._data):
@@ -244,7 +244,7 @@ class _WithoutSequences:
 
     def origin(self, place: int) -> int:
         """Return where in the data a byte of the text was."""
-        places, sums = self._removed
+        places, sums = self._removals
         before = bisect_right(places, place)
         return place + (sums[before - 1] if before else 0)
 
@@ -271,10 +271,6 @@ class RedactedStream:
         return rest
 
 
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 def _probes(spellings: Iterable[bytes]) -> tuple[bytes, ...]:
     """Return the byte strings to search for: each encoded value begins with one of the strings.
 
@@ -282,17 +278,17 @@ def _probes(spellings: Iterable[bytes]) -> tuple[bytes, ...]:
     """
     found: list[bytes] = []
     for spelling in sorted(spellings):
-        if found and _alike(found[-1], spelling) >= _ALIKE:
-            found[-1] = spelling[: _alike(found[-1], spelling)]
+        if found and _count_alike(found[-1], spelling) >= _ALIKE:
+            found[-1] = spelling[: _count_alike(found[-1], spelling)]
         else:
             found.append(spelling)
     return tuple(found)
 
 
-def _alike(one: bytes, other: bytes) -> int:
+def _count_alike(value: bytes, other: bytes) -> int:
     """Return the number of bytes with which both values begin."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(value, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(value), len(other)))
 
 
 def _spellings(value: bytes) -> set[bytes]:

@@ -13,6 +13,6 @@ def split_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def printed_lines(text: str) -> list[str]:
+def lines_of_output(text: str) -> list[str]:
     r"""Return the lines of a program's output, in which `\r` begins a line again."""
     return split_lines(text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -7,7 +7,7 @@ from orchestrator.gateway.allowed_host import AllowedHost
 from orchestrator.gateway.hosts import (
     MOST_HOSTS,
     MOST_PORTS,
-    checked_hosts,
+    check_hosts,
     host_of_url,
     parse_host,
 )
@@ -62,33 +62,33 @@ def test_invalid_entry_is_refused(entry: str) -> None:
 
 def test_equal_entries_are_kept_once() -> None:
     hosts = [parse_host(entry) for entry in ("a.example", "A.example:443", "b.example")]
-    assert [host.name for host in checked_hosts(hosts)] == ["a.example", "b.example"]
+    assert [host.name for host in check_hosts(hosts)] == ["a.example", "b.example"]
 
 
 def test_port_speaks_either_http_or_tls() -> None:
     hosts = [parse_host("http://a.example:8080"), parse_host("b.example:8080")]
     with pytest.raises(ConfigError, match=r"cannot speak HTTP for `a\.example` and TLS"):
-        checked_hosts(hosts)
+        check_hosts(hosts)
 
 
 def test_number_of_entries_is_limited() -> None:
     hosts = [AllowedHost(name=f"h{number}.example") for number in range(MOST_HOSTS + 1)]
-    assert len(checked_hosts(hosts[:-1])) == MOST_HOSTS
+    assert len(check_hosts(hosts[:-1])) == MOST_HOSTS
     with pytest.raises(ConfigError, match=f"more than {MOST_HOSTS}"):
-        checked_hosts(hosts)
+        check_hosts(hosts)
 
 
 def test_length_of_all_names_is_limited() -> None:
     hosts = [AllowedHost(name=f"{'a' * 60}.{'b' * 60}.h{number}.example") for number in range(80)]
     with pytest.raises(ConfigError, match="10000 characters"):
-        checked_hosts(hosts)
+        check_hosts(hosts)
 
 
 def test_number_of_ports_is_limited() -> None:
     hosts = [AllowedHost(name="a.example", port=1000 + number) for number in range(MOST_PORTS + 1)]
-    assert len(checked_hosts(hosts[:-1])) == MOST_PORTS
+    assert len(check_hosts(hosts[:-1])) == MOST_PORTS
     with pytest.raises(ConfigError, match=f"more than {MOST_PORTS} different ports"):
-        checked_hosts(hosts)
+        check_hosts(hosts)
 
 
 @pytest.mark.parametrize(

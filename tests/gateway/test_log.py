@@ -7,8 +7,8 @@ import pytest
 from orchestrator.gateway.log import (
     LogReader,
     NetworkRecord,
-    learned_entries,
-    refused_entries,
+    entries_for_learned,
+    entries_for_refused,
 )
 
 TIME = "2026-01-02T03:04:05.000000006Z"
@@ -84,7 +84,7 @@ def test_refused_names_become_entries() -> None:
         connection(host="e.example", refused="address"), connection(host="", refused="not-tls"),
         connection(host="1.2.3.4", refused="name"), unknown("x`;rm.example"), unknown("localhost"),
     )  # fmt: skip
-    assert refused_entries(found) == ["b.example", "c.example", "d.example:8443"]
+    assert entries_for_refused(found) == ["b.example", "c.example", "d.example:8443"]
 
 
 def test_learned_hosts_become_entries() -> None:
@@ -96,12 +96,12 @@ def test_learned_hosts_become_entries() -> None:
         connection(host="e.example", refused="address", learned="learned"),
         connection(host="f.example", learned="other", scheme="ftp"),
     )  # fmt: skip
-    assert learned_entries(found) == ["b.example", "http://c.example", "http://d.example:8080"]
-    assert refused_entries(found) == []
+    assert entries_for_learned(found) == ["b.example", "http://c.example", "http://d.example:8080"]
+    assert entries_for_refused(found) == []
     assert [one.reason for one in found[-2:]] == ["address", None]
     assert found[-1].scheme is None
 
 
 def test_refused_hosts_without_tls_become_entries() -> None:
     found = records(connection(host="d.example", port=8080, refused="name", scheme="http"))
-    assert refused_entries(found) == ["http://d.example:8080"]
+    assert entries_for_refused(found) == ["http://d.example:8080"]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from orchestrator.text.quoting import effects, fenced_for_a_forge, title, unlinked
+from orchestrator.text.quoting import code_block_for_forge, effects, title, without_effects
 
 ACTS = {
     "Fixes #1, closes  owner/repo#2": {"closes an issue", "names an issue"},
@@ -53,7 +53,11 @@ FORGES = re.compile(
 @pytest.mark.parametrize("text", ACTS)
 def test_effect_is_named_and_taken_away(text: str) -> None:
     assert set(effects(text)) == ACTS[text]
-    for clean in (unlinked(text), title(text, limit=100), fenced_for_a_forge(text, limit=1000)):
+    for clean in (
+        without_effects(text),
+        title(text, limit=100),
+        code_block_for_forge(text, limit=1000),
+    ):
         assert FORGES.search(clean) is None
         assert set(effects(clean)) <= {"closes an issue"} or "\ufffd" in clean
         assert "\r" not in clean
@@ -61,7 +65,7 @@ def test_effect_is_named_and_taken_away(text: str) -> None:
 
 @pytest.mark.parametrize("text", QUIET)
 def test_text_without_an_effect_is_unchanged(text: str) -> None:
-    assert (effects(text), unlinked(text)) == ((), text)
+    assert (effects(text), without_effects(text)) == ((), text)
 
 
 def test_long_subject_is_cut_before_it_is_cleaned() -> None:

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import orchestrator
-from orchestrator.text.split_lines import printed_lines, split_lines
+from orchestrator.text.split_lines import lines_of_output, split_lines
 
 ALLOWED = {
     # `bytes.splitlines` splits at line feeds and carriage returns only.
@@ -42,4 +42,4 @@ def test_only_line_feeds_end_a_line():
 
 
 def test_carriage_return_begins_a_line_of_output_again():
-    assert printed_lines("1%\r2%\r\ndone\n") == ["1%", "2%", "done"]
+    assert lines_of_output("1%\r2%\r\ndone\n") == ["1%", "2%", "done"]

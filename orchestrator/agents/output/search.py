@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
 from orchestrator.text.sanitize import output_line, without_sequences
-from orchestrator.text.split_lines import printed_lines
+from orchestrator.text.split_lines import lines_of_output
 
 _CHUNK: Final = 256 * 1024
 _OVERLAP: Final = 256
@@ -118,7 +118,7 @@ def text_tail(path: Path, limit: int) -> str:
 
 def last_line(path: Path) -> str | None:
     """Return a file's last non-blank line, made safe to print; None if all lines are blank."""
-    lines = (line.strip(_FRAME) for line in reversed(printed_lines(text_tail(path, _TAIL))))
+    lines = (line.strip(_FRAME) for line in reversed(lines_of_output(text_tail(path, _TAIL))))
     line = next(filter(None, lines), None)
     return None if line is None else output_line(line)
 

@@ -19,10 +19,10 @@ from orchestrator.execution.network_log import NETWORK_LOG
 from orchestrator.gateway.host_sets import SIGN, SetMember
 from orchestrator.gateway.log import (
     NetworkRecord,
+    entries_for_learned,
+    entries_for_refused,
     host_uses,
-    learned_entries,
     read_records,
-    refused_entries,
 )
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import RunHistory, attempts
@@ -59,7 +59,7 @@ def network_log(
     with open_run(run, worker=worker) as history:
         logs = list(_logs(history, worker, refused=refused))
     records = [record for log in logs for record in log.records]
-    refused_hosts, learned = refused_entries(records), learned_entries(records)
+    refused_hosts, learned = entries_for_refused(records), entries_for_learned(records)
     if json:
         found = {"refused": refused_hosts, "learned": learned}
         show_json(dumps({"connections": list(map(_entry, _lines(logs))), **found}))

@@ -12,7 +12,7 @@ from typing import IO
 
 from orchestrator.errors import ImageBuildError
 from orchestrator.text.sanitize import output_line
-from orchestrator.text.split_lines import printed_lines
+from orchestrator.text.split_lines import lines_of_output
 
 SUITE = "trixie"
 _TIMEOUT = 900.0
@@ -89,5 +89,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _tail(log: IO[bytes]) -> str:
     log.seek(0)
-    lines = printed_lines(log.read().decode(errors="replace"))
+    lines = lines_of_output(log.read().decode(errors="replace"))
     return "\n".join(f"  {output_line(line)}" for line in lines[-_LAST_LINES:])

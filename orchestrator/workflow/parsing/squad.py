@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.config.document import read_text
 from orchestrator.config.node import DocumentError, Node
 from orchestrator.config.sources import unknown
-from orchestrator.text.split_lines import printed_lines
+from orchestrator.text.split_lines import lines_of_output
 from orchestrator.workflow.parsing.manifest import LONGEST_ID
 from orchestrator.workflow.parsing.templates import has_results
 
@@ -54,7 +54,7 @@ def _sections(text: str) -> Iterator[_Section]:
     """Split text at headings of level 1 to 3; a deeper heading is part of its section."""
     level, title, start, body = 0, "", 1, list[str]()
     fence = ""
-    for number, line in enumerate(printed_lines(text), start=1):
+    for number, line in enumerate(lines_of_output(text), start=1):
         if found := _FENCE.match(line):
             closes = fence and line.strip() == found["fence"] and found["fence"].startswith(fence)
             fence = "" if closes else fence or found["fence"]

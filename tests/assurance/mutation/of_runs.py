@@ -75,7 +75,7 @@ def workspace() -> Iterator[Protection]:
          "if not child.is_dir(follow_symlinks=False):",
          "if not child.is_dir():", "defence in depth: moved entries are checked again"),
         ("removal does not start at a link", "if path.is_symlink():", "if False:"),
-        ("removal at any depth", "path.rename(next(spare))", "_removed(path, spare, 0)"),
+        ("removal at any depth", "path.rename(next(spare))", "_remove_entry(path, spare, 0)"),
         ("locked directories are removed",
          "            directory.chmod(0o700)\n", "            pass\n"),
     )  # fmt: skip
