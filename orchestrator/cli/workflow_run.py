@@ -23,7 +23,7 @@ from orchestrator.cli.signals import Interruption
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 from orchestrator.cli.when_busy import turn
 from orchestrator.cli.workflow_file import selected, tell_about, variables
-from orchestrator.config.bounds import shown, value_of
+from orchestrator.config.bounds import value_of, value_text
 from orchestrator.config.fields import CONTAINER_FIELDS, is_size
 from orchestrator.config.loading import WIDER_HINT, Settings
 from orchestrator.config.run import ParallelConfig
@@ -79,7 +79,7 @@ def _check_networks(settings: Settings, workflow: Workflow) -> None:
     """
     if workflow.network == "none":
         for name in ("network", "setup_network", "check_network"):
-            for setting in settings.given(CONTAINER_FIELDS[name])[-1:]:
+            for setting in settings.settings_of(CONTAINER_FIELDS[name])[-1:]:
                 if setting.value != "none":
                     raise ConfigError(
                         f"{setting.label} is `{setting.value}`, but `policy.constraints.privacy` "
@@ -103,12 +103,12 @@ def _check_bounds(
     Raises:
         ConfigError: A task's settings grant more than those that the user typed.
     """
-    bound = settings.typed
+    bound = settings.bound
     problems: dict[tuple[str, str], str] = {}
     for name, config in tasks.items():
-        for field, blamed in bound.exceeded_by(config):
+        for field, blamed in bound.excesses(config):
             key = TASK_KEYS.get(blamed, ".".join(blamed))
-            value = shown(value_of(config, blamed), in_bytes=is_size(blamed))
+            value = value_text(value_of(config, blamed), in_bytes=is_size(blamed))
             is_text = f" is `{value}`" if key not in ("services", "checks") else ""
             place = reading.places[name].get(key, str(reading.file))
             text = f"{place}: `{key}` of task `{name}`{is_text}, but {bound.reason(field)}"
@@ -136,7 +136,7 @@ def _waves(
 def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
     settings = configure(given, run_options, task_needed=False)
     for name, instead in NOT_OF_WORKFLOWS.items():
-        for setting in settings.given((name,)):
+        for setting in settings.settings_of((name,)):
             raise ConfigError(
                 f"{setting.label} is only for `orchestrator parallel`: a workflow has its own "
                 f"{name}",

@@ -32,45 +32,45 @@ Wider = Callable[[Any, Any], bool]
 OPENNESS = (*NETWORKS, "shallow", "full")
 
 
-def _more(typed: float, value: float) -> bool:
+def _is_more(typed: float, value: float) -> bool:
     return value > typed
 
 
-def _less(typed: float, value: float) -> bool:
+def _is_less(typed: float, value: float) -> bool:
     return value < typed
 
 
-def _longer(typed: float | None, value: float | None) -> bool:
+def _is_longer(typed: float | None, value: float | None) -> bool:
     """Compare limits of which None and 0 mean no limit."""
     return (value or inf) > (typed or inf)
 
 
-def _opener(typed: str, value: str) -> bool:
+def _is_more_open(typed: str, value: str) -> bool:
     return OPENNESS.index(value) > OPENNESS.index(typed)
 
 
-def _keys(typed: str, value: str) -> bool:
+def _gives_keys(typed: str, value: str) -> bool:
     return (typed, value) == ("broker", "env")
 
 
-def _added(typed: Sequence[str], value: Sequence[str]) -> bool:
+def _has_additions(typed: Sequence[str], value: Sequence[str]) -> bool:
     return not {*value} <= {*typed}
 
 
-def _other(typed: object, value: object) -> bool:
+def _differs(typed: object, value: object) -> bool:
     return value != typed
 
 
-def _fewer_checks(typed: Sequence[Any], value: Sequence[Any]) -> bool:
+def _has_fewer_checks(typed: Sequence[Any], value: Sequence[Any]) -> bool:
     return not {check.run for check in typed} <= {check.run for check in value}
 
 
-def _outside(typed: Sequence[str], value: Sequence[str]) -> bool:
+def _leads_outside(typed: Sequence[str], value: Sequence[str]) -> bool:
     """Return whether patterns allow paths that are not below one of the typed patterns."""
     if any(path.startswith("!") for path in (*typed, *value)):
         return tuple(typed) != tuple(value)
     return not all(
-        any(path == one or path.startswith(one.rstrip("/") + "/") for one in typed)
+        any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in typed)
         and ".." not in path.split("/")
         for path in value
     )
@@ -106,29 +106,38 @@ _FREE: Mapping[str, Mapping[str, FieldPath]] = {
 """Settings that grant nothing, by the reason: a task's own value is used."""
 WIDER: Mapping[FieldPath, Wider | None] = {
     **{field: None for group in _FREE.values() for field in group.values()},
-    **{("limits", name): _more for name in Limits.model_fields},
-    **{RUN_FIELDS[name]: _more for name in ("max_workers", "workers", "max_worktrees")},
-    **{RUN_FIELDS[name]: _more for name in ("max_steps", "retries", "rate_limit_wait")},
-    **{RUN_FIELDS[name]: _longer for name in ("timeout_per_worker", "budget_per_worker")},
-    **{RUN_FIELDS[name]: _longer for name in ("budget_total", "tokens_per_worker", "tokens_total")},
-    **{RUN_FIELDS[name]: _other for name in ("base", "context", "api_base")},
-    RUN_FIELDS["include_uncommitted"]: _more,
-    ("limits", "cpus"): _longer,
-    ("limits", "idle_timeout"): _longer,
-    **{CONTAINER_FIELDS[name]: _opener for name in ("network", "setup_network", "check_network")},
-    CONTAINER_FIELDS["history"]: _opener,
-    CONTAINER_FIELDS["keys"]: _keys,
-    **{CONTAINER_FIELDS[name]: _added for name in ("allow", "setup_allow", "check_allow")},
-    **{CONTAINER_FIELDS[name]: _added for name in ("secrets", "copy", "git_read", "key_models")},
-    CONTAINER_FIELDS["company"]: _added,
-    CONTAINER_FIELDS["calls_per_minute"]: _longer,
-    CONTAINER_FIELDS["read_only"]: _less,
-    CONTAINER_FIELDS["runtime"]: _other,
-    TRIGGER_FIELDS["notify"]: _other,
-    TRIGGER_FIELDS["paths"]: _outside,
-    TRIGGER_FIELDS["enforce"]: _other,
-    PROJECT_FIELDS["setup_timeout"]: _longer,
-    PROJECT_FIELDS["checks"]: _fewer_checks,
+    **{("limits", name): _is_more for name in Limits.model_fields},
+    **{RUN_FIELDS[name]: _is_more for name in ("max_workers", "workers", "max_worktrees")},
+    **{RUN_FIELDS[name]: _is_more for name in ("max_steps", "retries", "rate_limit_wait")},
+    **{RUN_FIELDS[name]: _is_longer for name in ("timeout_per_worker", "budget_per_worker")},
+    **{
+        RUN_FIELDS[name]: _is_longer
+        for name in ("budget_total", "tokens_per_worker", "tokens_total")
+    },
+    **{RUN_FIELDS[name]: _differs for name in ("base", "context", "api_base")},
+    RUN_FIELDS["include_uncommitted"]: _is_more,
+    ("limits", "cpus"): _is_longer,
+    ("limits", "idle_timeout"): _is_longer,
+    **{
+        CONTAINER_FIELDS[name]: _is_more_open
+        for name in ("network", "setup_network", "check_network")
+    },
+    CONTAINER_FIELDS["history"]: _is_more_open,
+    CONTAINER_FIELDS["keys"]: _gives_keys,
+    **{CONTAINER_FIELDS[name]: _has_additions for name in ("allow", "setup_allow", "check_allow")},
+    **{
+        CONTAINER_FIELDS[name]: _has_additions
+        for name in ("secrets", "copy", "git_read", "key_models")
+    },
+    CONTAINER_FIELDS["company"]: _has_additions,
+    CONTAINER_FIELDS["calls_per_minute"]: _is_longer,
+    CONTAINER_FIELDS["read_only"]: _is_less,
+    CONTAINER_FIELDS["runtime"]: _differs,
+    TRIGGER_FIELDS["notify"]: _differs,
+    TRIGGER_FIELDS["paths"]: _leads_outside,
+    TRIGGER_FIELDS["enforce"]: _differs,
+    PROJECT_FIELDS["setup_timeout"]: _is_longer,
+    PROJECT_FIELDS["checks"]: _has_fewer_checks,
 }
 """For each setting, which of two values grants more; None: the setting grants nothing."""
 _UNTRUSTED: tuple[FieldPath, ...] = (
@@ -172,22 +181,22 @@ class Typed:
         """Return what the user typed: "option `--network` is `none`"."""
         setting = self.settings[field]
         if setting.field != RUN_FIELDS["preset"]:
-            return f"{setting.label} is `{shown(setting.value)}`"
-        bound = shown(value_of(self.config, field), in_bytes=is_size(field)) or "nothing"
+            return f"{setting.label} is `{value_text(setting.value)}`"
+        bound = value_text(value_of(self.config, field), in_bytes=is_size(field)) or "nothing"
         return f"{setting.label} is `{setting.value}` (`{key_of(field)}`: {bound})"
 
-    def exceeded_by(self, config: ParallelConfig) -> Iterator[tuple[FieldPath, FieldPath]]:
+    def excesses(self, config: ParallelConfig) -> Iterator[tuple[FieldPath, FieldPath]]:
         """Yield each bounded setting that grants more in `config`, and the setting to blame."""
         for field, wider in WIDER.items():
             if field not in self.settings or wider is None:
                 continue
             if wider(value_of(self.config, field), value_of(config, field)):
-                yield field, _to_blame(config, field)
+                yield field, _setting_to_blame(config, field)
         for field in _OF_SERVICES:
-            if field in self.of_preset and self._services(config, field):
+            if field in self.of_preset and self._has_larger_service(config, field):
                 yield field, _SERVICES
         for field in _ALLOWED:
-            if field in self.of_preset and self._redefined(config, field):
+            if field in self.of_preset and self._redefines_sets(config, field):
                 yield field, _SETS
         if RUN_FIELDS["timeout_per_worker"] in self.of_preset:
             for field in self._slow(config):
@@ -199,18 +208,22 @@ class Typed:
         project, own = config.project, self.config.project
         if any((check.timeout or inf) > longest for check in {*project.checks} - {*own.checks}):
             yield _CHECKS
-        waits = (one for name, one in project.services.items() if own.services.get(name) != one)
+        waits = (
+            service
+            for name, service in project.services.items()
+            if own.services.get(name) != service
+        )
         if any(service.health_timeout > longest for service in waits):
             yield _SERVICES
 
-    def _redefined(self, config: ParallelConfig, field: FieldPath) -> bool:
+    def _redefines_sets(self, config: ParallelConfig, field: FieldPath) -> bool:
         """Return whether typed sets of hosts differ from those of this machine."""
         names = {entry[1:].partition("=")[0] for entry in value_of(self.config, field)
                  if entry.startswith("@")}  # fmt: skip
         sets = config.isolation.allow_sets
         return any(name in sets for name in names & MACHINE_SETS)
 
-    def _services(self, config: ParallelConfig, field: FieldPath) -> bool:
+    def _has_larger_service(self, config: ParallelConfig, field: FieldPath) -> bool:
         """Return whether a service that the user did not type exceeds a limit of the worker."""
         name = field[-1]
         most = max(value_of(self.config, field) or 0, Service.model_fields[name].default)
@@ -222,7 +235,7 @@ class Typed:
         )
 
 
-def typed(*layers: Sequence[Setting]) -> Typed:
+def typed_bound(*layers: Sequence[Setting]) -> Typed:
     """Return the bound that the given layers are for all weaker sources.
 
     Args:
@@ -263,7 +276,7 @@ def value_of(config: ParallelConfig, field: FieldPath) -> Any:  # noqa: ANN401
     return own or value_of(config, _INSTEAD[field]) if field in _INSTEAD else own
 
 
-def _to_blame(config: ParallelConfig, field: FieldPath) -> FieldPath:
+def _setting_to_blame(config: ParallelConfig, field: FieldPath) -> FieldPath:
     own = getattr(getattr(config, field[0]), field[-1]) if field in _INSTEAD else True
     return field if own else _INSTEAD[field]
 
@@ -273,7 +286,7 @@ def key_of(field: FieldPath) -> str:
     return next(key for key, path in FIELDS.items() if path == field)
 
 
-def shown(value: object, *, in_bytes: bool = False) -> str:
+def value_text(value: object, *, in_bytes: bool = False) -> str:
     """Return a value as text for a message."""
     if isinstance(value, (tuple, list)):
         return ", ".join(getattr(item, "run", str(item)) for item in value)

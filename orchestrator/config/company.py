@@ -1,11 +1,11 @@
 """Entries of the setting `company`: a company's mirrors, proxy and certificate authorities."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.config.company_entries import CA, PROXY, check_url, parsed_entries
+from orchestrator.config.values import CA, PROXY, check_url, parse_entries
 from orchestrator.errors import ConfigError
 
 _MIRRORS: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ class Company:
         Raises:
             ValueError: An entry has another form, or a URL contains a password.
         """
-        return cls(parsed_entries(given))
+        return cls(parse_entries(given))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -87,7 +87,10 @@ class Company:
             found |= dict.fromkeys(_BUNDLES, BUNDLE)
         if is_open and PROXY in self.entries:
             found |= dict.fromkeys(_PROXIES, self._url(PROXY, given))
-            direct = ",".join(("localhost", "127.0.0.1", *_hosts(mirrors.values()), ".internal"))
+            hosts = (urlsplit(url).hostname for url in mirrors.values())
+            direct = ",".join(
+                ("localhost", "127.0.0.1", *dict.fromkeys(filter(None, hosts)), ".internal")
+            )
             found |= dict.fromkeys(("no_proxy", "NO_PROXY"), direct)
         return found
 
@@ -123,7 +126,3 @@ class Company:
                 f"`--company {name}={value}`: variable `{value}` is not set to a URL",
                 hint=f"set `{value}` to a URL such as `https://USER:TOKEN@HOST/PATH`",
             ) from error
-
-
-def _hosts(urls: Iterable[str]) -> Iterator[str]:
-    yield from dict.fromkeys(host for url in urls if (host := urlsplit(url).hostname))

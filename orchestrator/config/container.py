@@ -5,8 +5,6 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from orchestrator.config.company_entries import parsed_entries
-from orchestrator.config.git_hosts import PrivateRepository
 from orchestrator.config.option import Group, Option
 from orchestrator.config.values import (
     NAME_RULE,
@@ -17,8 +15,10 @@ from orchestrator.config.values import (
     OpenFiles,
     Pids,
     Ports,
+    PrivateRepository,
     Seconds,
     Size,
+    parse_entries,
 )
 
 _SET = re.compile(r"[a-z][a-z0-9-]{0,49}")
@@ -292,7 +292,7 @@ class Isolation(Model):
     @field_validator("company")
     @classmethod
     def _usable_entries(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
-        parsed_entries(entries)
+        parse_entries(entries)
         return entries
 
     @field_validator("env")

@@ -31,7 +31,17 @@ def read_document(path: Path, *, below: Path | None = None, aliases: bool = Fals
     text = read_text(path)
     name = str(path)
     if path.suffix == ".json":
-        return _read_json(text, name)
+        try:
+            json.loads(text, object_pairs_hook=_unique)
+            return _JsonLines(text).read()
+        except json.JSONDecodeError as error:
+            raise DocumentError(
+                f"{name}:{error.lineno}: the file is not JSON: {error.msg}"
+            ) from error
+        except (ValueError, RecursionError) as error:
+            is_deep = isinstance(error, RecursionError)
+            problem = f"the value is nested deeper than {MAX_DEPTH} levels" if is_deep else error
+            raise DocumentError(f"{name}: {problem}") from error
     # Imported here because PyYAML is large, and most runs have no YAML file.
     from orchestrator.config.yaml_document import read_yaml
 
@@ -71,21 +81,6 @@ def read_text(path: Path) -> str:
 def _read_pipe(path: Path, inode: int) -> bytes:  # noqa: ARG001
     """Read a pipe; it can be read only once, but a command may need its content again."""
     return read_limited(path, most=MAX_BYTES, follow=True)
-
-
-def _read_json(text: str, name: str) -> Node:
-    try:
-        json.loads(text, object_pairs_hook=_unique)
-        return _JsonLines(text).read()
-    except json.JSONDecodeError as error:
-        raise DocumentError(f"{name}:{error.lineno}: the file is not JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        message = (
-            f"the value is nested deeper than {MAX_DEPTH} levels"
-            if isinstance(error, RecursionError)
-            else error
-        )
-        raise DocumentError(f"{name}: {message}") from error
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

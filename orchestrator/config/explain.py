@@ -39,33 +39,30 @@ class Described:
 def describe(settings: Settings) -> Iterator[Described]:
     """Yield every setting, in the order of the documentation."""
     values = settings.config.model_dump(mode="json")
-    for key, field in _keys():
-        given = settings.given(field)
+    for key, field in _keys_and_fields():
+        given = settings.settings_of(field)
         value: Any = values
         for name in field:
             value = value[name]
         if field == RUN_FIELDS["tasks"] and not given:
             value = []
+        preset = _preset(settings.config, field)
         adding_up = given if isinstance(value, dict) else given[-1:]
         yield Described(
             key=key,
-            value=_redacted(field[-1], value),
+            value=_redact(field[-1], value),
             in_bytes=is_size(field),
-            source=given[-1].kind if given else _source_if_not_given(settings.config, field),
-            places=tuple(setting.place for setting in adding_up) or _preset(settings.config, field),
+            source=given[-1].kind if given else "preset" if preset else "default",
+            places=tuple(setting.place for setting in adding_up) or preset,
         )
 
 
-def _keys() -> Iterator[tuple[str, FieldPath]]:
+def _keys_and_fields() -> Iterator[tuple[str, FieldPath]]:
     for block, fields in BLOCKS.items():
         for name, field in fields.items():
             yield f"{block}.{name}", field
     yield "providers", PROVIDERS
     yield from PROJECT_FIELDS.items()
-
-
-def _source_if_not_given(config: ParallelConfig, field: FieldPath) -> Literal["preset", "default"]:
-    return "preset" if _preset(config, field) else "default"
 
 
 def _preset(config: ParallelConfig, field: FieldPath) -> tuple[str, ...]:
@@ -74,12 +71,10 @@ def _preset(config: ParallelConfig, field: FieldPath) -> tuple[str, ...]:
     return (str(config.preset),) if field[-1] in parts.get(part, {}) else ()
 
 
-def _redacted(name: str, value: Any) -> Any:  # noqa: ANN401
+def _redact(name: str, value: Any) -> Any:  # noqa: ANN401
     """Return a value with credentials replaced by `HIDDEN`; names of variables are kept."""
     if isinstance(value, list):
-        return [_redacted(name, item) for item in value]
+        return [_redact(name, item) for item in value]
     if isinstance(value, dict):
-        return {
-            key: _redacted(name if name in SECRET else key, item) for key, item in value.items()
-        }
+        return {key: _redact(name if name in SECRET else key, item) for key, item in value.items()}
     return HIDDEN if name in SECRET - {_NAMES_ONLY} and value is not None else value

@@ -138,7 +138,7 @@ def field_info(field: FieldPath) -> FieldInfo:
 
 def option_of(field: FieldPath) -> Option | None:
     """Return the command line option of a field, or None if there is no option for it."""
-    found = (one for one in field_info(field).metadata if isinstance(one, Option))
+    found = (item for item in field_info(field).metadata if isinstance(item, Option))
     return next(found, None)
 
 
@@ -202,7 +202,7 @@ def is_structured(field: FieldPath) -> bool:
     return any(kind.get("type") == "object" for part in parts if part for kind in kinds(part))
 
 
-def allowed(field: FieldPath) -> str:
+def allowed_values(field: FieldPath) -> str:
     """Return the allowed values of a field in words: `a whole number from 1 to 10`."""
     schema = field_schema(field)
     if field == RUN_FIELDS["workers"]:

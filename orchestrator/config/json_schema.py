@@ -26,6 +26,22 @@ _ABOUT = {
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of the configuration file, for editors and other tools."""
+    workers = {
+        **_property(RUN_FIELDS["workers"]),
+        "description": "Another name for `parallel_runs.workers`.",
+    }
+    enabled = {
+        "type": ["boolean", "null"],
+        "description": "`false`: one worker at a time; `maxConcurrentAgents` is ignored.",
+    }
+    execution = {"maxConcurrentAgents": workers, "parallelDelegationEnabled": enabled}
+    agents = {
+        "description": "Defaults for one agent program; ignored when another program runs.",
+        "type": ["object", "null"],
+        "additionalProperties": _block(
+            "Defaults for the agent program of this name.", AGENT_FIELDS
+        ),
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "orchestrator.yaml",
@@ -33,8 +49,8 @@ def json_schema() -> dict[str, Any]:
             {
                 **{name: _block(_ABOUT[name], fields) for name, fields in BLOCKS.items()},
                 **{name: _property(field) for name, field in TOP_FIELDS.items()},
-                "agents": _agents(),
-                "execution": _execution(),
+                "agents": agents,
+                "execution": _object(execution),
             }
         ),
     }
@@ -49,30 +65,8 @@ def _block(description: str, fields: Mapping[str, FieldPath]) -> dict[str, Any]:
     return {"description": description, **_object(properties)}
 
 
-def _agents() -> dict[str, Any]:
-    return {
-        "description": "Defaults for one agent program; ignored when another program runs.",
-        "type": ["object", "null"],
-        "additionalProperties": _block(
-            "Defaults for the agent program of this name.", AGENT_FIELDS
-        ),
-    }
-
-
-def _execution() -> dict[str, Any]:
-    workers = {
-        **_property(RUN_FIELDS["workers"]),
-        "description": "Another name for `parallel_runs.workers`.",
-    }
-    enabled = {
-        "type": ["boolean", "null"],
-        "description": "`false`: one worker at a time; `maxConcurrentAgents` is ignored.",
-    }
-    return _object({"maxConcurrentAgents": workers, "parallelDelegationEnabled": enabled})
-
-
 def _property(field: FieldPath) -> dict[str, Any]:
-    return nullable(published(field_schema(field)))
+    return nullable(publish(field_schema(field)))
 
 
 def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +79,7 @@ def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**about, "anyOf": [*(o for o in options if o != {"type": "null"}), {"type": "null"}]}
 
 
-def published(schema: Mapping[str, Any]) -> dict[str, Any]:
+def publish(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema for users: without titles and internal marks; a size may also be text."""
     shown = {key: _inside(key, part) for key, part in schema.items() if key != "title"}
     if not shown.pop(IS_SIZE, False):
@@ -99,7 +93,7 @@ def published(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _inside(key: str, part: Any) -> Any:  # noqa: ANN401
     if key == "properties":
         either = {ours: part[theirs] for ours, theirs in CAMEL.items() if theirs in part}
-        return {name: published(inner) for name, inner in {**part, **either}.items()}
+        return {name: publish(inner) for name, inner in {**part, **either}.items()}
     if isinstance(part, list):
         return [_inside("", item) for item in part]
-    return published(part) if isinstance(part, dict) and key != "default" else part
+    return publish(part) if isinstance(part, dict) and key != "default" else part

@@ -8,7 +8,7 @@ from orchestrator.config.values import Model
 from orchestrator.text.path_patterns import problem
 
 
-def _pattern(text: str) -> str:
+def _check_pattern(text: str) -> str:
     """Check a path pattern, and return it.
 
     Raises:
@@ -19,7 +19,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-Pattern = Annotated[str, AfterValidator(_pattern)]
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
 
 
 class Judging(Model):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.config.bounds import OF_THE_USER, Typed, shown, typed
+from orchestrator.config.bounds import OF_THE_USER, Typed, typed_bound, value_text
 from orchestrator.config.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.config.json_schema import json_schema
 from orchestrator.config.merge import merge, problems_of, problems_of_file, validate_texts
@@ -27,7 +27,12 @@ from orchestrator.config.sources import (
     from_file,
     from_options,
 )
-from orchestrator.config.untrusted_file import NAME_IT, closed_stages, loosened, out_of_bounds
+from orchestrator.config.untrusted_file import (
+    NAME_IT,
+    loosening_problems,
+    out_of_bounds,
+    stages_to_close,
+)
 from orchestrator.errors import ConfigError, mistakes
 from orchestrator.text.sanitize import one_line
 
@@ -66,14 +71,14 @@ class Settings:
     config: ParallelConfig
     layers: Layers
 
-    def given(self, field: FieldPath) -> list[Setting]:
+    def settings_of(self, field: FieldPath) -> list[Setting]:
         """Return all values given for a field, in increasing precedence."""
         return [setting for layer in self.layers for setting in layer if setting.field == field]
 
     @property
-    def typed(self) -> Typed:
+    def bound(self) -> Typed:
         """What the user typed, which bounds the settings of a workflow's tasks."""
-        return typed(*self.layers[2:])
+        return typed_bound(*self.layers[2:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +139,9 @@ def load_settings(
     problems: Problems = []
     path, named = config_file(environ, top, file)
     found_in = None if named else top
-    file_layer = _numbered(from_file(path, problems, top=found_in)) if path else []
+    file_layer = _number_auto(from_file(path, problems, top=found_in)) if path else []
     environment_problems: Problems = []
-    environment_layer = _numbered(from_environment(environ, environment_problems))
+    environment_layer = _number_auto(from_environment(environ, environment_problems))
     most = _most_workers(file_layer, environment_layer)
     problems += problems_of_file(_bound(file_layer, most))
     hint = _file_hint(path if named else None) if problems else _VARIABLES_HINT
@@ -144,7 +149,7 @@ def load_settings(
     problems += environment_problems
     problems += problems_of(_bound(environment_layer, most), validate_texts)
     in_options: Problems = []
-    option_layer = _numbered(from_options(options, environ, in_options))
+    option_layer = _number_auto(from_options(options, environ, in_options))
     in_options += problems_of(_bound(option_layer, most), validate_texts)
     layers = _for_program(file_layer, environment_layer, option_layer)
     hint = NAME_IT.format(path) if refused else _OPTIONS_HINT if in_options else hint
@@ -154,19 +159,19 @@ def load_settings(
         hint = _TASK_HINT
     if problems:
         raise mistakes(problems, hint)
-    config = _merged(layers) if named else _bounded(layers, path)
+    config = _merge(layers) if named else _merge_found_file(layers, path)
     wider = _beyond_presets(config, layers)
     if wider:
         raise mistakes(wider, WIDER_HINT)
     settings = Settings(config=config, layers=layers)
-    if not _is_auto(settings.given(_WORKERS)):
+    given = settings.settings_of(_WORKERS)
+    if not (given and isinstance(given[-1].value, _Auto)):
         return settings
     jobs = max(len(config.tasks), len(config.models)) if _any_task(layers) else config.max_workers
+    machine = this_machine()
+    workers = min(jobs, room(config, cpus=machine.cpus, memory=machine.memory))
     return replace(
-        settings,
-        config=config.model_copy(
-            update={"workers": min(jobs, _room(config)), "auto_workers": True}
-        ),
+        settings, config=config.model_copy(update={"workers": workers, "auto_workers": True})
     )
 
 
@@ -190,23 +195,13 @@ class _Auto(int):
     """Placeholder number for `workers: auto`, used until the machine's capacity is known."""
 
 
-def _numbered(layer: list[Setting]) -> list[Setting]:
+def _number_auto(layer: list[Setting]) -> list[Setting]:
     return [
         replace(setting, value=_Auto(1))
         if (setting.field, setting.value) == (_WORKERS, AUTO)
         else setting
         for setting in layer
     ]
-
-
-def _is_auto(given: list[Setting]) -> bool:
-    return bool(given) and isinstance(given[-1].value, _Auto)
-
-
-def _room(config: ParallelConfig) -> int:
-    """Return how many of a run's workers fit on this machine at once; at least 1."""
-    machine = this_machine()
-    return room(config, cpus=machine.cpus, memory=machine.memory)
 
 
 def check_file(path: Path, *, top: Path | None = None) -> FileCheck:
@@ -217,16 +212,16 @@ def check_file(path: Path, *, top: Path | None = None) -> FileCheck:
         top: The repository's top if the file was discovered in it; None: the user named the file.
     """
     problems: Problems = []
-    settings = _numbered(from_file(path, problems, top=top))
+    settings = _number_auto(from_file(path, problems, top=top))
     problems += problems_of_file(settings)
     named_only = out_of_bounds(settings)
-    closed = closed_stages(settings, ())
+    closed = stages_to_close(settings, ())
     if problems:
         return FileCheck(problems=problems, named_only=named_only, closed=closed)
     for program in dict.fromkeys((None, *(setting.program for setting in settings))):
         general, own = _split(settings, program)
         try:
-            named_only += _loosened((general, own))
+            named_only += _loosening_problems((general, own))
         except ConfigError as error:
             problems.append(f"{path}: {error.message}")
     named_only = list(dict.fromkeys(named_only))
@@ -267,20 +262,20 @@ def _split(file: list[Setting], program: str | None) -> tuple[list[Setting], lis
     return general, [setting for setting in file if setting.program == program]
 
 
-def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
+def _merge_found_file(layers: Layers, path: Path | None) -> ParallelConfig:
     """Merge settings; refuse those of a found file that loosen isolation or raise limits."""
-    problems = _loosened(layers)
+    problems = _loosening_problems(layers)
     if problems:
         raise mistakes(problems, NAME_IT.format(path))
     general, of_program, *stronger = layers
-    closed = closed_stages([*general, *of_program], [s for layer in stronger for s in layer])
-    return _merged(layers).model_copy(update={"closed_stages": closed})
+    closed = stages_to_close([*general, *of_program], [s for layer in stronger for s in layer])
+    return _merge(layers).model_copy(update={"closed_stages": closed})
 
 
-def _loosened(layers: Layers) -> Problems:
+def _loosening_problems(layers: Layers) -> Problems:
     general, of_program, *stronger = layers
     tasks = [setting for setting in general if setting.field == _TASKS]
-    return loosened([*general, *of_program], _merged(layers), _merged((tasks, *stronger)))
+    return loosening_problems([*general, *of_program], _merge(layers), _merge((tasks, *stronger)))
 
 
 def _beyond_presets(config: ParallelConfig, layers: Layers) -> Problems:
@@ -296,11 +291,11 @@ def _beyond_presets(config: ParallelConfig, layers: Layers) -> Problems:
             for setting in weak
             if not (setting.kind == "environment" and setting.field in OF_THE_USER)
         }
-        bound = typed(*strong)
-        for field, blamed in bound.exceeded_by(config):
+        bound = typed_bound(*strong)
+        for field, blamed in bound.excesses(config):
             setting = given.get(blamed)
             if setting is not None and field in bound.of_preset:
-                value = "" if setting.secret else f" is `{shown(setting.value)}`"
+                value = "" if setting.secret else f" is `{value_text(setting.value)}`"
                 text = f"{setting.label}{value}, but {bound.reason(field)}"
                 problems.setdefault(blamed, one_line(text, limit=400))
     return list(problems.values())
@@ -316,7 +311,7 @@ def _file_hint(named: Path | None) -> str:
     return _FILE_HINT.format(f" {shlex.quote(str(named))}" if named else "")
 
 
-def _merged(layers: Layers) -> ParallelConfig:
+def _merge(layers: Layers) -> ParallelConfig:
     try:
         return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:

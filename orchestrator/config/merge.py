@@ -12,7 +12,7 @@ from orchestrator.config.fields import (
     PROJECT_FIELDS,
     FieldPath,
     Setting,
-    allowed,
+    allowed_values,
     is_structured,
     place,
 )
@@ -41,7 +41,7 @@ def validate_typed(values: Values) -> ParallelConfig:
 def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
     """Return the problems of one source's settings, regardless of other sources."""
     try:
-        validate(_nested(settings))
+        validate(_nest(settings))
     except ValidationError as error:
         by_field = {setting.field: setting for setting in settings}
         return [line for mistake in error.errors() for line in _problem_lines(mistake, by_field)]
@@ -66,11 +66,11 @@ def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
     merged: dict[FieldPath, Setting] = {}
     for setting in (setting for layer in layers for setting in layer):
         before = merged.get(setting.field)
-        merged[setting.field] = _merged_pair(before, setting) if before else setting
-    return ParallelConfig.model_validate(_nested(list(merged.values())))
+        merged[setting.field] = _merge_pair(before, setting) if before else setting
+    return ParallelConfig.model_validate(_nest(list(merged.values())))
 
 
-def _merged_pair(weaker: Setting, stronger: Setting) -> Setting:
+def _merge_pair(weaker: Setting, stronger: Setting) -> Setting:
     """Return the setting of higher precedence; variables, secrets and services are merged."""
     below, above = weaker.value, stronger.value
     if stronger.field == _ENV and isinstance(below, dict) and isinstance(above, dict):
@@ -94,7 +94,7 @@ def twice(settings: Sequence[Setting]) -> list[str]:
     ]
 
 
-def _nested(settings: Sequence[Setting]) -> Values:
+def _nest(settings: Sequence[Setting]) -> Values:
     values: Values = {}
     for setting in settings:
         *parts, name = setting.field
@@ -140,4 +140,4 @@ def _expectation(found: ErrorDetails, setting: Setting) -> str:
         return f": {found['ctx']['error']}"
     if setting.field == _ENV and len(found["loc"]) > len(_ENV):
         return ": must be text; quote values that look like numbers"
-    return f": must be {allowed(setting.field)}"
+    return f": must be {allowed_values(setting.field)}"

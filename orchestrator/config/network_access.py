@@ -47,7 +47,7 @@ def stage_access(config: ParallelConfig) -> StageAccess:
     )
 
 
-def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
+def accesses_with_network(config: ParallelConfig) -> tuple[Access, ...]:
     """Return each different network access that a worker's stages use, except `none`."""
     found, project = stage_access(config), config.project
     used = (

@@ -82,7 +82,7 @@ class Check(Model):
         return self.name or self.run
 
 
-def _check(value: object) -> object:
+def _check_from_command(value: object) -> object:
     """Convert a check given as a command, such as `npm test`, to the form `{run: npm test}`."""
     return {"run": value} if isinstance(value, str) else value
 
@@ -101,7 +101,7 @@ class _CheckSchema:
         return {"anyOf": [{"type": "string"}, check]}
 
 
-Checks = tuple[Annotated[Check, BeforeValidator(_check), _CheckSchema()], ...]
+Checks = tuple[Annotated[Check, BeforeValidator(_check_from_command), _CheckSchema()], ...]
 
 
 def _check_services(services: dict[str, Service]) -> dict[str, Service]:

@@ -41,14 +41,14 @@ from orchestrator.text.name_templates import (
 )
 
 
-def _age(text: str) -> str:
+def _check_age(text: str) -> str:
     parse_age(text)
     return text
 
 
 Age = Annotated[
     str,
-    AfterValidator(_age),
+    AfterValidator(_check_age),
     WithJsonSchema({"type": "string", "pattern": f"^{AGE}$"}),
 ]
 

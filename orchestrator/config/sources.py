@@ -85,7 +85,7 @@ class _FileReader:
             elif key == "execution":
                 yield from self._execution(node)
             elif key not in TOP_FIELDS:
-                self._report(node, _misplaced(key, key) or self._unknown(key, _TOP_KEYS))
+                self._report(node, _misplacement(key, key) or self._unknown_key(key, _TOP_KEYS))
 
     def _block(
         self, block: str, root: Node, fields: Mapping[str, FieldPath], program: str | None = None
@@ -94,7 +94,7 @@ class _FileReader:
             name = f"{block}.{key}"
             if key not in fields:
                 known = [f"{block}.{field}" for field in fields]
-                self._report(node, _misplaced(name, key) or self._unknown(name, known))
+                self._report(node, _misplacement(name, key) or self._unknown_key(name, known))
             elif node.value is not None:
                 yield from self._setting(fields[key], node, name, program)
 
@@ -105,16 +105,16 @@ class _FileReader:
             if program in known:
                 yield from self._block(name, node, AGENT_FIELDS, program)
             else:
-                self._report(node, self._unknown(name, [f"agents.{other}" for other in known]))
+                self._report(node, self._unknown_key(name, [f"agents.{other}" for other in known]))
 
     def _execution(self, root: Node) -> Iterator[Setting]:
         members = root.value if isinstance(root.value, dict) else {}
         delegation = members.get("parallelDelegationEnabled")
         alone = delegation is not None and delegation.value is False
         if delegation is not None and alone:
-            one = Node(1, delegation.line)
+            single = Node(1, delegation.line)
             yield from self._setting(
-                RUN_FIELDS["workers"], one, "execution.parallelDelegationEnabled"
+                RUN_FIELDS["workers"], single, "execution.parallelDelegationEnabled"
             )
         for key, node in self._members(root, "`execution`"):
             name = f"execution.{key}"
@@ -126,7 +126,7 @@ class _FileReader:
                     self._report(node, f"`{name}` is `{shown}`: must be `true` or `false`")
             elif key not in _EXECUTION:
                 self._report(
-                    node, self._unknown(name, [f"execution.{known}" for known in _EXECUTION])
+                    node, self._unknown_key(name, [f"execution.{known}" for known in _EXECUTION])
                 )
 
     def _providers(self, root: Node) -> Node:
@@ -185,8 +185,8 @@ class _FileReader:
         elif root.value is not None:
             self._report(root, f"{what} must be a mapping of keys to values")
 
-    def _unknown(self, name: str, known: Sequence[str]) -> str:
-        return unknown(name, known if len(self._problems) < MOST_SUGGESTIONS else ())
+    def _unknown_key(self, name: str, known: Sequence[str]) -> str:
+        return unknown_key(name, known if len(self._problems) < MOST_SUGGESTIONS else ())
 
     def _report(self, node: Node, message: str) -> None:
         self._problems.append(_clean(f"{place(self._path, node)}: {message}"))
@@ -205,7 +205,7 @@ def agent_names() -> list[str]:
     return sorted(entry_points(group="orchestrator.agents").names)
 
 
-def _misplaced(name: str, key: str) -> str | None:
+def _misplacement(name: str, key: str) -> str | None:
     for block, keys in BLOCKS.items():
         if key in keys:
             return f"`{name}` is unknown, `{key}` belongs under `{block}`"
@@ -214,7 +214,7 @@ def _misplaced(name: str, key: str) -> str | None:
     return None
 
 
-def unknown(name: str, known: Sequence[str]) -> str:
+def unknown_key(name: str, known: Sequence[str]) -> str:
     """Return the message for an unknown key, with a suggestion if a known key is similar."""
     close = get_close_matches(name, known, n=1, cutoff=0.7)
     return f"`{name}` is unknown" + (f", did you mean `{close[0]}`?" if close else "")
@@ -293,7 +293,8 @@ def _environment(
     given: Mapping[str, object], environ: Mapping[str, str], problems: Problems
 ) -> dict[str, str]:
     variables: dict[str, str] = {}
-    for where, entry in chain(_file_entries(given, problems), _option_entries(given)):
+    of_options = ((_OPTION, entry) for entry in _texts(given.get("env")))
+    for where, entry in chain(_file_entries(given, problems), of_options):
         name, equals, value = entry.partition("=")
         # The line of a file is never shown, because it may be a secret.
         if not VARIABLE_NAME.fullmatch(name):
@@ -308,11 +309,6 @@ def _environment(
         else:
             variables[name] = value if equals else environ[name]
     return variables
-
-
-def _option_entries(given: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    for entry in _texts(given.get("env")):
-        yield _OPTION, entry
 
 
 def _file_entries(given: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, str]]:

@@ -94,16 +94,13 @@ def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
     return [
         f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings
-        if setting.field in NAMED_ONLY or _leads_outside(setting)
+        if setting.field in NAMED_ONLY
+        # The setting would place worktrees outside of the repository.
+        or (setting.field == RUN_FIELDS["worktree_dir"] and leads_outside(str(setting.value)))
     ]
 
 
-def _leads_outside(setting: Setting) -> bool:
-    """Return whether a setting would place worktrees outside of the repository."""
-    return setting.field == RUN_FIELDS["worktree_dir"] and leads_outside(str(setting.value))
-
-
-def loosened(
+def loosening_problems(
     settings: Sequence[Setting], config: ParallelConfig, without: ParallelConfig
 ) -> list[str]:
     """Return a problem for each setting of a file in the repository that loosens isolation.
@@ -145,7 +142,7 @@ def wider_settings(config: ParallelConfig, without: ParallelConfig) -> Iterator[
             yield field
 
 
-def closed_stages(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:
+def stages_to_close(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:
     """Return the stages whose commands come from `file`, a file that the user did not name.
 
     Args:

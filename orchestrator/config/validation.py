@@ -57,9 +57,9 @@ def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) ->
         case "extra_forbidden":
             line = f"{what} is unknown{_suggestion(steps) or quotes(steps[-2].node)}"
         case "value_error":
-            line = f"{what}{_shown(found, steps)}: {found['ctx']['error']}"
+            line = f"{what}{_value_text(found, steps)}: {found['ctx']['error']}"
         case _:
-            line = f"{what}{_shown(found, steps)}: must be {in_words(part.schema)}"
+            line = f"{what}{_value_text(found, steps)}: must be {in_words(part.schema)}"
             line += quotes(part.node)
     return part.node, line
 
@@ -120,7 +120,7 @@ def quotes(node: Node) -> str:
     return f"; to write a text that contains `: `, put quotes around it: `'{shown}: ...'`"
 
 
-def _shown(found: ErrorDetails, steps: Sequence[Part]) -> str:
+def _value_text(found: ErrorDetails, steps: Sequence[Part]) -> str:
     parts = {name for part in steps for name in part.name.split(".")}
     value = steps[-1].node.plain()
     if parts & SECRET or isinstance(value, (dict, list)):

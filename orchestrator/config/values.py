@@ -1,13 +1,16 @@
-"""Types of settings' values: sizes, ports, commands."""
+"""Types of settings' values: sizes, ports, commands, repositories, entries of a company."""
 
 import ast
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from inspect import cleandoc, getsource
 from itertools import pairwise
 from textwrap import dedent
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -151,6 +154,73 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NAME_RULE = "a name consists of letters, digits and `_`, and does not begin with a digit"
 
 
+_PATH_PART = r"[A-Za-z0-9._~+@-]+"
+_REPOSITORY = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?)/"
+    rf"(?P<path>(?:{_PATH_PART}/)*{_PATH_PART}(?:/\*)?)/?=(?P<variable>[A-Za-z_][A-Za-z0-9_]*)"
+)
+
+
+@dataclass(frozen=True)
+class PrivateRepository:
+    """An entry of `git_read`: repositories of a git host, and the variable with their token."""
+
+    url: str
+    """URL without `.git`; `/*` at its end stands for all repositories below the path."""
+    variable: str
+
+    @classmethod
+    def parse(cls, text: str) -> "PrivateRepository | None":
+        """Parse `https://HOST/PATH=VARIABLE`; return None if the text has another form."""
+        found = _REPOSITORY.fullmatch(text)
+        if found is None or not {".", ".."}.isdisjoint(found["path"].split("/")):
+            return None
+        path = found["path"].removesuffix(".git")
+        return cls(f"{found['scheme']}://{found['host'].lower()}/{path}", found["variable"])
+
+
+CA, PROXY = "ca", "proxy"
+_COMPANY_NAMES = ("pip", "npm", "go", PROXY, CA)
+"""Names of entries of the setting `company`."""
+
+
+def parse_entries(given: Iterable[str]) -> dict[str, str]:
+    """Return a URL or the name of a variable, or for `ca` a file, by the name of an entry.
+
+    Raises:
+        ValueError: An entry has another form, or a URL contains a password.
+    """
+    found: dict[str, str] = {}
+    for entry in given:
+        name, _, value = entry.partition("=")
+        if name not in _COMPANY_NAMES or not value:
+            raise ValueError(
+                f"an entry must be written as NAME=VALUE, with {', '.join(_COMPANY_NAMES)}"
+            )
+        if name != CA and not VARIABLE_NAME.fullmatch(value):
+            check_url(value, secret=False)
+        found[name] = value
+    return found
+
+
+def check_url(url: str, *, secret: bool) -> str:
+    """Return the URL of a mirror or proxy.
+
+    Args:
+        url: The URL.
+        secret: Whether it may contain a password.
+
+    Raises:
+        ValueError: The URL cannot be used.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError("a mirror or proxy must be an HTTP URL, or a variable with one")
+    if parts.password and not secret:
+        raise ValueError("a URL with a password must be in a variable: NAME=VARIABLE")
+    return url
+
+
 CacheKind = Literal["pip", "npm", "uv", "cargo"]
 
 
@@ -197,18 +267,14 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base.__module__ != BaseModel.__module__:
-            found |= _docstrings(base)
+            definition = ast.parse(dedent(getsource(base))).body[0]
+            found |= {
+                field.target.id: cleandoc(text.value.value)
+                for field, text in pairwise(getattr(definition, "body", ()))
+                if isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+                and isinstance(text.value.value, str)
+            }
     return found
-
-
-def _docstrings(model: type) -> dict[str, str]:
-    definition = ast.parse(dedent(getsource(model))).body[0]
-    return {
-        field.target.id: cleandoc(text.value.value)
-        for field, text in pairwise(getattr(definition, "body", ()))
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }

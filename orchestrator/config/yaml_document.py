@@ -1,8 +1,7 @@
 """Parse YAML into plain data with line numbers. Imported only to read a YAML file."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import yaml
@@ -61,7 +60,7 @@ class _Loader(yaml.SafeLoader):
 
     def _refuse(self, message: str) -> yaml.MarkedYAMLError:
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        return _refused(message, event.start_mark)
+        return _error_at(message, event.start_mark)
 
 
 class _AliasLoader(_Loader):
@@ -70,23 +69,8 @@ class _AliasLoader(_Loader):
     aliases = True
 
 
-def _refused(message: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+def _error_at(message: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=message, problem_mark=mark)
-
-
-@contextmanager
-def _yaml_errors(name: str) -> Iterator[None]:
-    try:
-        yield
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{name}:{mark.line + 1}" if mark else name
-        problem = str(error.problem or error.context)
-        raise DocumentError(f"{place}: {_SAID.get(problem, problem)}") from error
-    except yaml.YAMLError as error:
-        raise DocumentError(
-            f"{name}: the file is not YAML: {' '.join(str(error).split())}"
-        ) from error
 
 
 def read_yaml(text: str, name: str, *, aliases: bool = False) -> Node:
@@ -107,9 +91,18 @@ def read_yaml(text: str, name: str, *, aliases: bool = False) -> Node:
             f"{name}:{line}: the invisible line end U+{ord(hidden[0]):04X} is not supported; "
             f'remove it, or write it as `\\u{ord(hidden[0]):04X}` between `"`'
         )
-    with _yaml_errors(name):
+    try:
         root = yaml.compose(text, Loader=_AliasLoader if aliases else _Loader)
         return Node(None, 1) if root is None else _Reader(aliases=aliases).node(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}" if mark else name
+        problem = str(error.problem or error.context)
+        raise DocumentError(f"{place}: {_SAID.get(problem, problem)}") from error
+    except yaml.YAMLError as error:
+        raise DocumentError(
+            f"{name}: the file is not YAML: {' '.join(str(error).split())}"
+        ) from error
 
 
 class _Reader:
@@ -123,10 +116,10 @@ class _Reader:
     def node(self, node: yaml.Node) -> Node:
         self._values += 1
         if self._aliases and (self._values > _MOST_VALUES or self._depth > MAX_DEPTH):
-            raise _refused("the aliases repeat too many values", node.start_mark)
+            raise _error_at("the aliases repeat too many values", node.start_mark)
         line = node.start_mark.line + 1
         if node.tag not in _TAGS and not (self._aliases and node.tag == _YAML + "merge"):
-            raise _refused(f"the tag `{node.tag}` is not supported", node.start_mark)
+            raise _error_at(f"the tag `{node.tag}` is not supported", node.start_mark)
         self._depth += 1
         try:
             if isinstance(node, yaml.MappingNode):
@@ -142,9 +135,11 @@ class _Reader:
         members: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key_node, value_node in node.value:
-            key = _key(key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _error_at("a key must be text", key_node.start_mark)
+            key = str(key_node.value)
             if key in members:
-                raise _refused(f"the key `{key}` is defined twice", key_node.start_mark)
+                raise _error_at(f"the key `{key}` is defined twice", key_node.start_mark)
             value = self.node(value_node)
             if self._aliases and key == _MERGE:
                 sources = value.value if isinstance(value.value, list) else [value]
@@ -157,33 +152,24 @@ class _Reader:
         return {**merged, **members}
 
 
-def _key(node: yaml.Node) -> str:
-    if not isinstance(node, yaml.ScalarNode):
-        raise _refused("a key must be text", node.start_mark)
-    return str(node.value)
-
-
 def _scalar(node: yaml.Node) -> object:
     # A collection's tag can be written on a scalar: `!!map x`.
     read = _SCALARS.get(node.tag.removeprefix(_YAML), str)
     if read is str and isinstance(node, yaml.ScalarNode) and node.style is None:
-        _refuse_cut_text(node)
+        # A text without quotes ends where a number sign begins a comment: `fix #12`.
+        mark = node.end_mark
+        cut = _COMMENT.match(mark.buffer or "", mark.pointer)
+        if cut is not None:
+            word = one_line(cut["word"], limit=40)
+            raise _error_at(
+                f"the text ends before `{word}`, which begins a comment: "
+                "put quotes around the text",
+                mark,
+            )
     try:
         return read(str(node.value))
     except ValueError as error:
-        raise _refused(f"not a usable number: {error}", node.start_mark) from error
-
-
-def _refuse_cut_text(node: yaml.ScalarNode) -> None:
-    """Refuse a text without quotes that ends where a number sign begins a comment: `fix #12`."""
-    mark = node.end_mark
-    cut = _COMMENT.match(mark.buffer or "", mark.pointer)
-    if cut is not None:
-        word = one_line(cut["word"], limit=40)
-        raise _refused(
-            f"the text ends before `{word}`, which begins a comment: put quotes around the text",
-            mark,
-        )
+        raise _error_at(f"not a usable number: {error}", node.start_mark) from error
 
 
 _SCALARS: Mapping[str, Callable[[str], object]] = {

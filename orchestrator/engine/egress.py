@@ -9,7 +9,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from orchestrator.config.company import Company
-from orchestrator.config.network_access import Access, networked_access, stage_access
+from orchestrator.config.network_access import Access, accesses_with_network, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import EngineFeatures
@@ -141,7 +141,7 @@ def worker_egress(
         UnsupportedError: Containers of the OCI runtime cannot be blocked from reaching the host.
         ConfigError: An allowed host is invalid or cannot be resolved.
     """
-    accesses, ports = networked_access(config), config.isolation.ports
+    accesses, ports = accesses_with_network(config), config.isolation.ports
     found = stage_access(config)
     sets = sets or HostSets(own=config.isolation.allow_sets)
     uses_broker = config.isolation.keys == "broker"

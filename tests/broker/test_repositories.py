@@ -12,7 +12,7 @@ import pytest
 from orchestrator.broker.grant import Repository
 from orchestrator.broker.keys import readable_repositories
 from orchestrator.broker.repositories import find_git_call, git_configuration, git_settings
-from orchestrator.config.git_hosts import PrivateRepository
+from orchestrator.config.values import PrivateRepository
 from orchestrator.errors import ConfigError
 from tests.broker.upstream import TOKEN, Answer, Api, Reply, RunningBroker, api
 from tests.support.repository import git

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.network_access import Access, networked_access, stage_access
+from orchestrator.config.network_access import Access, accesses_with_network, stage_access
 from orchestrator.config.project import Check, Project, Service
 from orchestrator.config.run import ParallelConfig
 
@@ -77,6 +77,6 @@ def test_untrusted_and_missing_setup_commands_read_no_repositories(change: dict[
 
 def test_only_stages_with_commands_and_a_network_count() -> None:
     isolation = {"network": "none", "setup_network": "open", "check_network": "allowlist"}
-    assert networked_access(config(project=Project(), **isolation)) == ()
-    assert networked_access(config(**isolation)) == (Access("open"), Access("allowlist"))
-    assert networked_access(config(network="open")) == (Access("open"),)
+    assert accesses_with_network(config(project=Project(), **isolation)) == ()
+    assert accesses_with_network(config(**isolation)) == (Access("open"), Access("allowlist"))
+    assert accesses_with_network(config(network="open")) == (Access("open"),)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.config.fields import kinds, whole_schema
-from orchestrator.config.json_schema import nullable, published
+from orchestrator.config.json_schema import nullable, publish
 from orchestrator.workflow.parsing.dialects import LISTS
 from orchestrator.workflow.parsing.manifest import Manifest
 
@@ -16,7 +16,7 @@ _TASKS: _Schema = {"type": "array", "items": _TASK}
 
 def json_schema() -> _Schema:
     """Return the JSON Schema of workflow files, with all short forms."""
-    whole = published(whole_schema(Manifest))
+    whole = publish(whole_schema(Manifest))
     parts = whole["properties"]
     task, stage = parts["tasks"]["items"], parts["stages"]["items"]
     parts["tasks"]["items"] = stage["properties"]["tasks"]["items"] = _TASK
