@@ -13,6 +13,7 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    unsupported_settings,
 )
 from orchestrator.agents.output.fields import Claims, Cost, Count, Flag, Text, Words
 from orchestrator.agents.output.no_report import contradicted, unreported
@@ -25,7 +26,6 @@ from orchestrator.agents.output.search import (
     text_tail,
 )
 from orchestrator.agents.plugin import ForeignAgent
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError

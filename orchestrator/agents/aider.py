@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.agents import litellm
@@ -13,13 +13,13 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    unsupported_settings,
 )
 from orchestrator.agents.launcher import starter
-from orchestrator.agents.output.fields import described, summarized
+from orchestrator.agents.output.fields import as_line, as_summary
 from orchestrator.agents.output.no_report import unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import text_tail
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -78,13 +78,6 @@ _FAILED: Final = 1
 _SUCCESS: Final = AgentOutcome(status=Status.SUCCESS)
 
 
-@dataclass(frozen=True)
-class _Figures:
-    steps: int
-    cost: float | None
-    tokens: int | None
-
-
 class AiderAgent:
     """Runs `aider --message` and parses its plain-text output, because aider writes no report."""
 
@@ -131,26 +124,24 @@ class AiderAgent:
         """Return the outcome; aider exits with 0 after API errors, so its last lines decide."""
         text = text_tail(output.stdout, _TAIL)
         answers = list(_ANSWER.finditer(text))
-        figures = _figures(answers)
         code = exit_status.exit_code
-        judged = unreported(output, code) if code or not figures.steps else _SUCCESS
+        end = unreported(output, code) if code or not answers else _SUCCESS
         trouble = _error_outcome(text, code) if code <= _FAILED else None
+        tokens = summary = None
+        if answers:
+            parts = (answer[part] for answer in answers for part in ("sent", "received"))
+            tokens = sum(map(_tokens, parts))
+            # The model's last answer: the text after the last line that aider itself printed.
+            before = text[: answers[-1].start()]
+            ends = (match.end() for match in _OWN_LINE.finditer(before))
+            summary = as_summary(before[max(ends, default=0) :])
         return replace(
-            trouble or judged, steps=figures.steps, cost=figures.cost, tokens=figures.tokens,
-            summary=_last_words(text[: answers[-1].start()]) if answers else None,
-        )  # fmt: skip
-
-
-def _last_words(text: str) -> str | None:
-    """Return the model's last answer: the text after the last line that aider itself printed."""
-    ends = (match.end() for match in _OWN_LINE.finditer(text))
-    return summarized(text[max(ends, default=0) :])
-
-
-def _figures(answers: Sequence[re.Match[str]]) -> _Figures:
-    parts = (answer[part] for answer in answers for part in ("sent", "received"))
-    tokens = sum(map(_tokens, parts)) if answers else None
-    return _Figures(len(answers), _session_cost(answers), tokens)
+            trouble or end,
+            steps=len(answers),
+            cost=_session_cost(answers),
+            tokens=tokens,
+            summary=summary,
+        )
 
 
 def _session_cost(lines: Sequence[re.Match[str]]) -> float | None:
@@ -173,11 +164,11 @@ def _error_outcome(text: str, code: int) -> AgentOutcome | None:
         return AgentOutcome(
             status=Status.FAILED,
             reason=reason,
-            message=described(message),
+            message=as_line(message),
             retry_after=retry_after(reason, message),
         )
     for pattern, (status, reason) in _TROUBLES.items() if code == 0 else ():
         match = re.search(pattern, end, re.MULTILINE)
         if match is not None:
-            return AgentOutcome(status=status, reason=reason, message=described(match["line"]))
+            return AgentOutcome(status=status, reason=reason, message=as_line(match["line"]))
     return None

@@ -14,6 +14,7 @@ from orchestrator.agents.base import (
     AgentOutput,
     AgentSettings,
     ProgressReader,
+    unsupported_settings,
 )
 from orchestrator.agents.output.fields import (
     Claims,
@@ -21,15 +22,14 @@ from orchestrator.agents.output.fields import (
     Count,
     Text,
     Words,
+    as_line,
+    as_summary,
     describe_exit,
-    described,
     fields,
-    summarized,
 )
 from orchestrator.agents.output.no_report import contradicted
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, last_line, text_tail
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import DEFAULT_IMAGE
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -113,9 +113,11 @@ class ArchitectAgent:
         }
         given = (word for name, value in options.items() if value for word in (name, value))
         fixed = ("architect", "run", "--json", "--quiet", "--confirm-mode", "yolo")
+        # litellm 1.81 ignores `--api-base` for DeepSeek's models, but reads this variable.
+        own = {} if settings.api_base is None else {"DEEPSEEK_API_BASE": settings.api_base}
         return AgentCommand(
             argv=(*fixed, *given, "--", spec.prompt),
-            env=litellm.ENVIRONMENT | _api_environment(settings.api_base),
+            env=litellm.ENVIRONMENT | own,
         )
 
     def progress_reader(self) -> ProgressReader:
@@ -136,7 +138,7 @@ class ArchitectAgent:
             steps=report.steps or 0,
             cost=report.costs.total_cost_usd if report.cost is None else report.cost,
             tokens=report.costs.total_tokens,
-            summary=summarized(report.output),
+            summary=as_summary(report.output),
             retry_after=retry_after(reason, report.output),
         )
 
@@ -145,14 +147,9 @@ def _text(figure: float | None) -> str | None:
     return None if figure is None else str(figure)
 
 
-def _api_environment(api_base: str | None) -> dict[str, str]:
-    # litellm 1.81 ignores `--api-base` for DeepSeek's models, but reads this variable.
-    return {} if api_base is None else {"DEEPSEEK_API_BASE": api_base}
-
-
 def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:
-    message = described(report.output)
-    status, reason = _claimed(report)
+    message = as_line(report.output)
+    status, reason = _claim(report)
     if status is not Status.SUCCESS or exit_code == 0:
         return status, reason, message
     if exit_code in _INTERRUPTED:
@@ -160,7 +157,7 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
     return contradicted(exit_code)
 
 
-def _claimed(report: _Report) -> tuple[Status, Reason | None]:
+def _claim(report: _Report) -> tuple[Status, Reason | None]:
     """Return status and reason from the report's `stop_reason`, or else from its `status`."""
     if report.stop_reason in _STOPPED:
         status, reason = _STOPPED[report.stop_reason]
@@ -190,19 +187,16 @@ def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:
             message="the agent exited with 0, but printed no report",
         )
     tail = text_tail(stderr, _TAIL)
+    complaint = None
     # If a signal ended the program, its earlier output does not explain why.
-    complaint = None if exit_code > _SIGNALLED else _complaint(tail) or last_line(stderr)
-    message = complaint or describe_exit(exit_code)
+    if exit_code <= _SIGNALLED:
+        # The last error message that `architect` itself printed; it may span several lines.
+        starts = [match.start() for match in _COMPLAINT.finditer(tail)]
+        complaint = (as_line(tail[starts[-1] :]) if starts else None) or last_line(stderr)
     reason = _llm_reason(tail)
     return AgentOutcome(
         status=Status.FAILED,
         reason=reason,
-        message=message,
+        message=complaint or describe_exit(exit_code),
         retry_after=retry_after(reason, complaint),
     )
-
-
-def _complaint(tail: str) -> str | None:
-    """Return the last error message that `architect` itself printed; it may span several lines."""
-    starts = [match.start() for match in _COMPLAINT.finditer(tail)]
-    return described(tail[starts[-1] :]) if starts else None

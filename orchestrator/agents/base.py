@@ -74,6 +74,35 @@ class AgentSettings:
         return max(1, int(self.timeout - margin))  # 0 would mean no limit
 
 
+def unsupported_settings(
+    settings: AgentSettings,
+    *,
+    profiles: bool = True,
+    cost: bool = True,
+    tokens: bool = True,
+    steps: bool = True,
+) -> str | None:
+    """Return the settings that the program cannot enforce, and why; None if there are none.
+
+    Args:
+        settings: The run's settings.
+        profiles: Whether the program has profiles to choose from.
+        cost: Whether the program can enforce a budget, or reports its cost while it runs.
+        tokens: Whether the program reports its tokens while it runs.
+        steps: Whether the program can limit its steps, or reports them while it runs.
+    """
+    unsupported = []
+    if not profiles and settings.chosen_profile is not None:
+        unsupported.append(f"`--agent {settings.profile}` (it has no profiles)")
+    if not cost and settings.budget is not None:
+        unsupported.append("`--budget-per-worker` (it does not report its cost)")
+    if not tokens and settings.tokens is not None:
+        unsupported.append("`--tokens-per-worker` (it does not report its tokens while it runs)")
+    if not steps and settings.max_steps != ParallelConfig.model_fields["max_steps"].default:
+        unsupported.append("`--max-steps` (it does not report its steps)")
+    return " and ".join(unsupported) or None
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentProgress:
     """Progress that an agent claims while it runs; all figures are totals so far."""

@@ -24,9 +24,9 @@ from orchestrator.agents.output.fields import (
     Flag,
     Text,
     Words,
-    described,
+    as_line,
+    as_summary,
     fields,
-    summarized,
 )
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
@@ -142,10 +142,14 @@ class ClaudeAgent:
         given = (word for name, value in options.items() if value for word in (name, value))
         command = (*_COMMAND, *given)
         task = spec.prompt
+        env = dict(_ENVIRONMENT)
+        if settings.api_base is not None:
+            # `claude` appends the version itself.
+            env["ANTHROPIC_BASE_URL"] = settings.api_base.rstrip("/").removesuffix(_VERSION_PATH)
         return AgentCommand(
             # Without a task on its command line, `claude` reads it from stdin.
             argv=on_stdin(task, command) if is_long(task) else (*command, "--", task),
-            env=_ENVIRONMENT | _api_environment(settings.api_base),
+            env=env,
         )
 
     def progress_reader(self) -> ProgressReader:
@@ -165,12 +169,12 @@ class ClaudeAgent:
         return AgentOutcome(
             status=status,
             reason=reason,
-            message=described(message),
+            message=as_line(message),
             # `num_turns` also counts parallel tool calls and errors of the API.
             steps=counted.number,
             cost=report.total_cost_usd,
             tokens=_tokens(report.usage),
-            summary=summarized(report.result),
+            summary=as_summary(report.result),
             retry_after=counted.retry_after or retry_after(reason, message),
         )
 
@@ -223,13 +227,6 @@ class _StepCounter:
         self._last = message.get("id")
         self.number += 1
         return True
-
-
-def _api_environment(api_base: str | None) -> dict[str, str]:
-    if api_base is None:
-        return {}
-    # `claude` appends the version itself.
-    return {"ANTHROPIC_BASE_URL": api_base.rstrip("/").removesuffix(_VERSION_PATH)}
 
 
 def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:

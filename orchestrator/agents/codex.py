@@ -15,21 +15,21 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    unsupported_settings,
 )
 from orchestrator.agents.long_task import is_long, on_stdin
 from orchestrator.agents.output.fields import (
     Claims,
     Count,
     Text,
+    as_line,
+    as_summary,
     describe_exit,
-    described,
     fields,
-    summarized,
 )
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -132,7 +132,13 @@ class CodexAgent:
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the task follows `--`, so it may start with a dash."""
-        provider = _server(settings.api_base) | _PROVIDER_SETTINGS
+        # With the name OpenAI, codex would use features that only OpenAI's servers have.
+        server: dict[str, object] = (
+            {"name": "OpenAI", "base_url": _OPENAI}
+            if settings.api_base is None
+            else {"name": _PROVIDER, "base_url": settings.api_base}
+        )
+        provider = server | _PROVIDER_SETTINGS
         # The broker refuses a search by the provider, which has a price of its own, under a budget.
         own = {"web_search": "disabled"} if settings.uses_broker else {}
         settings_of_codex = (
@@ -168,13 +174,15 @@ class CodexAgent:
             return unreported(output, exit_status.exit_code, steps=counted.number)
         end = _End.model_validate(fields_read)
         status, reason, message = _verdict(end, last_message, exit_status.exit_code)
+        used = (end.usage.input_tokens, end.usage.output_tokens)
+        counts = [count for count in used if count is not None]
         return AgentOutcome(
             status=status,
             reason=reason,
-            message=described(message),
+            message=as_line(message),
             steps=counted.number,
-            tokens=_tokens(end.usage),
-            summary=summarized(last_message),
+            tokens=sum(counts) if counts else None,
+            summary=as_summary(last_message),
             retry_after=retry_after(reason, message),
         )
 
@@ -204,13 +212,6 @@ class _StepCounter:
         return True
 
 
-def _server(api_base: str | None) -> dict[str, object]:
-    if api_base is None:
-        return {"name": "OpenAI", "base_url": _OPENAI}
-    # With the name OpenAI, codex would use features that only OpenAI's servers have.
-    return {"name": _PROVIDER, "base_url": api_base}
-
-
 def _words(event: Mapping[str, object]) -> str | None:
     """Return the text of an event that is a message to the user; None for any other event."""
     item = event.get("item")
@@ -237,8 +238,3 @@ def _reason(message: str) -> Reason:
         return HTTP_REASONS.get(int(status[1]), Reason.AGENT_ERROR)
     phrases = (_PHRASES[phrase] for phrase in _PHRASES if phrase in message)
     return next(phrases, Reason.AGENT_ERROR)
-
-
-def _tokens(usage: _Usage) -> int | None:
-    counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
-    return sum(counts) if counts else None

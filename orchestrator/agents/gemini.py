@@ -15,20 +15,20 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    unsupported_settings,
 )
 from orchestrator.agents.output.fields import (
     Claims,
     Count,
     Text,
+    as_line,
+    as_summary,
     describe_exit,
-    described,
     fields,
-    summarized,
 )
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -118,15 +118,30 @@ class GeminiAgent:
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line, with `--prompt=TASK` because a task may start with a dash."""
         model = () if spec.model is None else ("--model", spec.model)
+        settings_of_gemini = {
+            # Without this setting, `gemini` rejects a custom base URL as an invalid way to log in.
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "model": {"maxSessionTurns": settings.max_steps},
+            "general": {
+                "maxAttempts": _ATTEMPTS,
+                "enableAutoUpdate": False,
+                "enableAutoUpdateNotification": False,
+            },
+            "privacy": {"usageStatisticsEnabled": False},
+        }
+        env = dict(_ENVIRONMENT)
+        if settings.api_base is not None:
+            # `gemini` appends the version itself.
+            env[_BASE_URL] = _VERSION.sub("", settings.api_base.rstrip("/"))
         return AgentCommand(
             argv=(
                 *_WITH_SETTINGS,
-                json.dumps(_settings(settings)),
+                json.dumps(settings_of_gemini),
                 *_COMMAND,
                 *model,
                 f"--prompt={spec.prompt}",
             ),
-            env=_ENVIRONMENT | _api_environment(settings.api_base),
+            env=env,
         )
 
     def progress_reader(self) -> ProgressReader:
@@ -146,10 +161,10 @@ class GeminiAgent:
         return AgentOutcome(
             status=status,
             reason=reason,
-            message=described(message),
+            message=as_line(message),
             steps=story.steps,
             tokens=result.stats.total_tokens,
-            summary=summarized(story.words),
+            summary=as_summary(story.words),
             retry_after=retry_after(reason, result.error.message),
         )
 
@@ -183,27 +198,6 @@ class _EventReader:
         return another
 
 
-def _api_environment(api_base: str | None) -> dict[str, str]:
-    if api_base is None:
-        return {}
-    # `gemini` appends the version itself.
-    return {_BASE_URL: _VERSION.sub("", api_base.rstrip("/"))}
-
-
-def _settings(settings: AgentSettings) -> dict[str, object]:
-    return {
-        # Without this setting, `gemini` rejects a custom base URL as an invalid way to log in.
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "model": {"maxSessionTurns": settings.max_steps},
-        "general": {
-            "maxAttempts": _ATTEMPTS,
-            "enableAutoUpdate": False,
-            "enableAutoUpdateNotification": False,
-        },
-        "privacy": {"usageStatisticsEnabled": False},
-    }
-
-
 def _without_result(output: AgentOutput, exit_code: int, *, steps: int) -> AgentOutcome:
     error = _Result.model_validate(find_report(output.stderr, _ERROR_KEYS) or {}).error
     if exit_code == _MAX_TURNS:
@@ -211,12 +205,12 @@ def _without_result(output: AgentOutput, exit_code: int, *, steps: int) -> Agent
         return AgentOutcome(
             status=Status.PARTIAL,
             reason=Reason.MAX_STEPS,
-            message=described(error.message) or _LIMIT_WARNING,
+            message=as_line(error.message) or _LIMIT_WARNING,
             steps=steps,
         )
     lost = unreported(output, exit_code, steps=steps)
     if error.message is not None and exit_code <= _SIGNALLED:
-        lost = replace(lost, message=described(error.message) or lost.message)
+        lost = replace(lost, message=as_line(error.message) or lost.message)
     if exit_code not in _EXITS:
         return lost
     answer = f"the model's API answered {256 + exit_code}" if exit_code > _SIGNALLED else None
@@ -230,18 +224,14 @@ def _verdict(
         return Status.PARTIAL, Reason.MAX_STEPS, result.error.message or story.error
     if result.status != "success":
         message = _api_message(result.error.message) or story.error or describe_exit(exit_code)
-        return Status.FAILED, _reason(message, exit_code), message
+        is_refused = exit_code == _INVALID_REQUEST and _WRONG_KEY in message
+        reason = Reason.AUTH if is_refused else _EXITS.get(exit_code, Reason.AGENT_ERROR)
+        return Status.FAILED, reason, message
     if exit_code != 0:
         return contradicted(exit_code)
     if story.error is not None and story.error.startswith(_LOOP_WARNING):
         return Status.PARTIAL, Reason.AGENT_FAILED, story.error
     return Status.SUCCESS, None, story.words
-
-
-def _reason(message: str, exit_code: int) -> Reason:
-    if exit_code == _INVALID_REQUEST and _WRONG_KEY in message:
-        return Reason.AUTH
-    return _EXITS.get(exit_code, Reason.AGENT_ERROR)
 
 
 def _api_message(message: str | None) -> str | None:

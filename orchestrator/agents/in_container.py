@@ -127,12 +127,12 @@ def summary(trajectory: str) -> dict[str, object] | None:
         if os.stat(trajectory).st_size > LARGEST:
             return None
         with open(trajectory, encoding="utf-8", errors="replace") as file:
-            return condensed(json.load(file))
+            return condense(json.load(file))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def condensed(trajectory: dict[str, Any]) -> dict[str, object]:
+def condense(trajectory: dict[str, Any]) -> dict[str, object]:
     """Return the fields that the adapter reads from a trajectory, the log of the program `mini`."""
     info, messages = trajectory["info"], trajectory["messages"]
     extras = [message.get("extra") or {} for message in messages]

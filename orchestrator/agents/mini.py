@@ -11,6 +11,7 @@ from orchestrator.agents.base import (
     AgentOutput,
     AgentSettings,
     ProgressReader,
+    unsupported_settings,
 )
 from orchestrator.agents.launcher import starter
 from orchestrator.agents.output.fields import (
@@ -18,14 +19,13 @@ from orchestrator.agents.output.fields import (
     Cost,
     Count,
     Text,
+    as_line,
+    as_summary,
     describe_exit,
-    described,
-    summarized,
 )
 from orchestrator.agents.output.no_report import unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -76,11 +76,14 @@ class MiniAgent:
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line that starts `mini` through the helper `in_container`."""
         model = () if spec.model is None else ("-m", litellm.with_provider(spec.model))
+        timeout = settings.inner_timeout(_CLOSING_TIME)
+        time_limit = () if timeout is None else ("-c", f"agent.wall_time_limit_seconds={timeout}")
         return AgentCommand(
             argv=(
                 *(*starter(), "mini", "-y", "--exit-immediately"),
                 *("-c", "mini.yaml", "-c", f"agent.step_limit={settings.max_steps}"),
-                *_limits(settings),
+                # Without `-l 0`, `mini` stops at $3.
+                *("-l", f"{settings.budget or 0}", *time_limit),
                 *model,
                 *("-t", spec.prompt),
             ),
@@ -103,40 +106,30 @@ class MiniAgent:
         if fields_read is None:
             return unreported(output, code)
         report = _Report.model_validate(fields_read)
-        # The exit status is empty if the program was stopped between two steps.
-        judged = _judged(report, code) if report.exit_status else unreported(output, code)
+        if report.exit_status:
+            status, reason, message = _verdict(report)
+            if status is Status.SUCCESS and code != 0:
+                status, reason = Status.FAILED, Reason.AGENT_ERROR
+                message = f"the agent submitted its work, but {describe_exit(code)}"
+            end = AgentOutcome(status=status, reason=reason, message=message)
+        else:
+            # The program was stopped between two steps.
+            end = unreported(output, code)
         return replace(
-            judged,
+            end,
             steps=report.steps or 0,
             # `mini` reports 0 if it does not know the price.
             cost=report.cost or None,
             tokens=report.tokens or None,
-            summary=summarized(report.said),
-            retry_after=retry_after(judged.reason, report.said),
+            summary=as_summary(report.said),
+            retry_after=retry_after(end.reason, report.said),
         )
-
-
-def _limits(settings: AgentSettings) -> tuple[str, ...]:
-    """Return `mini`'s options for budget and steps; without `-l 0`, `mini` stops at $3."""
-    budget = ("-l", f"{settings.budget or 0}")
-    timeout = settings.inner_timeout(_CLOSING_TIME)
-    if timeout is None:
-        return budget
-    return (*budget, "-c", f"agent.wall_time_limit_seconds={timeout}")
-
-
-def _judged(report: _Report, code: int) -> AgentOutcome:
-    status, reason, message = _verdict(report)
-    if status is Status.SUCCESS and code != 0:
-        status, reason = Status.FAILED, Reason.AGENT_ERROR
-        message = f"the agent submitted its work, but {describe_exit(code)}"
-    return AgentOutcome(status=status, reason=reason, message=message)
 
 
 def _verdict(report: _Report) -> tuple[Status, Reason | None, str | None]:
     match report.exit_status or "":
         case "Submitted":
-            return Status.SUCCESS, None, described(report.said)
+            return Status.SUCCESS, None, as_line(report.said)
         case "LimitsExceeded":
             return Status.PARTIAL, *_limit(report)
         case "TimeExceeded":
@@ -145,7 +138,7 @@ def _verdict(report: _Report) -> tuple[Status, Reason | None, str | None]:
             return Status.FAILED, Reason.AGENT_FAILED, "the model repeatedly gave no command"
         case error:
             reason = litellm.reason_of(error, report.said or "")
-            return Status.FAILED, reason, described(report.said or error)
+            return Status.FAILED, reason, as_line(report.said or error)
 
 
 def _limit(report: _Report) -> tuple[Reason, str]:

@@ -22,9 +22,9 @@ from orchestrator.agents.output.fields import (
     Count,
     Text,
     Words,
-    described,
+    as_line,
+    as_summary,
     fields,
-    summarized,
 )
 from orchestrator.agents.output.no_report import HTTP_REASONS, unreported
 from orchestrator.agents.output.reset_times import retry_after
@@ -132,7 +132,7 @@ class OpencodeAgent:
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Return the name of the API key's variable if the key of a known provider is missing."""
-        keys = _KEYS.get(_provider(model), ())
+        keys = _KEYS.get(_qualify(model).partition("/")[0], ())
         return None if any(environment.get(key) for key in keys) else next(iter(keys), None)
 
     def unsupported(self, settings: AgentSettings) -> None:
@@ -142,11 +142,20 @@ class OpencodeAgent:
         """Return the command line; the task is passed on stdin."""
         profile = settings.chosen_profile
         given = () if profile is None else ("--agent", profile)
-        model = ("--model", _qualified(spec.model))
+        provider, _, name = _qualify(spec.model).partition("/")
+        config: dict[str, object] = dict(_CONFIG)
+        if settings.budget is not None:
+            # `opencode` does not report the cost of subagents.
+            config["permission"] = {"task": "deny"}
+        options = _api_options(provider, settings.api_base)
+        if options or provider in _KEYS:
+            # Allows models that `opencode` does not list.
+            config["provider"] = {provider: {"options": options, "models": {name: {}}}}
         return AgentCommand(
-            argv=on_stdin(spec.prompt, (*_WITH_VERSION, *_COMMAND, *given, *model)),
-            env=_ENVIRONMENT
-            | {"OPENCODE_CONFIG_CONTENT": json.dumps(_config(spec.model, settings))},
+            argv=on_stdin(
+                spec.prompt, (*_WITH_VERSION, *_COMMAND, *given, "--model", f"{provider}/{name}")
+            ),
+            env=_ENVIRONMENT | {"OPENCODE_CONFIG_CONTENT": json.dumps(config)},
         )
 
     def progress_reader(self) -> ProgressReader:
@@ -162,11 +171,11 @@ class OpencodeAgent:
         return AgentOutcome(
             status=status,
             reason=reason,
-            message=described(message),
+            message=as_line(message),
             steps=total.steps,
-            cost=total.known_cost,
+            cost=total.cost_or_none,
             tokens=total.tokens,
-            summary=summarized(total.words),
+            summary=as_summary(total.words),
             retry_after=retry_after(reason, message),
         )
 
@@ -184,7 +193,7 @@ class _Totals:
         self.error: _Error | None = None
 
     @property
-    def known_cost(self) -> float | None:
+    def cost_or_none(self) -> float | None:
         """Cost in USD; None if it is 0, which `opencode` reports for models without a price."""
         return self.cost or None
 
@@ -196,7 +205,7 @@ class _Totals:
         if not self.add(parse_object(line) or {}):
             return None
         return AgentProgress(
-            cost=self.known_cost,
+            cost=self.cost_or_none,
             tokens=self.tokens,
             steps=self.steps + (1 if self.ended == _GOES_ON else 0),
         )
@@ -209,40 +218,20 @@ class _Totals:
         elif event.type == "text":
             self.words = event.part.text
         elif event.type == "step_finish":
-            self._end_step(event.part)
+            self.steps += 1
+            self.cost += event.part.cost or 0.0
+            if event.part.tokens.total is not None:
+                self.tokens = (self.tokens or 0) + event.part.tokens.total
+            self.ended = event.part.reason
         return event.type == "step_finish"
 
-    def _end_step(self, part: _Part) -> None:
-        self.steps += 1
-        self.cost += part.cost or 0.0
-        if part.tokens.total is not None:
-            self.tokens = (self.tokens or 0) + part.tokens.total
-        self.ended = part.reason
 
-
-def _qualified(model: str | None) -> str:
+def _qualify(model: str | None) -> str:
     """Return a model's name as `provider/model`."""
     if model is None or "/" in model:
         return model or _DEFAULT_MODEL
     families = (_FAMILIES[family] for family in _FAMILIES if model.startswith(family))
     return f"{next(families, 'openai')}/{model}"
-
-
-def _provider(model: str | None) -> str:
-    return _qualified(model).partition("/")[0]
-
-
-def _config(model: str | None, settings: AgentSettings) -> dict[str, object]:
-    provider, _, name = _qualified(model).partition("/")
-    config: dict[str, object] = dict(_CONFIG)
-    if settings.budget is not None:
-        # `opencode` does not report the cost of subagents.
-        config["permission"] = {"task": "deny"}
-    options = _api_options(provider, settings.api_base)
-    if options or provider in _KEYS:
-        # Allows models that `opencode` does not list.
-        config["provider"] = {provider: {"options": options, "models": {name: {}}}}
-    return config
 
 
 def _api_options(provider: str, api_base: str | None) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -15,7 +15,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.output.fields import described, summarized
+from orchestrator.agents.output.fields import as_line, as_summary
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status
@@ -33,7 +33,6 @@ _Text = Annotated[str, Field(min_length=1)]
 _Word = Annotated[str, AfterValidator(_without_nul)]
 _Count = Annotated[int, Field(ge=0)]
 _Cost = Annotated[float, Field(ge=0)]
-_PartT = TypeVar("_PartT", bound="_Part")
 
 
 class _Part(BaseModel):
@@ -88,14 +87,14 @@ class ForeignAgent:
         """
         self.name = name
         self._package = package
-        with self._guarded("loading"):
+        with self._guard("loading"):
             self._agent = load()()
-            face = _checked(_Attributes, self._agent)
+            face = _Attributes.model_validate(self._agent)
         missing = [name for name in _METHODS if not callable(getattr(self._agent, name, None))]
         if missing:
-            raise self._broken(f"the method is missing: `{missing[0]}`")
+            raise self._defect(f"the method is missing: `{missing[0]}`")
         if face.name != name:
-            raise self._broken(f"its `name` is `{face.name}`, which differs from the entry point's")
+            raise self._defect(f"its `name` is `{face.name}`, which differs from the entry point's")
         self.image = face.image
         self.inherited_env = face.inherited_env
         self.ignored_files = face.ignored_files
@@ -106,7 +105,7 @@ class ForeignAgent:
         Raises:
             ConfigError: The adapter failed or returned an invalid value.
         """
-        with self._guarded("missing_key"):
+        with self._guard("missing_key"):
             return _OPTIONAL_TEXT.validate_python(self._agent.missing_key(model, environment))
 
     def unsupported(self, settings: AgentSettings) -> str | None:
@@ -115,7 +114,7 @@ class ForeignAgent:
         Raises:
             ConfigError: The adapter failed or returned an invalid value.
         """
-        with self._guarded("unsupported"):
+        with self._guard("unsupported"):
             return _OPTIONAL_TEXT.validate_python(self._agent.unsupported(settings))
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
@@ -124,8 +123,8 @@ class ForeignAgent:
         Raises:
             ConfigError: The adapter failed or returned an invalid value.
         """
-        with self._guarded("command"):
-            checked = _checked(_Command, self._agent.command(spec, settings))
+        with self._guard("command"):
+            checked = _Command.model_validate(self._agent.command(spec, settings))
         return AgentCommand(**dict(checked))
 
     def progress_reader(self) -> ProgressReader:
@@ -134,46 +133,42 @@ class ForeignAgent:
         Raises:
             ConfigError: The adapter failed or returned an invalid value; the reader raises it too.
         """
-        with self._guarded("progress_reader"):
+        with self._guard("progress_reader"):
             read = self._agent.progress_reader()
 
-        def guarded(line: str) -> AgentProgress | None:
-            with self._guarded("progress_reader"):
+        def read_checked(line: str) -> AgentProgress | None:
+            with self._guard("progress_reader"):
                 progress = read(line)
-                checked = None if progress is None else _checked(_Progress, progress)
+                checked = None if progress is None else _Progress.model_validate(progress)
             return None if checked is None else AgentProgress(**dict(checked))
 
-        return guarded
+        return read_checked
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Return the result of the adapter's `outcome`; if the adapter fails, return a failure."""
         try:
-            with self._guarded("outcome"):
-                checked = _checked(_Outcome, self._agent.outcome(output, exit_status))
+            with self._guard("outcome"):
+                checked = _Outcome.model_validate(self._agent.outcome(output, exit_status))
         except ConfigError as error:
             return AgentOutcome(
                 status=Status.FAILED, reason=Reason.AGENT_ERROR, message=error.message
             )
-        texts = {"message": described(checked.message), "summary": summarized(checked.summary)}
+        texts = {"message": as_line(checked.message), "summary": as_summary(checked.summary)}
         return AgentOutcome(**{**dict(checked), **texts})
 
     @contextmanager
-    def _guarded(self, what: str) -> Iterator[None]:
+    def _guard(self, what: str) -> Iterator[None]:
         try:
             yield
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join((what, *map(str, first["loc"])))
-            raise self._broken(f"{place}: {first['msg']}") from error
+            raise self._defect(f"{place}: {first['msg']}") from error
         except Exception as error:
-            raise self._broken(f"{what}: {type(error).__name__}: {error}") from error
+            raise self._defect(f"{what}: {type(error).__name__}: {error}") from error
 
-    def _broken(self, what: str) -> ConfigError:
+    def _defect(self, what: str) -> ConfigError:
         return ConfigError(
-            described(f"the adapter for `{self.name}` is broken: {what}") or "",
+            as_line(f"the adapter for `{self.name}` is broken: {what}") or "",
             hint=f"report this to the authors of the package `{self._package}`, or remove it",
         )
-
-
-def _checked(part: type[_PartT], given: object) -> _PartT:
-    return part.model_validate(given)

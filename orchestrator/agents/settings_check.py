@@ -8,7 +8,6 @@ from orchestrator.agents.base import (
     LONGEST_LINE,
     LONGEST_WORD,
     Agent,
-    AgentCommand,
     AgentSettings,
 )
 from orchestrator.broker.keys import BASE_URLS, takes_keys
@@ -53,7 +52,10 @@ def check_supported(config: ParallelConfig, agent: Agent) -> None:
         settings = replace(settings, budget=None, tokens=None)
     unsupported = agent.unsupported(settings)
     if unsupported is not None:
-        unsupported = _as_it_was_asked(unsupported, config)
+        if config.budget_per_worker is None:
+            unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
+        if config.tokens_per_worker is None:
+            unsupported = unsupported.replace("`--tokens-per-worker`", "`--tokens-total`")
         raise ConfigError(
             f"`{agent.name}` does not support {unsupported}",
             hint="remove the option, or choose another program with `--agent-cli`",
@@ -69,49 +71,39 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
     settings = AgentSettings.of(config)
     for spec in plan_workers(config):
         # Called once here so that an adapter's failure shows before anything is created.
-        _check_length(agent.command(spec, settings), config, agent.name)
-
-
-def _check_length(command: AgentCommand, config: ParallelConfig, program: str) -> None:
-    env = {**command.env, **config.isolation.env}
-    variables = {name: _size(f"{name}={value}") for name, value in env.items()}
-    words = [_size(word) for word in command.argv]
-    longest = max(variables, key=lambda name: variables[name], default=None)
-    if longest is not None and variables[longest] > LONGEST_WORD:
-        raise ConfigError(
-            f"variable `{one_line(longest, limit=60)}` has {variables[longest]} bytes, "
-            f"but a program accepts {LONGEST_WORD} at most",
-            hint="pass the value in a file: `--secret NAME=@FILE`, `--copy FILE`, or a file "
-            "of a commit",
-        )
-    if max(words) > LONGEST_WORD:
-        raise ConfigError(
-            f"a task is too long: an argument of `{program}` would have {max(words)} bytes, but a "
-            f"program accepts {LONGEST_WORD} at most",
-            hint="put the text into a file of the repository, and name the file in the task",
-        )
-    if sum(words) + sum(variables.values()) > LONGEST_LINE:
-        raise ConfigError(
-            f"a task and the variables have {sum(words) + sum(variables.values())} "
-            f"bytes together, but a program accepts {LONGEST_LINE} at most",
-            hint="put the text into a file of the repository, and name the file in the task",
-        )
+        command = agent.command(spec, settings)
+        env = {**command.env, **config.isolation.env}
+        variables = {name: _size(f"{name}={value}") for name, value in env.items()}
+        words = [_size(word) for word in command.argv]
+        longest = max(variables, key=lambda name: variables[name], default=None)
+        if longest is not None and variables[longest] > LONGEST_WORD:
+            raise ConfigError(
+                f"variable `{one_line(longest, limit=60)}` has {variables[longest]} bytes, "
+                f"but a program accepts {LONGEST_WORD} at most",
+                hint="pass the value in a file: `--secret NAME=@FILE`, `--copy FILE`, or a file "
+                "of a commit",
+            )
+        if max(words) > LONGEST_WORD:
+            raise ConfigError(
+                f"a task is too long: an argument of `{agent.name}` would have {max(words)} bytes, "
+                f"but a program accepts {LONGEST_WORD} at most",
+                hint="put the text into a file of the repository, and name the file in the task",
+            )
+        if sum(words) + sum(variables.values()) > LONGEST_LINE:
+            raise ConfigError(
+                f"a task and the variables have {sum(words) + sum(variables.values())} "
+                f"bytes together, but a program accepts {LONGEST_LINE} at most",
+                hint="put the text into a file of the repository, and name the file in the task",
+            )
 
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
-    """Return `unsupported`, with options such as `--budget-total` if no worker limit is set."""
-    if config.budget_per_worker is None:
-        unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
-    if config.tokens_per_worker is None:
-        unsupported = unsupported.replace("`--tokens-per-worker`", "`--tokens-total`")
-    return unsupported
-
-
-def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
+def user_variables(
+    config: ParallelConfig, agent: Agent, environ: Mapping[str, str]
+) -> dict[str, str]:
     """Return the user's environment variables for the agent program and the credential broker.
 
     Raises:
@@ -119,7 +111,7 @@ def inherited(config: ParallelConfig, agent: Agent, environ: Mapping[str, str]) 
     """
     names = (
         *agent.inherited_env,
-        *(one.variable for one in config.isolation.private_repositories),
+        *(repository.variable for repository in config.isolation.private_repositories),
         *Company.parse(config.isolation.company).sources,
         # The broker, and not the program, connects to these servers.
         *(BASE_URLS if config.isolation.keys == "broker" else ()),

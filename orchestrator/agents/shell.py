@@ -10,6 +10,7 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
     ProgressReader,
+    unsupported_settings,
 )
 from orchestrator.agents.long_task import is_long, pieces
 from orchestrator.agents.output.fields import (
@@ -18,11 +19,10 @@ from orchestrator.agents.output.fields import (
     Cost,
     Count,
     Text,
+    as_summary,
     describe_exit,
-    summarized,
 )
 from orchestrator.agents.output.search import find_report, last_line, parse_object, text_tail
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -87,8 +87,10 @@ class ShellAgent:
             "ORCHESTRATOR_TOKENS": None if settings.tokens is None else str(settings.tokens),
             "ORCHESTRATOR_API_BASE": settings.api_base,
         }
+        task = spec.prompt
+        words = (_JOIN, "sh", *pieces(task)) if is_long(task) else ("--", task)
         return AgentCommand(
-            argv=_argv(spec.prompt),
+            argv=("sh", "-c", *words),
             env={name: value for name, value in env.items() if value is not None},
         )
 
@@ -101,7 +103,9 @@ class ShellAgent:
         found = find_report(output.stdout, _TYPED, accepts=_is_typed)
         old = None if found else find_report(output.stdout, _STATUS, accepts=_is_old)
         report = _Report.model_validate(found or old or {})
-        status = _status(report, exit_status.exit_code)
+        is_done = exit_status.exit_code == 0
+        claimed = _DOWNGRADES.get(report.status or "", Status.SUCCESS)
+        status = claimed if is_done else Status.FAILED
         succeeded = status is Status.SUCCESS
         message = None if succeeded else _message(output, report, exit_status.exit_code)
         return AgentOutcome(
@@ -134,12 +138,6 @@ def _is_old(said: dict[str, object]) -> bool:
     return status in _OLD_STATUS and known >= (2 if said.keys() <= _OLD_KEYS else 3)
 
 
-def _argv(task: str) -> tuple[str, ...]:
-    if is_long(task):
-        return ("sh", "-c", _JOIN, "sh", *pieces(task))
-    return ("sh", "-c", "--", task)
-
-
 def _last_lines(output: AgentOutput) -> str | None:
     """Return the last whole lines of output that fit in a summary, without a report at the end."""
     tail = text_tail(output.stdout, _TAIL)
@@ -153,7 +151,7 @@ def _last_lines(output: AgentOutput) -> str | None:
         if kept and room < 0:
             break
         kept.append(line)
-    return summarized("\n".join(reversed(kept)))
+    return as_summary("\n".join(reversed(kept)))
 
 
 def _progress(line: str) -> AgentProgress | None:
@@ -175,12 +173,6 @@ def _progress(line: str) -> AgentProgress | None:
 def _reason(report: _Report, status: Status) -> Reason:
     refused = status is Status.FAILED and report.reason == Reason.RATE_LIMITED
     return Reason.RATE_LIMITED if refused else Reason.AGENT_FAILED
-
-
-def _status(report: _Report, exit_code: int) -> Status:
-    if exit_code != 0:
-        return Status.FAILED
-    return _DOWNGRADES.get(report.status or "", Status.SUCCESS)
 
 
 def _message(output: AgentOutput, report: _Report, exit_code: int) -> str:

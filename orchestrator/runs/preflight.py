@@ -15,8 +15,8 @@ from orchestrator.agents.settings_check import (
     check_length,
     check_supported,
     choose_agent,
-    inherited,
     missing_keys,
+    user_variables,
     with_needed_broker,
 )
 from orchestrator.config.loading import check_contradictions
@@ -163,7 +163,7 @@ def _check_worker(
     if chosen.failed:
         return None
     agent, image = chosen.value
-    variables = attempt(inherited, config, agent, request.environ)
+    variables = attempt(user_variables, config, agent, request.environ)
     inherited_env = {} if variables.failed else variables.value
     config = with_needed_broker(config, agent, inherited_env)
     attempt(check_supported, config, agent)

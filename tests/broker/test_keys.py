@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.agents import load_agent
-from orchestrator.agents.settings_check import inherited
+from orchestrator.agents.settings_check import user_variables
 from orchestrator.broker.keys import PROVIDERS, Keys, Provider, choose_keys, shown_to_workers
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
@@ -82,7 +82,7 @@ def test_every_base_url_of_the_caller_is_where_the_broker_connects(
     for name in provider.bases:
         environ = {PROVIDER_OF[agent]: "the-key", key: "the-key", name: "http://own.example"}
         program = load_agent(agent)
-        given = inherited(config, program, environ)
+        given = user_variables(config, program, environ)
         # `shell` reads no variables, so the key must be named.
         keys = choose_keys(program.inherited_env, {**given, key: "the-key"}, api_base=None,
                            key_of_model=None)  # fmt: skip

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.architect import ArchitectAgent
-from orchestrator.agents.base import AgentSettings
+from orchestrator.agents.base import AgentSettings, unsupported_settings
 from orchestrator.agents.settings_check import choose_agent, missing_keys
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.project import Project, Service
 from orchestrator.config.run import ParallelConfig

@@ -60,12 +60,12 @@ def fields(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def described(text: str | None) -> str | None:
+def as_line(text: str | None) -> str | None:
     """Return a text from an agent as one line that is safe to print; None if the text is blank."""
     return output_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
 
 
-def summarized(text: str | None) -> str | None:
+def as_summary(text: str | None) -> str | None:
     """Return the end of a text from an agent, made safe to print; None if the text is blank."""
     # Each character may take two in the input: Windows line ends.
     clean = output_lines((text or "")[-2 * MOST_SAID :]).strip()

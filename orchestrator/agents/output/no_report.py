@@ -23,19 +23,18 @@ def unreported(output: AgentOutput, exit_code: int, *, steps: int = 0) -> AgentO
             message="the agent exited with 0, but printed no report",
             steps=steps,
         )
+    message = None
     # If a signal ended the program, its earlier output does not explain why.
-    message = None if exit_code > _SIGNALLED else _complaint(output) or last_line(output.stderr)
+    if exit_code <= _SIGNALLED:
+        complaints = _COMPLAINT.findall(text_tail(output.stderr, _TAIL))
+        message = output_line(complaints[-1]) if complaints else None
+        message = message or last_line(output.stderr)
     return AgentOutcome(
         status=Status.FAILED,
         reason=Reason.AGENT_ERROR,
         message=message or describe_exit(exit_code),
         steps=steps,
     )
-
-
-def _complaint(output: AgentOutput) -> str | None:
-    complaints = _COMPLAINT.findall(text_tail(output.stderr, _TAIL))
-    return output_line(complaints[-1]) if complaints else None
 
 
 HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}

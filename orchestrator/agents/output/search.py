@@ -133,17 +133,16 @@ def _parse_at(file: BinaryIO, start: int) -> tuple[dict[str, object] | None, int
             return value, used + end
         except json.JSONDecodeError as error:
             used += len(raw)
-            if len(raw) < window or not _cut_short(error):
+            is_cut = (
+                error.msg.startswith("Unterminated string")
+                or error.pos >= len(error.doc) - _LONGEST_TOKEN
+            )
+            if len(raw) < window or not is_cut:
                 break
         except (ValueError, RecursionError):  # NaN, an integer of thousands of digits, deep nesting
             used += len(raw)
             break
     return None, used
-
-
-def _cut_short(error: json.JSONDecodeError) -> bool:
-    unterminated = error.msg.startswith("Unterminated string")
-    return unterminated or error.pos >= len(error.doc) - _LONGEST_TOKEN
 
 
 def _possible_starts(file: BinaryIO, alternatives: Collection[frozenset[str]]) -> Iterator[int]:

@@ -15,8 +15,8 @@ from orchestrator.agents.settings_check import (
     check_length,
     check_supported,
     choose_agent,
-    inherited,
     missing_keys,
+    user_variables,
     with_needed_broker,
 )
 from orchestrator.cli.options import Config, Json
@@ -111,7 +111,7 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
     chosen = problems.attempt(choose_agent, config, None)
     if not chosen.failed:
         agent, _ = chosen.value
-        variables = problems.attempt(inherited, config, agent, os.environ)
+        variables = problems.attempt(user_variables, config, agent, os.environ)
         inherited_env = {} if variables.failed else variables.value
         config = with_needed_broker(config, agent, inherited_env)
         problems.attempt(check_supported, config, agent)
@@ -219,7 +219,7 @@ def _images(config: ParallelConfig) -> dict[str, bool]:
     chosen = {"image", "agent_cli"} & config.model_fields_set
     try:
         agent, image = choose_agent(config, None)
-        config = with_needed_broker(config, agent, inherited(config, agent, os.environ))
+        config = with_needed_broker(config, agent, user_variables(config, agent, os.environ))
     except OrchestratorError:
         image = BASE_IMAGE
     needed = {BASE_IMAGE: True}
