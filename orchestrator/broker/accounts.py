@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from orchestrator.broker.bodies import Request
-from orchestrator.broker.grant import Grant, hashed
+from orchestrator.broker.grant import Grant, hash_token
 from orchestrator.broker.ledger import Ledger
 from orchestrator.broker.prices import most
 from orchestrator.text.redact import Redactor
@@ -151,7 +151,7 @@ class Accounts:
             RefusedError: No worker has this address, or the token is another worker's.
         """
         account = self._account(address)
-        if account is None or not hmac.compare_digest(account.grant.token, hashed(token)):
+        if account is None or not hmac.compare_digest(account.grant.token, hash_token(token)):
             raise RefusedError(
                 401, "invalid_gateway_token", "the token does not belong to this worker"
             )
@@ -169,17 +169,11 @@ class Accounts:
         except (OSError, ValidationError):
             self._found.pop(address, None)
             return None
-        account = Account(grant, self._ledger(grant.ledger), _redactor(grant))
+        if grant.ledger not in self._ledgers:
+            self._ledgers[grant.ledger] = Ledger(self._state / f"{grant.ledger}.ndjson")
+        keys = {name: upstream.key for name, upstream in grant.upstreams.items() if upstream.key}
+        tokens = {place.url: place.key.partition(":")[2] for place in grant.repositories}
+        redactor = Redactor({name: key.encode() for name, key in {**keys, **tokens}.items()})
+        account = Account(grant, self._ledgers[grant.ledger], redactor)
         self._found[address] = version, account
         return account
-
-    def _ledger(self, name: str) -> Ledger:
-        if name not in self._ledgers:
-            self._ledgers[name] = Ledger(self._state / f"{name}.ndjson")
-        return self._ledgers[name]
-
-
-def _redactor(grant: Grant) -> Redactor:
-    keys = {name: one.key for name, one in grant.upstreams.items() if one.key}
-    tokens = {one.url: one.key.partition(":")[2] for one in grant.repositories}
-    return Redactor({name: key.encode() for name, key in {**keys, **tokens}.items()})

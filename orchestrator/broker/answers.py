@@ -101,11 +101,8 @@ class EventStream:
             if isinstance(usage, dict):
                 # Anthropic's API sends the input first, and the output at the end.
                 before = self.found.get(name, {}) if merge else {}
-                self.found[name] = {**before, **_without_nulls(usage)}
-
-
-def _without_nulls(usage: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in usage.items() if value is not None}
+                known = {key: value for key, value in usage.items() if value is not None}
+                self.found[name] = {**before, **known}
 
 
 def _end_of_event(data: bytes) -> int:

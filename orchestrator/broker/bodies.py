@@ -84,7 +84,7 @@ class Request:
                 model, or has a field twice.
         """
         _check_size(raw)
-        body = _parsed(raw, unique=unique)
+        body = _parse(raw, unique=unique)
         if not isinstance(body, dict):
             raise BadRequestError("the request's body is not a JSON object")
         model = call.model or body.get("model")
@@ -98,7 +98,20 @@ class Request:
         Raises:
             BadRequestError: A field is not listed, or has a value that is not allowed.
         """
-        self.body = _with_listed_fields(self.call, self.body)
+        if self.call.flavor is None:
+            raise ValueError("the call is not billed")
+        limits = ("max_tokens", "max_completion_tokens")
+        both = [name for name in limits if self.body.get(name) is not None]
+        if self.call.flavor == "chat" and len(both) > 1:
+            raise BadRequestError(
+                "the fields `max_tokens` and `max_completion_tokens` are both there",
+                "field_not_allowed",
+            )
+        try:
+            found = FIELDS[self.call.flavor].model_validate(self.body)
+        except ValidationError as error:
+            raise BadRequestError(_what_is_wrong(error, self.body), "field_not_allowed") from error
+        self.body = found.model_dump(by_alias=True, exclude_unset=True)
 
     def ask_for_usage(self) -> None:
         """Ask for the number of tokens at a stream's end; OpenAI's API omits it by default."""
@@ -115,7 +128,7 @@ class Request:
         images = sum(map(_is_image, _objects(self.body)))
         tools = _TOOLS if self.body.get("tools") else 0
         each = 0 if self.call.flavor is None else _IMAGES[self.call.flavor]
-        return len(self.encoded()) + images * each + tools
+        return len(self.encode()) + images * each + tools
 
     def limit_answer(self, fits: Callable[[int], bool]) -> int | None:
         """Lower the token limit of each answer until the call fits into the budget.
@@ -131,7 +144,12 @@ class Request:
         place, name = self._limit()
         given = place.get(name)
         asked = given if isinstance(given, int) and given > 0 else LONGEST_ANSWER
-        answers = self._answers()
+        settings = self.body.get("generationConfig")
+        count = self.body.get("n")
+        if self.call.flavor == "gemini" and isinstance(settings, dict):
+            count = settings.get("candidateCount")
+        # The number of alternative answers.
+        answers = count if isinstance(count, int) and count > 1 else 1
         low, high = 0, asked
         # Search for the largest number of tokens for which `fits` is true.
         while low < high:
@@ -144,14 +162,6 @@ class Request:
             return None
         place[name] = low
         return low * answers
-
-    def _answers(self) -> int:
-        """Return how many alternative answers the request asks for."""
-        settings = self.body.get("generationConfig")
-        count = self.body.get("n")
-        if self.call.flavor == "gemini" and isinstance(settings, dict):
-            count = settings.get("candidateCount")
-        return count if isinstance(count, int) and count > 1 else 1
 
     def _limit(self) -> tuple[dict[str, Any], str]:
         """Return the part of the body with the limit of answer tokens, and the limit's key."""
@@ -176,9 +186,12 @@ class Request:
             self.body[name] = given
         return name
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the request's body as bytes, to send to the API."""
-        return _encoded(self.body)
+        try:
+            return json.dumps(self.body, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return json.dumps(self.body).encode()
 
 
 def _check_size(raw: bytes) -> None:
@@ -200,7 +213,7 @@ def _check_size(raw: bytes) -> None:
         raise BadRequestError(f"the request's body has more than {MOST_LEVELS} levels")
 
 
-def _parsed(raw: bytes, *, unique: bool) -> object:
+def _parse(raw: bytes, *, unique: bool) -> object:
     try:
         body = json.loads(
             raw,
@@ -231,38 +244,17 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _with_listed_fields(call: Call, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body, each field in one spelling.
-
-    Raises:
-        BadRequestError: A field is not listed, or has a value that is not allowed.
-    """
-    if call.flavor is None:
-        raise ValueError("the call is not billed")
-    both = [name for name in ("max_tokens", "max_completion_tokens") if body.get(name) is not None]
-    if call.flavor == "chat" and len(both) > 1:
-        raise BadRequestError(
-            "the fields `max_tokens` and `max_completion_tokens` are both there",
-            "field_not_allowed",
-        )
-    try:
-        found = FIELDS[call.flavor].model_validate(body)
-    except ValidationError as error:
-        raise BadRequestError(_what_is_wrong(error, body), "field_not_allowed") from error
-    return found.model_dump(by_alias=True, exclude_unset=True)
-
-
 def _what_is_wrong(error: ValidationError, body: dict[str, Any]) -> str:
     """Return a sentence about the field that is wrong, with its name."""
-    found = [(_path(one["loc"], body), one) for one in error.errors(include_url=False)]
+    found = [(_path(item["loc"], body), item) for item in error.errors(include_url=False)]
     # Where a value may have several forms, the form that was meant explains most.
-    path, one = max(found, key=lambda entry: len(entry[0]))
-    if one["type"].startswith("union_tag"):
+    path, item = max(found, key=lambda entry: len(entry[0]))
+    if item["type"].startswith("union_tag"):
         path = [*path, "type"]
     name = ".".join(map(str, path))[:_LONGEST_PATH]
-    if one["type"] == "missing":
+    if item["type"] == "missing":
         return f"the field `{name}` is missing"
-    why = "" if one["type"] == "extra_forbidden" else f" with this value ({one['msg'][:200]})"
+    why = "" if item["type"] == "extra_forbidden" else f" with this value ({item['msg'][:200]})"
     return (
         f"the field `{name}` is not allowed{why}, because the worker's models, cost or tokens "
         "are limited"
@@ -282,20 +274,13 @@ def _path(place: Iterable[str | int], body: object) -> list[str | int]:
 def _objects(value: object) -> Iterator[dict[str, Any]]:
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield one
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
 
 
 def _is_image(part: dict[str, Any]) -> bool:
     return part.get("type") in ("image", "image_url", "input_image") or "inlineData" in part
-
-
-def _encoded(body: object) -> bytes:
-    try:
-        return json.dumps(body, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return json.dumps(body).encode()

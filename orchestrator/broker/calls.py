@@ -90,7 +90,7 @@ def find_call(method: str, raw_path: str) -> Call | None:
     return None
 
 
-def presented_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
+def worker_token(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
     """Return the worker's token, sent in place of an API key; an empty string if none was sent."""
     bearer = headers.get("authorization", "")
     if bearer.lower().startswith(_BEARER):
@@ -111,8 +111,8 @@ def request_headers(
     """
     passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
     for name in [name for name in passed if is_limited and name.lower() == _BETA]:
-        asked = (one.strip() for one in passed[name].split(","))
-        passed[name] = ",".join(one for one in asked if _BETAS.fullmatch(one))
+        asked = (feature.strip() for feature in passed[name].split(","))
+        passed[name] = ",".join(feature for feature in asked if _BETAS.fullmatch(feature))
     # The usage is read from the answer.
     passed["Accept-Encoding"] = "identity"
     if key is None:

@@ -58,6 +58,6 @@ class Grant(BaseModel):
         return bool(self.models) or self.budget is not None or self.tokens is not None
 
 
-def hashed(token: str) -> str:
+def hash_token(token: str) -> str:
     """Return the hash of a worker's token; a grant contains only the hash."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

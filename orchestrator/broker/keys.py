@@ -122,14 +122,14 @@ def readable_repositories(
         yield Repository(url=url, key=token if ":" in token else f"{_GIT_USER}:{token}")
 
 
-def shown_to_workers(env: Mapping[str, str], program: Iterable[str]) -> dict[str, str]:
+def without_keys(env: Mapping[str, str], program: Iterable[str]) -> dict[str, str]:
     """Return the variables that a worker may see: without API keys and base URLs of APIs.
 
     Args:
         env: All variables that the worker would have.
         program: The variables that the agent program reads.
     """
-    ours = (name for one in PROVIDERS for name in (*one.keys, *one.bases))
+    ours = (name for provider in PROVIDERS for name in (*provider.keys, *provider.bases))
     private = {*ours, *(name for name in program if name.endswith((*_ENDINGS, *_BASES)))}
     return {name: value for name, value in env.items() if name not in private}
 
@@ -173,7 +173,7 @@ def _custom(
     program: tuple[str, ...], given: Mapping[str, str], api_base: str, key_of_model: str | None
 ) -> Keys:
     candidates = [name for name in _KEYS if name in program or name in given]
-    provider = _provider_of(key_of_model)
+    provider = next((provider for provider in PROVIDERS if key_of_model in provider.keys), None)
     if provider is not None:
         candidates = [name for name in provider.keys if name in candidates]
     elif key_of_model is not None:
@@ -215,10 +215,6 @@ def _by_provider(given: Mapping[str, str], key_of_model: str | None) -> Keys:
             "keys, and with tokens of subscriptions, use `--keys env`",
         )
     return Keys(upstreams=upstreams, names=names, bases=bases, api_base=api_base)
-
-
-def _provider_of(key: str | None) -> Provider | None:
-    return next((provider for provider in PROVIDERS if key in provider.keys), None)
 
 
 def _base_of(provider: Provider, given: Mapping[str, str]) -> tuple[str, str]:

@@ -32,7 +32,7 @@ class Spent:
     """Cost and tokens reserved for each call that has not ended, by the call's number."""
 
     @property
-    def known_cost(self) -> float | None:
+    def cost_if_known(self) -> float | None:
         """Cost of all calls in USD, including reserved amounts; None if a price is unknown."""
         return self.most_cost if self.priced else None
 

@@ -1,7 +1,8 @@
 """Calculate tokens and cost of model calls with the price list of the library `genai-prices`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from genai_prices import Usage, calc_price, extract_usage
@@ -44,7 +45,7 @@ def most(model: str, flavor: Flavor, given: int, made: int) -> float | None:
     return max(known) if known else None
 
 
-def measured(answer: Mapping[str, Any], model: str, flavor: Flavor) -> Measured | None:
+def measure(answer: Mapping[str, Any], model: str, flavor: Flavor) -> Measured | None:
     """Return tokens and cost of a complete answer; None if the answer does not contain the tokens.
 
     Args:
@@ -70,16 +71,11 @@ def measured(answer: Mapping[str, Any], model: str, flavor: Flavor) -> Measured 
 
 
 def _price(usage: Usage, model: str, flavor: Flavor) -> float | None:
-    for name, provider in _spellings(model, _PROVIDERS[flavor][0]):
+    # The price list may have a model as `provider/model`.
+    names = dict.fromkeys((model, model.rpartition("/")[2]))
+    for name, provider in product(names, (_PROVIDERS[flavor][0], None)):
         try:
             return float(calc_price(usage, name, provider_id=provider).total_price)
         except (LookupError, ValueError):
             continue
     return None
-
-
-def _spellings(model: str, provider: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the names under which the price list may have a model, such as `provider/model`."""
-    for name in dict.fromkeys((model, model.rpartition("/")[2])):
-        yield name, provider
-        yield name, None

@@ -59,7 +59,9 @@ class Dispatcher:
             while True:
                 if selector.select(_PAUSE):
                     self._accept()
-                self._retire()
+                # Processes of workers that have ended end too, each after its last answer.
+                for key in [key for key in self._channels if key and not self._has_grant(key)]:
+                    self._channels.pop(key).close()
 
     def _accept(self) -> None:
         for _ in range(_MOST_ACCEPTED):
@@ -90,11 +92,6 @@ class Dispatcher:
 
     def _has_grant(self, address: str) -> bool:
         return (self._grants / f"{address}.json").exists()
-
-    def _retire(self) -> None:
-        """End the processes of workers that have ended, each after its last answer."""
-        for key in [key for key in self._channels if key and not self._has_grant(key)]:
-            self._channels.pop(key).close()
 
     def _start(self, key: str, connection: socket.socket) -> socket.socket:
         """Start the process for a key, and return the channel to it; `connection` is its first."""

@@ -53,11 +53,11 @@ def git_configuration(settings: Iterable[tuple[str, str]]) -> str:
     for name, value in settings:
         section, _, rest = name.partition(".")
         where, _, key = rest.rpartition(".")
-        lines += [f"[{section} {_quoted(where)}]", f"\t{key} = {_quoted(value)}"]
+        lines += [f"[{section} {_quote(where)}]", f"\t{key} = {_quote(value)}"]
     return "\n".join([*lines, ""])
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -79,11 +79,11 @@ class GitCall:
     def find(self, repositories: Iterable[Repository]) -> Repository | None:
         """Return the listed repository that the request is for; None if it is not listed."""
         place = self.place.removesuffix(".git")
-        for one in repositories:
-            listed = one.url.partition("://")[2]
+        for repository in repositories:
+            listed = repository.url.partition("://")[2]
             below = listed.endswith(_ALL) and place.startswith(listed.removesuffix("*"))
             if place == listed or below:
-                return one
+                return repository
         return None
 
 
@@ -96,7 +96,7 @@ def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCa
         query: The parameters in the URL.
     """
     found = _PATH.fullmatch(raw_path)
-    if found is None or _leads_up(found["path"]):
+    if found is None or (not {".", ".."}.isdisjoint(found["path"].split("/"))):
         return None
     place = f"{found['host'].lower()}/{found['path']}"
     if found["end"] == _LARGE_FILES:
@@ -120,7 +120,7 @@ def git_headers(headers: Mapping[str, str], credentials: str) -> dict[str, str]:
     return {**passed, "Accept-Encoding": "identity", "Authorization": f"Basic {encoded}"}
 
 
-def decompressed(body: bytes, most: int) -> bytes | None:
+def decompress(body: bytes, most: int) -> bytes | None:
     """Return a body that git compressed with gzip; None if it is invalid or longer than `most`."""
     reader = zlib.decompressobj(zlib.MAX_WBITS | _GZIP)
     try:
@@ -128,7 +128,3 @@ def decompressed(body: bytes, most: int) -> bytes | None:
     except zlib.error:
         return None
     return found if reader.eof and not reader.unused_data else None
-
-
-def _leads_up(path: str) -> bool:
-    return not {".", ".."}.isdisjoint(path.split("/"))

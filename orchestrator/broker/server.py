@@ -28,17 +28,17 @@ from orchestrator.broker.bodies import BadRequestError, Request
 from orchestrator.broker.calls import (
     Call,
     find_call,
-    presented_token,
     request_headers,
     request_query,
+    worker_token,
 )
 from orchestrator.broker.passing import REDIRECTS, Passing, Way
-from orchestrator.broker.prices import measured
+from orchestrator.broker.prices import measure
 from orchestrator.broker.processes import Dispatcher, next_connection
 from orchestrator.broker.repositories import (
     READS,
     GitCall,
-    decompressed,
+    decompress,
     find_git_call,
     git_headers,
 )
@@ -85,7 +85,7 @@ class Broker:
                 raise RefusedError(
                     503, "gateway_restarts", "the call must be repeated", retry_after=1
                 )
-            token = presented_token(incoming.headers, incoming.query)
+            token = worker_token(incoming.headers, incoming.query)
             account = self._accounts.of(incoming.remote or "", token)
             encoding = incoming.headers.get("Content-Encoding", _PLAIN).lower()
             if encoding not in ((_PLAIN, _GZIP) if of_git is not None else (_PLAIN,)):
@@ -127,14 +127,14 @@ class Broker:
             async with asyncio.timeout(_SLOWEST_BODY):
                 raw = await incoming.read()
             if call is None and incoming.headers.get("Content-Encoding", "").lower() == _GZIP:
-                plain = decompressed(raw, _LARGEST_BODY)
+                plain = decompress(raw, _LARGEST_BODY)
                 if plain is None:
                     raise _too_large("is larger than 32 MiB, or not compressed as it says")
                 raw = plain
             if call is None or call.flavor is None:
                 return await self._pass_on(Passing(incoming, way), account, raw)
             request = Request.read(call, raw, unique=account.grant.is_limited)
-            return await self._billed(incoming, account, way, request)
+            return await self._carry_out_billed(incoming, account, way, request)
         except BadRequestError as error:
             raise RefusedError(error.status, error.code, str(error)) from error
         except TimeoutError as error:
@@ -146,7 +146,7 @@ class Broker:
         finally:
             self._in_memory -= reserved
 
-    async def _billed(
+    async def _carry_out_billed(
         self,
         incoming: web.Request,
         account: Account,
@@ -162,7 +162,7 @@ class Broker:
                 return
             found = None
             if answer is not None and flavor is not None:
-                found = measured(answer.found, request.model, flavor)
+                found = measure(answer.found, request.model, flavor)
             if found is not None:
                 ledger.end(number, found.cost, found.tokens)
             elif costs_nothing:
@@ -172,7 +172,7 @@ class Broker:
 
         passing = Passing(incoming, way, request, settle)
         try:
-            return await self._pass_on(passing, account, request.encoded())
+            return await self._pass_on(passing, account, request.encode())
         except RefusedError as refused:
             settle(None, costs_nothing=refused.costs_nothing)
             raise

@@ -8,8 +8,8 @@ from orchestrator.broker.keys import (
     Keys,
     choose_keys,
     readable_repositories,
-    shown_to_workers,
     takes_keys,
+    without_keys,
 )
 from orchestrator.config.company import Company
 from orchestrator.config.network_access import Access, StageAccess
@@ -53,7 +53,7 @@ class CheckedSettings:
         """Return the variables without those that the credential broker keeps."""
         kept = {one.variable for one in self.config.isolation.private_repositories}
         kept |= set(self.company.sources)
-        found = shown_to_workers(env, self.agent.inherited_env)
+        found = without_keys(env, self.agent.inherited_env)
         return {name: value for name, value in found.items() if name not in kept}
 
     @property

@@ -1,6 +1,6 @@
 """Admit containers of a worker to the credential broker, and end their calls."""
 
-from orchestrator.broker.grant import Grant, hashed
+from orchestrator.broker.grant import Grant, hash_token
 from orchestrator.broker.repositories import GIT_FILE, git_configuration, git_settings
 from orchestrator.config.network_access import Access
 from orchestrator.execution.broker import new_token
@@ -24,7 +24,7 @@ def admit_task(worker: WorkerContext) -> str | None:
     token = new_token()
     grant = Grant(
         ledger=worker.ledger,
-        token=hashed(token),
+        token=hash_token(token),
         upstreams=dict(keys.upstreams),
         repositories=keys.repositories,
         models=isolation.key_models,
@@ -49,7 +49,7 @@ def admit_setup(worker: WorkerContext) -> str | None:
     token = new_token()
     repositories = keys.repositories
     grant = Grant(
-        ledger=worker.ledger, token=hashed(token), upstreams={}, repositories=repositories
+        ledger=worker.ledger, token=hash_token(token), upstreams={}, repositories=repositories
     )
     return _admit(worker, grant, token, worker.settings.access.setup)
 

@@ -33,7 +33,7 @@ def with_measured(outcome: AgentOutcome | None, spent: Spent | None) -> AgentOut
     """Return the agent's outcome with cost and tokens as the broker measured them."""
     if outcome is None or spent is None:
         return outcome
-    return replace(outcome, cost=spent.known_cost, tokens=spent.tokens)
+    return replace(outcome, cost=spent.cost_if_known, tokens=spent.tokens)
 
 
 def explained(worker: WorkerContext, verdict: Verdict, spent: Spent | None) -> Verdict:

@@ -53,7 +53,7 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
     outcome, changes = finish.outcome or _NO_OUTCOME, finish.changes
     cost, tokens = outcome.cost, outcome.tokens
     if finish.spent is not None:
-        cost, tokens = finish.spent.known_cost, finish.spent.tokens
+        cost, tokens = finish.spent.cost_if_known, finish.spent.tokens
     refused = None if verdict.status is Status.SUCCESS else worker.network_log.refused()
     messages = filter(None, (verdict.message, *finish.notes, refused))
     return WorkerResult(

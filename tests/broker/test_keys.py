@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.settings_check import user_variables
-from orchestrator.broker.keys import PROVIDERS, Keys, Provider, choose_keys, shown_to_workers
+from orchestrator.broker.keys import PROVIDERS, Keys, Provider, choose_keys, without_keys
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
@@ -154,15 +154,15 @@ def test_worker_gets_no_key_and_no_base_url() -> None:
         "ARCHITECT_MODEL": "gpt-4o",
         "MY_API_KEY": "of the project",
     }
-    assert shown_to_workers(env, program) == {
+    assert without_keys(env, program) == {
         "ARCHITECT_MODEL": "gpt-4o",
         "MY_API_KEY": "of the project",
     }
     claude = load_agent("claude").inherited_env
     private = {"CLAUDE_CODE_OAUTH_TOKEN": "x", "ANTHROPIC_CUSTOM_HEADERS": "y"}
-    assert shown_to_workers(private, claude) == {}
+    assert without_keys(private, claude) == {}
     # Also keys that only `--env` names.
-    assert shown_to_workers(OPENAI, ()) == {}
+    assert without_keys(OPENAI, ()) == {}
 
 
 def test_key_that_cannot_be_held_is_refused() -> None:

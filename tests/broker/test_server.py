@@ -261,7 +261,7 @@ def test_cost_and_tokens_are_measured(process: RunningBroker, worker: int) -> No
     spent = read_ledger(process.state / f"{worker}-1.ndjson")
     assert spent.calls == 2
     assert spent.tokens == 2200
-    assert spent.known_cost == pytest.approx(2 * COST)
+    assert spent.cost_if_known == pytest.approx(2 * COST)
 
 
 def test_usage_of_a_stream_is_measured_and_hidden(
@@ -276,7 +276,7 @@ def test_usage_of_a_stream_is_measured_and_hidden(
     reply = process.call(body={"model": "gpt-4o", "stream": True}, worker=worker)
     assert reply.body == text + end
     assert json.loads(model.seen[0][2])["stream_options"] == {"include_usage": True}
-    assert read_ledger(process.state / f"{worker}-1.ndjson").known_cost == pytest.approx(COST)
+    assert read_ledger(process.state / f"{worker}-1.ndjson").cost_if_known == pytest.approx(COST)
     # A program that asks for the usage gets it.
     asked = {"model": "gpt-4o", "stream": True, "stream_options": {"include_usage": True}}
     assert usage in process.call(body=asked, worker=worker).body
@@ -416,14 +416,14 @@ def test_unknown_price_is_not_a_cost_of_nothing(
     model.answer = complete(model="of-my-own")
     assert process.call(body={"model": "of-my-own"}, worker=worker).status == 200
     spent = read_ledger(process.state / f"{worker}-1.ndjson")
-    assert (spent.known_cost, spent.tokens) == (None, 1100)
+    assert (spent.cost_if_known, spent.tokens) == (None, 1100)
 
 
 def test_errors_cost_nothing(model: Api, process: RunningBroker, worker: int) -> None:
     model.answer = Answer(b'{"error": {}}', status=500)
     assert process.call(worker=worker).status == 500
     spent = read_ledger(process.state / f"{worker}-1.ndjson")
-    assert (spent.known_cost, spent.tokens, spent.pending) == (0.0, 0, {})
+    assert (spent.cost_if_known, spent.tokens, spent.pending) == (0.0, 0, {})
 
 
 def test_calls_a_minute_are_limited(model: Api, process: RunningBroker, worker: int) -> None:
@@ -443,7 +443,7 @@ def test_unreachable_api_is_reported(process: RunningBroker, worker: int) -> Non
     reply = process.call(worker=worker)
     assert (reply.status, reply.code) == (502, "upstream_unreachable")
     assert b"secret-path" not in reply.body
-    assert read_ledger(process.state / f"{worker}-1.ndjson").known_cost == 0.0
+    assert read_ledger(process.state / f"{worker}-1.ndjson").cost_if_known == 0.0
 
 
 def test_killed_broker_forgets_nothing(model: Api, tmp_path: Path) -> None:

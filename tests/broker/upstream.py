@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from orchestrator.broker.grant import Grant, Upstream, hashed
+from orchestrator.broker.grant import Grant, Upstream, hash_token
 from orchestrator.worker.bundle import bundle
 from tests.support.live import PATIENCE
 from tests.support.ports import free_port
@@ -187,7 +187,7 @@ class RunningBroker:
         upstreams = {"openai": Upstream(url=url, key=KEY), "anthropic": Upstream(url=url, key=KEY)}
         upstreams["gemini"] = Upstream(url=url, key=KEY)
         grant = Grant(
-            ledger=f"{worker}-1", token=hashed(token), **{"upstreams": upstreams, **fields}
+            ledger=f"{worker}-1", token=hash_token(token), **{"upstreams": upstreams, **fields}
         )
         path = self.grants / f"{address_of(worker)}.json"
         scratch = path.with_suffix(".new")
