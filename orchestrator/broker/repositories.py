@@ -96,7 +96,7 @@ def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCa
         query: The parameters in the URL.
     """
     found = _PATH.fullmatch(raw_path)
-    if found is None or (not {".", ".."}.isdisjoint(found["path"].split("/"))):
+    if found is None or not {".", ".."}.isdisjoint(found["path"].split("/")):
         return None
     place = f"{found['host'].lower()}/{found['path']}"
     if found["end"] == _LARGE_FILES:

@@ -94,10 +94,13 @@ def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
     return [
         f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings
-        if setting.field in NAMED_ONLY
-        # The setting would place worktrees outside of the repository.
-        or (setting.field == RUN_FIELDS["worktree_dir"] and leads_outside(str(setting.value)))
+        if setting.field in NAMED_ONLY or _leads_outside(setting)
     ]
+
+
+def _leads_outside(setting: Setting) -> bool:
+    """Return whether a setting would place worktrees outside of the repository."""
+    return setting.field == RUN_FIELDS["worktree_dir"] and leads_outside(str(setting.value))
 
 
 def loosening_problems(

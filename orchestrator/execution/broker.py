@@ -97,7 +97,7 @@ class RunBroker:
         """Time and reason of the latest end after which the broker was started again."""
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def keep_running(self) -> Iterator[None]:
         """Start the broker again whenever it ends during the `with` block."""
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(over,), name="broker-watch", daemon=True)
@@ -114,7 +114,7 @@ class RunBroker:
         while not over.wait(_CHECK) and starts < _MOST_STARTS:
             # What is wrong with the engine or the image is reported at the next worker's start.
             with suppress(OrchestratorError):
-                ended = None if self._sidecar is None else _ended(self._sidecar)
+                ended = None if self._sidecar is None else _end_reason(self._sidecar)
                 if ended is not None:
                     starts += 1
                     self.start()
@@ -128,7 +128,7 @@ class RunBroker:
         """
         with self._lock:
             if self._sidecar is not None:
-                if _ended(self._sidecar) is None:
+                if _end_reason(self._sidecar) is None:
                     return
                 self._sidecar.remove()
             (self._place.state / _READY).unlink(missing_ok=True)
@@ -148,7 +148,7 @@ class RunBroker:
     def _await(self, sidecar: Sidecar) -> None:
         deadline = time.monotonic() + _START
         while not (self._place.state / _READY).exists():
-            problem = sidecar.ended()
+            problem = sidecar.end_reason()
             if problem is None and time.monotonic() > deadline:
                 problem = f"was not ready within {_START:g} s{sidecar.last_words()}"
             if problem is not None:
@@ -187,7 +187,7 @@ class RunBroker:
         """Remove the grant of a worker, which ends the worker's calls."""
         remove_grant(self._place.memory, self._name(worker))
 
-    def spent(self, ledger: str) -> Spent:
+    def spending(self, ledger: str) -> Spent:
         """Return what a worker has spent according to the broker.
 
         Args:
@@ -199,7 +199,7 @@ class RunBroker:
 
     def problem(self) -> str | None:
         """Return why the broker ended; None if it is running and has been for a while."""
-        ended = None if self._sidecar is None else _ended(self._sidecar)
+        ended = None if self._sidecar is None else _end_reason(self._sidecar)
         if ended is None and self._last_end is not None:
             when, why = self._last_end
             ended = why if time.monotonic() - when < _RECENT else None
@@ -212,14 +212,14 @@ class RunBroker:
         return f"{self._address(worker)}.json"
 
 
-def _ended(sidecar: Sidecar) -> str | None:
+def _end_reason(sidecar: Sidecar) -> str | None:
     """Return why a container ended; None while the container is running.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
     """
     try:
-        return sidecar.ended()
+        return sidecar.end_reason()
     except EngineUnavailableError:
         raise
     except OrchestratorError:
@@ -231,7 +231,7 @@ def note_network(state: Path, network: str, subnet: IPv4Network) -> None:
     (state / "network.json").write_text(json.dumps({"id": network, "subnet": str(subnet)}))
 
 
-def noted_network(state: Path, existing: Collection[str]) -> tuple[str, IPv4Network] | None:
+def read_network(state: Path, existing: Collection[str]) -> tuple[str, IPv4Network] | None:
     """Return the network of the broker as it was recorded, if it still exists.
 
     Args:

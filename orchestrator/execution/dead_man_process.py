@@ -170,9 +170,9 @@ class Switch:
     def act(self, *, at_once: bool = False) -> None:
         """Kill the containers of overdue workers; with `at_once`, of all with a deadline."""
         now = uptime()
-        late = sorted(one for one in self._running if at_once or self._moment(one) <= now)
+        late = sorted(worker for worker in self._running if at_once or self._moment(worker) <= now)
         if not late or now < self._not_before or self.is_done:
-            self._prepare(any(self._moment(one) - LEAD <= now for one in self._running))
+            self._prepare(any(self._moment(worker) - LEAD <= now for worker in self._running))
             return
         if self._kill(late):
             self._failures, self._not_before = 0, 0.0
@@ -195,7 +195,7 @@ class Switch:
                 self._load()
         elif not needed:
             self._unload()
-        self._unneeded = [one for one in self._unneeded if os.waitpid(one, os.WNOHANG) == (0, 0)]
+        self._unneeded = [pid for pid in self._unneeded if os.waitpid(pid, os.WNOHANG) == (0, 0)]
 
     def _load(self) -> tuple[int, int, int]:
         """Start the killing command, which connects to the engine and waits for lines."""
@@ -253,27 +253,6 @@ class Switch:
             return
 
 
-def _detach_from_parent() -> None:
-    """Detach from the parent process, so that it neither waits for nor kills this process."""
-    if os.fork():
-        os._exit(0)
-    for path, text in (("/proc/self/oom_score_adj", "-1000"), ("/proc/self/comm", "deadman")):
-        try:
-            Path(path).write_text(text)
-        except OSError:
-            continue  # Only root may lower the OOM score.
-
-
-def _catch_signals() -> int:
-    """Return a pipe that becomes readable when this process receives a signal."""
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    return woken
-
-
 def watch(switch: Switch, source: int, woken: int) -> None:
     """Read commands and kill overdue containers, until nothing is left to watch.
 
@@ -310,8 +289,20 @@ def main(arguments: Sequence[str]) -> None:
         arguments: Path of a file that exists as long as the run can be resumed, path of the log,
             and the words of the command that kills containers.
     """
-    woken = _catch_signals()
-    _detach_from_parent()
+    # A pipe that becomes readable when this process receives a signal.
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    # Detached from its parent process, which then neither waits for nor kills this process.
+    if os.fork():
+        os._exit(0)
+    for path, text in (("/proc/self/oom_score_adj", "-1000"), ("/proc/self/comm", "deadman")):
+        try:
+            Path(path).write_text(text)
+        except OSError:
+            continue  # Only root may lower the OOM score.
     lease, log, *command = arguments
     watch(Switch(Path(lease), Path(log), command), sys.stdin.fileno(), woken)
 

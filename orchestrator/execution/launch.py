@@ -46,7 +46,7 @@ class ContainerLimits:
         """Inform the dead man's switch before the start, so that no container runs unwatched."""
         self.switch.starting(self.worker_id, self._late(0.0))
 
-    def started(self, age: float) -> None:
+    def after_start(self, age: float) -> None:
         """Inform the dead man's switch when the container, `age` seconds old, must be dead."""
         self.switch.running(self.worker_id, self._late(age))
 
@@ -143,7 +143,7 @@ def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> 
         variables = ports.variables()
         try:
             return engine.create(
-                replace(spec, ports=ports.published(), env={**variables, **spec.env})
+                replace(spec, ports=ports.host_ports(), env={**variables, **spec.env})
             )
         except PortTakenError:
             ports.move()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.config.container import Limits
 from orchestrator.engine.counters import Counters
-from orchestrator.engine.protocol import Container, Usage
+from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.results import Reason
@@ -89,37 +89,31 @@ class LimitMeter:
             self._next_disk = time.monotonic() + pause
         if now >= self._next_usage:
             self._next_usage = now + MEASURE
-            self._measure_usage()
+            self._measure_processes()
         if now >= self._next_network:
             self._next_network = now + _CHECK_NETWORK
-            self._check_network()
+            lost = lost_network(self._container)
+            if lost is not None:
+                self.verdict = Stop(
+                    Reason.NETWORK_LOST, f"stopped: the worker lost its network: {lost}"
+                )
 
-    def _measure_usage(self) -> None:
+    def _measure_processes(self) -> None:
         try:
             usage = self._container.usage()
         except EngineError:
             # The thread that waits for the container's end gets the same error and handles it.
             return
         if usage is not None:
-            self._note_usage(usage)
-
-    def _check_network(self) -> None:
-        lost = lost_network(self._container)
-        if lost is not None:
-            self.verdict = Stop(
-                Reason.NETWORK_LOST, f"stopped: the worker lost its network: {lost}"
-            )
-
-    def _note_usage(self, usage: Usage) -> None:
-        at_limit = usage.pids is not None and usage.pids >= (usage.pids_limit or usage.pids + 1)
-        self._at_pids_limit = self._at_pids_limit + 1 if at_limit else 0
-        if at_limit and "pids" not in self.limits_hit:
-            self.limits_hit.append("pids")
-        if self._at_pids_limit >= _PATIENCE:
-            self.verdict = Stop(
-                Reason.PIDS,
-                f"stopped: the worker kept forking at its limit of {usage.pids} processes",
-            )
+            at_limit = usage.pids is not None and usage.pids >= (usage.pids_limit or usage.pids + 1)
+            self._at_pids_limit = self._at_pids_limit + 1 if at_limit else 0
+            if at_limit and "pids" not in self.limits_hit:
+                self.limits_hit.append("pids")
+            if self._at_pids_limit >= _PATIENCE:
+                self.verdict = Stop(
+                    Reason.PIDS,
+                    f"stopped: the worker kept forking at its limit of {usage.pids} processes",
+                )
 
     def _note_disk(self, use: DiskUse) -> None:
         limits = self._limits

@@ -76,7 +76,7 @@ class NetworkLog:
             self.report(f"the network log cannot be read ({error.strerror})")
             return None
 
-    def refused(self) -> str | None:
+    def refusals(self) -> str | None:
         """Return a sentence about the hosts that were refused; None if there are none."""
         with suppress(OSError):
             told = refusals_in_words(read_records(self.directory / NETWORK_LOG))
@@ -112,7 +112,14 @@ class NetworkFollower:
             target=self._follow, args=(lines,), name=f"network-{log.worker_id}", daemon=True
         )
         if lines is not None:
-            self._open(again=again)
+            if again:
+                last = end_of(self._path).rstrip().rpartition(b"\n")[2]
+                with suppress(ValidationError):
+                    self._recorded = NetworkRecord.model_validate_json(last).time
+            try:
+                self._path.touch()
+            except OSError as error:
+                self._problem = error.strerror
             self._thread.start()
 
     def finish(self) -> None:
@@ -140,16 +147,6 @@ class NetworkFollower:
         self._list("was refused hosts that are not on its allow-list", self._refused)
         self._list("was refused hosts at private addresses", self._private)
         self._list("reached hosts that are not on its allow-list", self._learned, MOST_HOSTS)
-
-    def _open(self, *, again: bool) -> None:
-        if again:
-            last = end_of(self._path).rstrip().rpartition(b"\n")[2]
-            with suppress(ValidationError):
-                self._recorded = NetworkRecord.model_validate_json(last).time
-        try:
-            self._path.touch()
-        except OSError as error:
-            self._problem = error.strerror
 
     def _follow(self, lines: Iterable[bytes] | None) -> None:
         while lines is not None:
@@ -184,9 +181,6 @@ class NetworkFollower:
             return
         if not self._write(record, most=_LARGEST):
             self._reader.sum_up(record)
-        self._note(record)
-
-    def _note(self, record: NetworkRecord) -> None:
         for found, entries in (
             (self._refused, entries_for_refused((record,))),
             (self._learned, entries_for_learned((record,))),

@@ -115,7 +115,11 @@ class WorkerLog:
         self._recorded_at = self._opened_at - _RECORDED - 1
         self.signs = OutputSigns(self._options.triggers)
         """Warning signs in the output."""
-        self._set_earlier_aside()
+        # A process that resumes the run receives all output again that the engine still has. The
+        # earlier log is kept until the new one is at least as long.
+        for path in (self.stdout, self.stderr):
+            if path.is_file():
+                path.replace(_earlier(path))
         stdout = self.stdout.open("wb", 0)
         stderr = stdout if self.stderr == self.stdout else self.stderr.open("wb", 0)
         self._files = {"stdout": stdout, "stderr": stderr}
@@ -137,7 +141,10 @@ class WorkerLog:
         self.finish()
         for file in self._files.values():
             file.close()
-        self._forget_earlier()
+        for path in (self.stdout, self.stderr):
+            with suppress(FileNotFoundError):
+                if path.stat().st_size >= _earlier(path).stat().st_size:
+                    _earlier(path).unlink()
 
     def restart(self) -> None:
         """Forget all output so far, because it will be received again from the first byte."""
@@ -156,19 +163,6 @@ class WorkerLog:
         self._partial = {"stdout": b"", "stderr": b""}
         self.tell(now=True)
 
-    def _set_earlier_aside(self) -> None:
-        # A process that resumes the run receives all output again that the engine still has. The
-        # earlier log is kept until the new one is at least as long.
-        for path in (self.stdout, self.stderr):
-            if path.is_file():
-                path.replace(_earlier(path))
-
-    def _forget_earlier(self) -> None:
-        for path in (self.stdout, self.stderr):
-            with suppress(FileNotFoundError):
-                if path.stat().st_size >= _earlier(path).stat().st_size:
-                    _earlier(path).unlink()
-
     def write(self, chunk: LogChunk) -> None:
         """Store a chunk of output, and search it for progress and signs of trouble."""
         self.size += len(chunk.data)
@@ -176,7 +170,15 @@ class WorkerLog:
         self._take(chunk.stream, self._redacted[chunk.stream].feed(chunk.data))
 
     def _take(self, stream: Stream, data: bytes) -> None:
-        self._keep(stream, data)
+        kept = data[: self._room]
+        self._room -= len(kept)
+        if self.failure is None and kept:
+            try:
+                self._files[stream].write(kept)
+            except OSError as error:
+                # After a write error, as on a full disk, reading must continue, or the container
+                # would block on its output.
+                self.failure = error
         self.signs.feed(stream, data)
         head, newline, tail = data.rpartition(b"\n")
         started = self._partial[stream]
@@ -190,17 +192,6 @@ class WorkerLog:
         if stream == "stdout":
             self._note_progress(lines)
         self.tell()
-
-    def _keep(self, stream: Stream, data: bytes) -> None:
-        kept = data[: self._room]
-        self._room -= len(kept)
-        if self.failure is None and kept:
-            try:
-                self._files[stream].write(kept)
-            except OSError as error:
-                # After a write error, as on a full disk, reading must continue, or the container
-                # would block on its output.
-                self.failure = error
 
     def tell(self, *, now: bool = False) -> None:
         """Emit events for the latest line and progress: at a limited rate, or always with `now`."""

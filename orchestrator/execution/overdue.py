@@ -60,9 +60,9 @@ def kill_workers(
         and (helpers or left.labels.get(ROLE) not in _HELPERS)
     ]
     pool = ThreadPoolExecutor(_AT_ONCE)
-    finished, _ = wait([pool.submit(kill, one) for one in chosen], timeout=_PATIENCE)
+    finished, _ = wait([pool.submit(kill, found) for found in chosen], timeout=_PATIENCE)
     pool.shutdown(wait=False)
-    return all(one.result() for one in finished)
+    return all(future.result() for future in finished)
 
 
 def main(arguments: Sequence[str]) -> int:

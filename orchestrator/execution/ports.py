@@ -86,7 +86,8 @@ class PortBlocks:
     def _another(self, worker_id: int, start: int) -> "_Block":
         for number in range(start, start + _BLOCKS):
             block = _reserve(LOWEST + number % _BLOCKS * SIZE)
-            if block is not None and _is_free(block.first):
+            ports = range(block.first, block.first + SIZE) if block else ()
+            if block is not None and all(map(_can_listen, ports)):
                 with suppress(OSError):  # full disk: a resumed run chooses other ports
                     write_atomically(self._note(worker_id), str(block.first))
                 return block
@@ -110,7 +111,7 @@ class WorkerPorts:
     """Ports in the container to publish, each with the environment variable for it as the key."""
     _worker_id: int
 
-    def published(self) -> dict[int, int]:
+    def host_ports(self) -> dict[int, int]:
         """Reserve the ports; return, for each port in the container, the port on 127.0.0.1.
 
         Raises:
@@ -127,7 +128,7 @@ class WorkerPorts:
         Raises:
             EngineError: All blocks are taken.
         """
-        published = self.published()
+        published = self.host_ports()
         found = {}
         for name, inside in self.wanted.items():
             host = published[inside]
@@ -162,10 +163,6 @@ def _reserve(first: int) -> _Block | None:
             return None
         raise EngineError(f"cannot reserve ports: {error.strerror}") from error
     return _Block(first, lock)
-
-
-def _is_free(first: int) -> bool:
-    return all(_can_listen(port) for port in range(first, first + SIZE))
 
 
 def _can_listen(port: int) -> bool:

@@ -47,7 +47,7 @@ class Sidecar:
         self.container.start()
         self._follower.start()
 
-    def ended(self) -> str | None:
+    def end_reason(self) -> str | None:
         """Return why the container ended; None while the container is running.
 
         Raises:

@@ -85,7 +85,7 @@ def attend(
             watch.found = ContainerState(started_at=datetime.now(UTC), ended_at=None)
         else:
             watch.found = container.state()
-        terms.started(launched.age or 0.0)
+        terms.after_start(launched.age or 0.0)
         watch.run()
     except OrchestratorError as error:
         watch.error = watch.error or error
@@ -176,9 +176,9 @@ class _Watch:
         """Time since which output would be heard (monotonic clock)."""
 
     def _thread(self, work: Callable[[], None], name: str) -> threading.Thread:
-        return threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
+        return threading.Thread(target=self._run_guarded, args=(work,), name=name, daemon=True)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _run_guarded(self, work: Callable[[], None]) -> None:
         """Run the function of a thread; an exception in the function ends the watch."""
         try:
             work()
@@ -333,12 +333,14 @@ class _Watch:
         """Report new alerts, and stop the worker for an alert if `on_trigger` is `stop`."""
         stops = self.terms.triggers.on_trigger == "stop"
         number = self.terms.worker_id
-        for one in self.watchdog.look(self.log.signs, heard_at=self._heard_at):
+        for finding in self.watchdog.look(self.log.signs, heard_at=self._heard_at):
             if stops:
-                self.noticed = self.noticed or one.stop
-            self._note(one)
+                self.noticed = self.noticed or finding.stop
+            self._note(finding)
             self.emit(
-                Intervention(worker_id=number, trigger=one.trigger, detail=one.detail, stops=stops)
+                Intervention(
+                    worker_id=number, trigger=finding.trigger, detail=finding.detail, stops=stops
+                )
             )
 
     def note_question(self) -> None:
@@ -349,8 +351,8 @@ class _Watch:
     def _note(self, found: Finding) -> None:
         """Record an alert, to be shown in the worker's result, unless it was recorded before."""
         with self._noting:
-            if any((one.trigger, one.detail) == (found.trigger, found.detail)
-                   for one in self.interventions):  # fmt: skip
+            if any((noticed.trigger, noticed.detail) == (found.trigger, found.detail)
+                   for noticed in self.interventions):  # fmt: skip
                 return
             noticed = Noticed(trigger=found.trigger, detail=found.detail, at=datetime.now(UTC))
             self.interventions.append(noticed)

@@ -53,7 +53,7 @@ def judge(
         budget: USD that the worker was allowed to spend.
         tokens: Tokens that the worker was allowed to use.
     """
-    verdict = _with_services(ending, _judged(ending, outcome, budget=budget, tokens=tokens))
+    verdict = _with_services(ending, _judge_task(ending, outcome, budget=budget, tokens=tokens))
     if ending.lost_network is None or verdict.reason is Reason.NETWORK_LOST:
         return verdict
     lost = f"the worker lost its network: {ending.lost_network}"
@@ -70,14 +70,14 @@ def _with_services(ending: Ending, verdict: Verdict) -> Verdict:
     """
     if not ending.dead_services:
         return verdict
-    said = "; ".join(f"service `{one.name}` {one.why}" for one in ending.dead_services)
+    said = "; ".join(f"service `{service.name}` {service.why}" for service in ending.dead_services)
     note = f"before the end of the task, {said}"
-    if any(one.required for one in ending.dead_services) and _by_engine(ending) is None:
+    if any(service.required for service in ending.dead_services) and _by_engine(ending) is None:
         return Verdict(Status.FAILED, Reason.SERVICE_DIED, note).with_note(verdict.message)
     return verdict.with_note(note)
 
 
-def _judged(
+def _judge_task(
     ending: Ending, outcome: AgentOutcome | None, *, budget: float | None, tokens: int | None
 ) -> Verdict:
     seen = _by_engine(ending)
@@ -89,7 +89,7 @@ def _judged(
         )
     failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
     if outcome.status is Status.SUCCESS:
-        return _confirmed(ending, outcome, failed=failed, budget=budget, tokens=tokens)
+        return _confirm(ending, outcome, failed=failed, budget=budget, tokens=tokens)
     if failed and ending.limits_hit:
         reason, message = _LIMITS[ending.limits_hit[0]]
         return Verdict(outcome.status, reason, message)
@@ -122,7 +122,7 @@ def _by_engine(ending: Ending) -> Verdict | None:
     return None
 
 
-def _confirmed(
+def _confirm(
     ending: Ending,
     outcome: AgentOutcome,
     *,

@@ -107,16 +107,14 @@ class OutputSigns:
             begin = lines.rfind(b"\n", max(found.start() - _LINE, 0), found.start()) + 1
             begin = max(begin, found.start() - _LINE)
             at = lines.find(b"\n", found.end())
-            self._note(lines[begin : min(at, begin + _LINE)])
-
-    def _note(self, line: bytes) -> None:
-        kind = b" ".join(_VARYING.sub(b"0", line).split())
-        count = self._kinds.pop(kind, 0) + 1
-        self._kinds[kind] = count
-        if count == self._repeats:
-            self.repeated = output_line(line.decode("utf-8", "replace"), limit=120)
-        if len(self._kinds) > _KINDS:
-            self._kinds.popitem(last=False)
+            line = lines[begin : min(at, begin + _LINE)]
+            kind = b" ".join(_VARYING.sub(b"0", line).split())
+            count = self._kinds.pop(kind, 0) + 1
+            self._kinds[kind] = count
+            if count == self._repeats:
+                self.repeated = output_line(line.decode("utf-8", "replace"), limit=120)
+            if len(self._kinds) > _KINDS:
+                self._kinds.popitem(last=False)
 
     def prompt(self) -> str | None:
         """Return the output's last line if it looks like a question to the user; otherwise None."""
@@ -150,12 +148,12 @@ class AllowedPaths:
     git: Git
     """Runs git with ignore rules that no worker can change."""
 
-    def strayed(self) -> list[str]:
+    def stray_files(self) -> list[str]:
         """Return the changed files outside of the allowed paths, without files that git ignores."""
-        found = outside(self.paths, self._changed())
-        return sorted(set(found) - self._ignored(found)) if found else []
+        found = outside(self.paths, self._changes())
+        return sorted(set(found) - self._select_ignored(found)) if found else []
 
-    def _ignored(self, paths: list[str]) -> set[str]:
+    def _select_ignored(self, paths: list[str]) -> set[str]:
         names = b"\0".join(os.fsencode(path) for path in paths)
         try:
             answer = self.git.run("check-ignore", "-z", "--stdin", stdin=names, timeout=_PATIENCE)
@@ -163,7 +161,7 @@ class AllowedPaths:
             return set()
         return {os.fsdecode(name) for name in answer.split(b"\0")}
 
-    def _changed(self) -> Iterator[str]:
+    def _changes(self) -> Iterator[str]:
         walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
         for path, info in walk:
             if path != ".git" and not stat.S_ISDIR(info.st_mode) and self._is_new(info):
@@ -219,7 +217,7 @@ class Watchdog:
 
     def _stray(self, scope: AllowedPaths) -> Iterator[Finding]:
         begun = time.monotonic()
-        strayed = scope.strayed()
+        strayed = scope.stray_files()
         now = time.monotonic()
         self._next = now + max(_INTERVAL, (now - begun) * _REST)
         if strayed:

@@ -15,7 +15,7 @@ from orchestrator.execution.broker import (
     BrokerPlan,
     RunBroker,
     note_network,
-    noted_network,
+    read_network,
 )
 from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.state.grant_files import grant_directory
@@ -94,7 +94,7 @@ def _place(run: RunContext, workers: int) -> BrokerPlace:
 def _network(run: RunContext, state: Path, workers: int) -> tuple[str, IPv4Network]:
     labels = run.labels(role=_NETWORK_ROLE)
     existing = [left for left in run.engine.leftovers(labels) if left.kind == "network"]
-    known = noted_network(state, {left.id for left in existing}) if run.resumed else None
+    known = read_network(state, {left.id for left in existing}) if run.resumed else None
     if known is not None:
         return known
     for left in existing:

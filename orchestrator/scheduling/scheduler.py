@@ -53,7 +53,7 @@ def run_workers(
     """
     started = time.monotonic()
     try:
-        with nullcontext() if run.broker is None else run.broker.watched():
+        with nullcontext() if run.broker is None else run.broker.keep_running():
             results = _Slots(run, workers, attempt).results()
     finally:
         run.switch.close(forget=not run.outcome.resumable)

@@ -26,7 +26,7 @@ def measured(worker: WorkerContext) -> Spent | None:
     broker = worker.run.broker
     if broker is None or worker.config.isolation.keys == "env":
         return None
-    return broker.spent(worker.ledger)
+    return broker.spending(worker.ledger)
 
 
 def with_measured(outcome: AgentOutcome | None, spent: Spent | None) -> AgentOutcome | None:

@@ -54,7 +54,7 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
     cost, tokens = outcome.cost, outcome.tokens
     if finish.spent is not None:
         cost, tokens = finish.spent.cost_if_known, finish.spent.tokens
-    refused = None if verdict.status is Status.SUCCESS else worker.network_log.refused()
+    refused = None if verdict.status is Status.SUCCESS else worker.network_log.refusals()
     messages = filter(None, (verdict.message, *finish.notes, refused))
     return WorkerResult(
         worker_id=spec.worker_id,

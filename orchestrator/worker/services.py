@@ -122,7 +122,7 @@ class Services:
         return False
 
     def _all_run(self) -> bool:
-        running = {one.name for one in self._sidecars if one.ended() is None}
+        running = {one.name for one in self._sidecars if one.end_reason() is None}
         return self._holder is not None and running == set(self._wanted)
 
     def _start(self) -> None:
@@ -168,7 +168,7 @@ class Services:
                 ended_at = sidecar.container.state().ended_at
                 if ended_at is None or (task_ended_at is not None and ended_at > task_ended_at):
                     continue
-                why = sidecar.ended() or "ended"
+                why = sidecar.end_reason() or "ended"
             except EngineUnavailableError:
                 continue
             except OrchestratorError:
@@ -205,7 +205,7 @@ class Services:
         check = self._check(sidecar, service, holder)
         deadline = time.monotonic() + service.health_timeout
         while not check.wait(_TICK):
-            problem = sidecar.ended()
+            problem = sidecar.end_reason()
             if problem is None and time.monotonic() >= deadline:
                 late = f"was not ready within {service.health_timeout:g} s"
                 problem = f"{late}{sidecar.last_words()}"

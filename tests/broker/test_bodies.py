@@ -203,7 +203,7 @@ def test_recorded_calls_of_agents_are_passed_on_as_they_are(path: str, body: Any
     assert call is not None
     request = Request.read(call, json.dumps(body).encode(), unique=True)
     request.check_fields()
-    assert json.loads(request.encoded()) == body
+    assert json.loads(request.encode()) == body
 
 
 def test_both_spellings_of_google_are_passed_on_as_one() -> None:
@@ -307,7 +307,7 @@ def test_a_body_is_refused_or_its_worst_cost_is_set_aside(flavor: str, tmp_path:
             why.append(str(error))
             continue
         passed += 1
-        given, made = billed(json.loads(request.encoded()))
+        given, made = billed(json.loads(request.encode()))
         assert limited.ledger.spent.most_tokens >= given + made, body
         assert limited.ledger.spent.most_cost > 0
     others = (

@@ -47,7 +47,7 @@ def another(
 
 
 def test_block_contains_the_ports_in_the_requested_order(blocks: PortBlocks) -> None:
-    published = blocks.of(1, TWO).published()
+    published = blocks.of(1, TWO).host_ports()
     first = published[3000]
     assert published == {3000: first, 3010: first + 1}
     assert (first - LOWEST) % SIZE == 0
@@ -55,7 +55,7 @@ def test_block_contains_the_ports_in_the_requested_order(blocks: PortBlocks) -> 
 
 
 def test_variables_contain_ports_and_urls(blocks: PortBlocks) -> None:
-    first = blocks.of(1, TWO).published()[3000]
+    first = blocks.of(1, TWO).host_ports()[3000]
     assert blocks.of(1, TWO).variables() == {
         "PORT": "3000",
         "HOST_PORT": str(first),
@@ -68,7 +68,7 @@ def test_variables_contain_ports_and_urls(blocks: PortBlocks) -> None:
 
 def test_no_requested_port_reserves_nothing(tmp_path: Path) -> None:
     ports = PortBlocks(RunDirectory(tmp_path), tmp_path).of(1, {})
-    assert (ports.published(), ports.variables()) == ({}, {})
+    assert (ports.host_ports(), ports.variables()) == ({}, {})
     assert list(tmp_path.iterdir()) == []
 
 

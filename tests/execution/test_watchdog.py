@@ -69,12 +69,12 @@ class TestWarnings:
     def test_changes_outside_of_the_paths_alert(
         self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        strayed = AllowedPaths.strayed
+        stray_files = AllowedPaths.stray_files
 
         def when_all_is_written(scope: AllowedPaths) -> list[str]:
-            return strayed(scope) if (scope.written / "src.py").exists() else []
+            return stray_files(scope) if (scope.written / "src.py").exists() else []
 
-        monkeypatch.setattr(AllowedPaths, "strayed", when_all_is_written)
+        monkeypatch.setattr(AllowedPaths, "stray_files", when_all_is_written)
         (repo / ".gitignore").write_text("*.tmp\n")
         task = (
             "echo x > src/new.py; echo x >> docs.md; mkdir -p b; echo x > b/out; echo x > a.txt; "

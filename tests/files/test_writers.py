@@ -24,7 +24,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "This is the helper.": {
         "files/atomic.py": "replace_file",
         "files/shared.py": "make_shared open_shared",
-        "files/output.py": "create_output open_to_append _Place._opened _end_of _replace",
+        "files/output.py": "create_output open_to_append _Place._open_if_read _end_of _replace",
     },
     "The descriptor was opened by the helper, or is stdout.": {
         "files/copy_bytes.py": "copy_bytes",
@@ -55,8 +55,8 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "mounted into no container.": {
         "execution/broker.py": "note_network",
         "execution/dead_man_process.py": "Switch._sign Switch._note",
-        "execution/network_log.py": "NetworkFollower._open NetworkFollower._write",
-        "execution/output.py": "WorkerLog._open WorkerLog._set_earlier_aside",
+        "execution/network_log.py": "NetworkFollower.__init__ NetworkFollower._write",
+        "execution/output.py": "WorkerLog._open",
         "execution/sidecar.py": "Sidecar._follow",
         "git/kept_refs.py": "Parts.let_in",
         "git/lfs.py": "_replace write_record _copy_checked note_made",
@@ -110,7 +110,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "workspace/furnish.py": "WorktreeFiller._copy",
         "workspace/submodules.py": "point_to",
     },
-    "The tree is being removed; it is never left.": {"files/remove_tree.py": "_empty"},
+    "The tree is being removed; it is never left.": {"files/remove_tree.py": "_remove_entry"},
     "The directory in memory was checked to belong to this user.": {
         "state/grant_files.py": "grant_directory",
         "state/secret_files.py": "_own_directory _write_files",
@@ -120,7 +120,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "web/access_control.py": "Sessions.open",
     },
     "The kernel's file of this process.": {
-        "execution/dead_man_process.py": "_detach_from_parent",
+        "execution/dead_man_process.py": "main",
     },
     "A pipe of a container is held open: nothing is written.": {
         "engine/docker/counters.py": "_hold",

@@ -64,12 +64,12 @@ def test_starts_are_staggered(repo: Path, docker_engine: DockerEngine) -> None:
 def test_changes_outside_of_the_paths_are_found_in_an_overlay(
     repo: Path, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strayed = AllowedPaths.strayed
+    stray_files = AllowedPaths.stray_files
 
     def when_all_is_written(scope: AllowedPaths) -> list[str]:
-        return strayed(scope) if (scope.written / "out" / "file").exists() else []
+        return stray_files(scope) if (scope.written / "out" / "file").exists() else []
 
-    monkeypatch.setattr(AllowedPaths, "strayed", when_all_is_written)
+    monkeypatch.setattr(AllowedPaths, "stray_files", when_all_is_written)
     events: list[Event] = []
     triggers = Triggers(paths=("src",), on_trigger="stop")
     task = "echo x > src/fine; rm a.txt; mkdir out; echo x > out/file; exec sleep 50"

@@ -303,7 +303,8 @@ def limits() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "execution/dead_man_process.py", (DEADMAN, UNWATCHED),
-        ("overdue containers are killed", "if at_once or self._moment(one) <= now", "if at_once"),
+        ("overdue containers are killed", "if at_once or self._moment(worker) <= now",
+         "if at_once"),
         ("attempts to kill become rare", "if not late or now < self._not_before or self.is_done:",
          "if not late or self.is_done:"),
         ("services of a dead run are killed", "        for worker in self._idle:\n"
@@ -445,7 +446,7 @@ def secrets() -> Iterator[Protection]:
          '        yield escaped.replace("/", "\\\\/")', '        yield b""'
          '.decode()'),
         ("values across chunks are redacted",
-         "cut = min([len(data) - self._undecided(data), *map(self._begun, views)])",
+         "cut = min([len(data) - self._count_undecided(data), *map(self._begun, views)])",
          "cut = len(data)"),
         ("longest value is redacted first",
          "sorted(names, key=len, reverse=True)", "sorted(names, key=len)"),
