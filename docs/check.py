@@ -26,7 +26,7 @@ from orchestrator.config.fields import (
     AGENT_FIELDS,
     BLOCKS,
     TOP_FIELDS,
-    allowed_values,
+    describe_values,
     field_schema,
     flag,
     in_words,
@@ -161,7 +161,7 @@ def settings_table(block: str) -> str:
         schema = field_schema(field)
         cells = (
             f"`{name}`",
-            allowed_values(field).removeprefix("a ").replace("|", "\\|"),
+            describe_values(field).removeprefix("a ").replace("|", "\\|"),
             _default(schema),
             _option(name),
             " ".join(schema["description"].split()),

@@ -229,12 +229,10 @@ def _verdict(
             return Status.SUCCESS, None, last_message
         return contradicted(exit_code)
     message = end.error.message or describe_exit(exit_code)
-    return Status.FAILED, _reason(message), message
-
-
-def _reason(message: str) -> Reason:
     status = _HTTP_STATUS.search(message)
     if status is not None:
-        return HTTP_REASONS.get(int(status[1]), Reason.AGENT_ERROR)
-    phrases = (_PHRASES[phrase] for phrase in _PHRASES if phrase in message)
-    return next(phrases, Reason.AGENT_ERROR)
+        reason = HTTP_REASONS.get(int(status[1]), Reason.AGENT_ERROR)
+    else:
+        phrases = (_PHRASES[phrase] for phrase in _PHRASES if phrase in message)
+        reason = next(phrases, Reason.AGENT_ERROR)
+    return Status.FAILED, reason, message

@@ -131,7 +131,12 @@ def _verdict(report: _Report) -> tuple[Status, Reason | None, str | None]:
         case "Submitted":
             return Status.SUCCESS, None, as_line(report.said)
         case "LimitsExceeded":
-            return Status.PARTIAL, *_limit(report)
+            cost, limit = report.cost or 0.0, report.cost_limit
+            if limit and cost >= limit:
+                message = f"the agent spent {money(cost)} of {money(limit)}"
+                return Status.PARTIAL, Reason.BUDGET, message
+            message = f"the agent used all of its {report.steps or 0} steps"
+            return Status.PARTIAL, Reason.MAX_STEPS, message
         case "TimeExceeded":
             return Status.TIMEOUT, Reason.TIMEOUT, "the agent stopped just before its deadline"
         case "RepeatedFormatError":
@@ -139,10 +144,3 @@ def _verdict(report: _Report) -> tuple[Status, Reason | None, str | None]:
         case error:
             reason = litellm.reason_of(error, report.said or "")
             return Status.FAILED, reason, as_line(report.said or error)
-
-
-def _limit(report: _Report) -> tuple[Reason, str]:
-    cost, limit = report.cost or 0.0, report.cost_limit
-    if limit and cost >= limit:
-        return Reason.BUDGET, f"the agent spent {money(cost)} of {money(limit)}"
-    return Reason.MAX_STEPS, f"the agent used all of its {report.steps or 0} steps"

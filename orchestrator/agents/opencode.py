@@ -251,8 +251,12 @@ def _verdict(
     if other is not None:
         return Status.FAILED, Reason.AGENT_ERROR, other[0]
     if total.error is not None:
-        message = total.error.data.message or total.error.name
-        return Status.FAILED, _reason(total.error), message
+        data = total.error.data
+        reason = _ERROR_REASONS.get(total.error.name or "", Reason.AGENT_ERROR)
+        reason = HTTP_REASONS.get(data.statusCode or 0, reason)
+        if _NO_KEY in (data.message or ""):
+            reason = Reason.AUTH
+        return Status.FAILED, reason, data.message or total.error.name
     if total.ended is None or exit_code != 0:
         lost = unreported(output, exit_code)
         return lost.status, lost.reason, lost.message
@@ -260,10 +264,3 @@ def _verdict(
         return Status.SUCCESS, None, total.words
     message = f"the model's last answer ended with `{total.ended}`"
     return Status.PARTIAL, Reason.AGENT_FAILED, message
-
-
-def _reason(error: _Error) -> Reason:
-    if _NO_KEY in (error.data.message or ""):
-        return Reason.AUTH
-    by_name = _ERROR_REASONS.get(error.name or "", Reason.AGENT_ERROR)
-    return HTTP_REASONS.get(error.data.statusCode or 0, by_name)

@@ -108,9 +108,11 @@ class ShellAgent:
         status = claimed if is_done else Status.FAILED
         succeeded = status is Status.SUCCESS
         message = None if succeeded else _message(output, report, exit_status.exit_code)
+        refused = status is Status.FAILED and report.reason == Reason.RATE_LIMITED
+        reason = Reason.RATE_LIMITED if refused else Reason.AGENT_FAILED
         return AgentOutcome(
             status=status,
-            reason=None if succeeded else _reason(report, status),
+            reason=None if succeeded else reason,
             message="; ".join(filter(None, (message, _UNTYPED if old else None))) or None,
             steps=report.steps or 0,
             cost=report.cost,
@@ -168,11 +170,6 @@ def _progress(line: str) -> AgentProgress | None:
         return None
     # A command may use `steps` for anything, such as steps of a training.
     return AgentProgress(cost=report.cost, tokens=report.tokens, steps=report.steps, bounded=False)
-
-
-def _reason(report: _Report, status: Status) -> Reason:
-    refused = status is Status.FAILED and report.reason == Reason.RATE_LIMITED
-    return Reason.RATE_LIMITED if refused else Reason.AGENT_FAILED
 
 
 def _message(output: AgentOutput, report: _Report, exit_code: int) -> str:

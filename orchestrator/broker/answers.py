@@ -89,20 +89,18 @@ class EventStream:
         """Read one event; return whether the event is passed on to the worker."""
         for part in (content, content.get("response"), content.get("message")):
             if isinstance(part, dict):
-                self._take(part, merge=part is not content.get("response"))
+                merge = part is not content.get("response")
+                for name in ("model", "modelVersion"):
+                    if isinstance(part.get(name), str):
+                        self.found[name] = part[name]
+                for name in ("usage", "usageMetadata"):
+                    usage = part.get(name)
+                    if isinstance(usage, dict):
+                        # Anthropic's API sends the input first, and the output at the end.
+                        before = self.found.get(name, {}) if merge else {}
+                        known = {key: value for key, value in usage.items() if value is not None}
+                        self.found[name] = {**before, **known}
         return not (self._without_usage and content.get("choices") == [] and "usage" in content)
-
-    def _take(self, part: Mapping[str, Any], *, merge: bool) -> None:
-        for name in ("model", "modelVersion"):
-            if isinstance(part.get(name), str):
-                self.found[name] = part[name]
-        for name in ("usage", "usageMetadata"):
-            usage = part.get(name)
-            if isinstance(usage, dict):
-                # Anthropic's API sends the input first, and the output at the end.
-                before = self.found.get(name, {}) if merge else {}
-                known = {key: value for key, value in usage.items() if value is not None}
-                self.found[name] = {**before, **known}
 
 
 def _end_of_event(data: bytes) -> int:

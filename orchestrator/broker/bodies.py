@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +125,7 @@ class Request:
 
     def most_given(self) -> int:
         """Return the maximum number of input tokens: a token has at least one byte."""
-        images = sum(map(_is_image, _objects(self.body)))
+        images = _count_images(self.body)
         tools = _TOOLS if self.body.get("tools") else 0
         each = 0 if self.call.flavor is None else _IMAGES[self.call.flavor]
         return len(self.encode()) + images * each + tools
@@ -246,7 +246,16 @@ def _refuse_constant(name: str) -> None:
 
 def _what_is_wrong(error: ValidationError, body: dict[str, Any]) -> str:
     """Return a sentence about the field that is wrong, with its name."""
-    found = [(_path(item["loc"], body), item) for item in error.errors(include_url=False)]
+    found = []
+    for item in error.errors(include_url=False):
+        path: list[str | int] = []
+        value: object = body
+        for part in item["loc"]:
+            # Only names and indexes belong to the path; other words are names of alternatives.
+            with suppress(LookupError, TypeError):
+                value = value[part]  # type: ignore[index]
+                path.append(part)
+        found.append((path, item))
     # Where a value may have several forms, the form that was meant explains most.
     path, item = max(found, key=lambda entry: len(entry[0]))
     if item["type"].startswith("union_tag"):
@@ -261,26 +270,14 @@ def _what_is_wrong(error: ValidationError, body: dict[str, Any]) -> str:
     )
 
 
-def _path(place: Iterable[str | int], body: object) -> list[str | int]:
-    """Return the names and indexes in a place; other words are names of alternatives."""
-    path: list[str | int] = []
-    for part in place:
-        with suppress(LookupError, TypeError):
-            body = body[part]  # type: ignore[index]
-            path.append(part)
-    return path
-
-
-def _objects(value: object) -> Iterator[dict[str, Any]]:
-    waiting = [value]
+def _count_images(value: object) -> int:
+    images, waiting = 0, [value]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
-            yield part
+            is_image = part.get("type") in ("image", "image_url", "input_image")
+            images += is_image or "inlineData" in part
             waiting += part.values()
         elif isinstance(part, list):
             waiting += part
-
-
-def _is_image(part: dict[str, Any]) -> bool:
-    return part.get("type") in ("image", "image_url", "input_image") or "inlineData" in part
+    return images

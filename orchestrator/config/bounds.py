@@ -191,7 +191,8 @@ class Typed:
             if field not in self.settings or wider is None:
                 continue
             if wider(value_of(self.config, field), value_of(config, field)):
-                yield field, _setting_to_blame(config, field)
+                own = field not in _INSTEAD or getattr(getattr(config, field[0]), field[-1])
+                yield field, field if own else _INSTEAD[field]
         for field in _OF_SERVICES:
             if field in self.of_preset and self._has_larger_service(config, field):
                 yield field, _SERVICES
@@ -235,7 +236,7 @@ class Typed:
         )
 
 
-def typed_bound(*layers: Sequence[Setting]) -> Typed:
+def bound_of(*layers: Sequence[Setting]) -> Typed:
     """Return the bound that the given layers are for all weaker sources.
 
     Args:
@@ -274,11 +275,6 @@ def value_of(config: ParallelConfig, field: FieldPath) -> Any:  # noqa: ANN401
     if field == CONTAINER_FIELDS["setup_network"]:
         return config.setup_network
     return own or value_of(config, _INSTEAD[field]) if field in _INSTEAD else own
-
-
-def _setting_to_blame(config: ParallelConfig, field: FieldPath) -> FieldPath:
-    own = getattr(getattr(config, field[0]), field[-1]) if field in _INSTEAD else True
-    return field if own else _INSTEAD[field]
 
 
 def key_of(field: FieldPath) -> str:

@@ -110,23 +110,18 @@ class _JsonLines:
         line = bisect_left(self._ends, self._next()) + 1
         match self._text[self._at]:
             case "{":
-                return Node(dict(self._members(depth)), line)
+                members: dict[str, Node] = {}
+                for at in self._until("}"):
+                    key = str(self._scalar())
+                    members[key] = replace(self.read(depth + 1), line=at)
+                return Node(members, line)
             case "[":
-                return Node(list(self._items(depth)), line)
+                return Node([self.read(depth + 1) for _ in self._until("]")], line)
             case _:
                 begin = self._at
                 value = self._scalar()
                 is_spelled = isinstance(value, SPELLED)
                 return Node(value, line, self._text[begin : self._at] if is_spelled else None)
-
-    def _members(self, depth: int) -> Iterator[tuple[str, Node]]:
-        for line in self._until("}"):
-            key = str(self._scalar())
-            yield key, replace(self.read(depth + 1), line=line)
-
-    def _items(self, depth: int) -> Iterator[Node]:
-        for _ in self._until("]"):
-            yield self.read(depth + 1)
 
     def _until(self, end: str) -> Iterator[int]:
         """Yield the line of each member or item that the caller parses, then skip bracket `end`."""

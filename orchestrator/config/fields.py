@@ -202,7 +202,7 @@ def is_structured(field: FieldPath) -> bool:
     return any(kind.get("type") == "object" for part in parts if part for kind in kinds(part))
 
 
-def allowed_values(field: FieldPath) -> str:
+def describe_values(field: FieldPath) -> str:
     """Return the allowed values of a field in words: `a whole number from 1 to 10`."""
     schema = field_schema(field)
     if field == RUN_FIELDS["workers"]:
@@ -240,7 +240,9 @@ def in_words(schema: Mapping[str, Any]) -> str:
 
 def _kind_in_words(schema: Mapping[str, Any]) -> str:
     if IS_SIZE in schema:
-        return _size_in_words(schema)
+        least, most = schema["minimum"], schema["maximum"]
+        size = f"{least // 1024**2}m" if least >= 1024**2 else f"{least // 1024}k"
+        return f"a size from {size} to {most // 1024**4}t, such as 512m or 4g"
     if "enum" in schema:
         return "one of " + ", ".join(f"`{item}`" for item in schema["enum"])
     if "const" in schema:
@@ -254,12 +256,6 @@ def _kind_in_words(schema: Mapping[str, Any]) -> str:
             return "a mapping " + _members_in_words(schema)
         case kind:
             return _WORDS[str(kind)] + _range(schema)
-
-
-def _size_in_words(schema: Mapping[str, Any]) -> str:
-    least, most = schema["minimum"], schema["maximum"]
-    size = f"{least // 1024**2}m" if least >= 1024**2 else f"{least // 1024}k"
-    return f"a size from {size} to {most // 1024**4}t, such as 512m or 4g"
 
 
 def _members_in_words(schema: Mapping[str, Any]) -> str:

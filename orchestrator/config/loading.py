@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.config.bounds import OF_THE_USER, Typed, typed_bound, value_text
+from orchestrator.config.bounds import OF_THE_USER, Typed, bound_of, value_text
 from orchestrator.config.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.config.json_schema import json_schema
 from orchestrator.config.merge import merge, problems_of, problems_of_file, validate_texts
@@ -78,7 +78,7 @@ class Settings:
     @property
     def bound(self) -> Typed:
         """What the user typed, which bounds the settings of a workflow's tasks."""
-        return typed_bound(*self.layers[2:])
+        return bound_of(*self.layers[2:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +291,7 @@ def _beyond_presets(config: ParallelConfig, layers: Layers) -> Problems:
             for setting in weak
             if not (setting.kind == "environment" and setting.field in OF_THE_USER)
         }
-        bound = typed_bound(*strong)
+        bound = bound_of(*strong)
         for field, blamed in bound.excesses(config):
             setting = given.get(blamed)
             if setting is not None and field in bound.of_preset:

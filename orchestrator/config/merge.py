@@ -12,7 +12,7 @@ from orchestrator.config.fields import (
     PROJECT_FIELDS,
     FieldPath,
     Setting,
-    allowed_values,
+    describe_values,
     is_structured,
     place,
 )
@@ -140,4 +140,4 @@ def _expectation(found: ErrorDetails, setting: Setting) -> str:
         return f": {found['ctx']['error']}"
     if setting.field == _ENV and len(found["loc"]) > len(_ENV):
         return ": must be text; quote values that look like numbers"
-    return f": must be {allowed_values(setting.field)}"
+    return f": must be {describe_values(setting.field)}"

@@ -85,7 +85,7 @@ class _FileReader:
             elif key == "execution":
                 yield from self._execution(node)
             elif key not in TOP_FIELDS:
-                self._report(node, _misplacement(key, key) or self._unknown_key(key, _TOP_KEYS))
+                self._report(node, _misplacement(key, key) or self._complaint(key, _TOP_KEYS))
 
     def _block(
         self, block: str, root: Node, fields: Mapping[str, FieldPath], program: str | None = None
@@ -94,7 +94,7 @@ class _FileReader:
             name = f"{block}.{key}"
             if key not in fields:
                 known = [f"{block}.{field}" for field in fields]
-                self._report(node, _misplacement(name, key) or self._unknown_key(name, known))
+                self._report(node, _misplacement(name, key) or self._complaint(name, known))
             elif node.value is not None:
                 yield from self._setting(fields[key], node, name, program)
 
@@ -105,7 +105,7 @@ class _FileReader:
             if program in known:
                 yield from self._block(name, node, AGENT_FIELDS, program)
             else:
-                self._report(node, self._unknown_key(name, [f"agents.{other}" for other in known]))
+                self._report(node, self._complaint(name, [f"agents.{other}" for other in known]))
 
     def _execution(self, root: Node) -> Iterator[Setting]:
         members = root.value if isinstance(root.value, dict) else {}
@@ -126,7 +126,8 @@ class _FileReader:
                     self._report(node, f"`{name}` is `{shown}`: must be `true` or `false`")
             elif key not in _EXECUTION:
                 self._report(
-                    node, self._unknown_key(name, [f"execution.{known}" for known in _EXECUTION])
+                    node,
+                    self._complaint(name, [f"execution.{known}" for known in _EXECUTION]),
                 )
 
     def _providers(self, root: Node) -> Node:
@@ -185,8 +186,8 @@ class _FileReader:
         elif root.value is not None:
             self._report(root, f"{what} must be a mapping of keys to values")
 
-    def _unknown_key(self, name: str, known: Sequence[str]) -> str:
-        return unknown_key(name, known if len(self._problems) < MOST_SUGGESTIONS else ())
+    def _complaint(self, name: str, known: Sequence[str]) -> str:
+        return message_for_unknown(name, known if len(self._problems) < MOST_SUGGESTIONS else ())
 
     def _report(self, node: Node, message: str) -> None:
         self._problems.append(_clean(f"{place(self._path, node)}: {message}"))
@@ -214,7 +215,7 @@ def _misplacement(name: str, key: str) -> str | None:
     return None
 
 
-def unknown_key(name: str, known: Sequence[str]) -> str:
+def message_for_unknown(name: str, known: Sequence[str]) -> str:
     """Return the message for an unknown key, with a suggestion if a known key is similar."""
     close = get_close_matches(name, known, n=1, cutoff=0.7)
     return f"`{name}` is unknown" + (f", did you mean `{close[0]}`?" if close else "")
@@ -233,19 +234,15 @@ def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Set
             value_given = _split(field, value)
             settings.append(Setting(field=field, value=value_given, kind="environment", name=name))
         elif name != CONFIG_VARIABLE:
-            problems.extend(_misspelt(name))
+            # Other programs use the prefix too: Kubernetes sets ORCHESTRATOR_PORT for a service
+            # named `orchestrator`. Only close matches of a known variable are errors.
+            known = [variable.removeprefix(PREFIX) for variable in _VARIABLES]
+            close = get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.9)
+            problems += [
+                _clean(f"environment variable `{name}` is unknown, did you mean `{PREFIX}{found}`?")
+                for found in close
+            ]
     return settings
-
-
-def _misspelt(name: str) -> Iterator[str]:
-    # Other programs use the prefix too: Kubernetes sets ORCHESTRATOR_PORT for a service named
-    # `orchestrator`. Only close matches of a known variable are errors.
-    known = [variable.removeprefix(PREFIX) for variable in _VARIABLES]
-    close = get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.9)
-    if close:
-        yield _clean(
-            f"environment variable `{name}` is unknown, did you mean `{PREFIX}{close[0]}`?"
-        )
 
 
 def from_options(
@@ -258,7 +255,12 @@ def from_options(
         for name, value in given.items()
         if name not in {"env", "env_file", "services"}
     ]
-    services = dict(_service(entry, problems) for entry in _texts(given.get("services")))
+    services: dict[str, dict[str, str]] = {}
+    for entry in _texts(given.get("services")):
+        name, equals, image = entry.partition("=")
+        if not equals:
+            problems.append(_clean(f"option `--service`: `{entry}` must be `NAME=IMAGE`"))
+        services[name] = {"image": image or "-"}
     if services:
         field = PROJECT_FIELDS["services"]
         settings.append(Setting(field=field, value=services, kind="option", name="--service"))
@@ -267,13 +269,6 @@ def from_options(
         field = CONTAINER_FIELDS["env"]
         settings.append(Setting(field=field, value=env, kind="option", name="--env"))
     return settings
-
-
-def _service(entry: str, problems: Problems) -> tuple[str, dict[str, str]]:
-    name, equals, image = entry.partition("=")
-    if not equals:
-        problems.append(_clean(f"option `--service`: `{entry}` must be `NAME=IMAGE`"))
-    return name, {"image": image or "-"}
 
 
 def _value(name: str, value: object) -> object:

@@ -239,18 +239,13 @@ class Switch:
         done = answered == b"done\n"
         if not done:
             self._unload()
-        self._note(
-            f"workers {' '.join(workers)}: killed after their deadline: "
-            f"{'done' if done else 'failed'}"
-        )
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        with suppress(OSError), self._log.open("a") as file:
+            file.write(
+                f"{now} workers {' '.join(workers)}: killed after their deadline: "
+                f"{'done' if done else 'failed'}\n"
+            )
         return done
-
-    def _note(self, text: str) -> None:
-        try:
-            with self._log.open("a") as file:
-                file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
-        except OSError:
-            return
 
 
 def watch(switch: Switch, source: int, woken: int) -> None:

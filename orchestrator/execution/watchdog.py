@@ -164,12 +164,13 @@ class AllowedPaths:
     def _changes(self) -> Iterator[str]:
         walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
         for path, info in walk:
-            if path != ".git" and not stat.S_ISDIR(info.st_mode) and self._is_new(info):
+            # The modification time is not used: the file's owner can set it to any value.
+            if (
+                path != ".git"
+                and not stat.S_ISDIR(info.st_mode)
+                and (self.since is None or info.st_ctime_ns > self.since)
+            ):
                 yield path
-
-    def _is_new(self, info: os.stat_result) -> bool:
-        # The modification time is not used: the file's owner can set it to any value.
-        return self.since is None or info.st_ctime_ns > self.since
 
 
 class Watchdog:

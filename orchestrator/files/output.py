@@ -339,7 +339,14 @@ def _replace(place: _Place, content: bytes) -> None:
     if info is None:
         replace_file(place.folder, place.name, content, durable=True)
         return
-    access = Access(stat.S_IMODE(info.st_mode) & 0o777, *_owner(info))
+    # The file keeps its owner and its group as far as this process may set them.
+    is_root = os.geteuid() == 0
+    groups = {info.st_gid} if is_root else {os.getegid(), *os.getgroups()}
+    access = Access(
+        stat.S_IMODE(info.st_mode) & 0o777,
+        info.st_uid if is_root else -1,
+        info.st_gid if info.st_gid in groups else -1,
+    )
     try:
         replace_file(place.folder, place.name, content, access, durable=True)
     except OSError as error:
@@ -348,13 +355,6 @@ def _replace(place: _Place, content: bytes) -> None:
         with os.fdopen(place.open(0), "wb") as file:
             file.truncate(0)
             file.write(content)
-
-
-def _owner(info: os.stat_result) -> tuple[int, int]:
-    """Return the owner and group of a file, as far as this process may set them; -1 if not."""
-    if os.geteuid() == 0:
-        return info.st_uid, info.st_gid
-    return -1, info.st_gid if info.st_gid in {os.getegid(), *os.getgroups()} else -1
 
 
 def _send(descriptor: int, content: bytes) -> None:

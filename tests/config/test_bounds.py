@@ -63,7 +63,7 @@ def test_every_setting_has_a_direction():
 
 
 def test_the_table_has_every_setting_that_the_preset_bounds():
-    assert {key(field) for field in bounds.typed_bound([preset()]).of_preset} == {*WIDE}
+    assert {key(field) for field in bounds.bound_of([preset()]).of_preset} == {*WIDE}
 
 
 def preset() -> fields.Setting:
@@ -226,7 +226,7 @@ def test_defaults_of_a_workflow_are_bounded_with_their_line(repo: Path, monkeypa
 def test_later_values_of_a_preset_cannot_be_forgotten():
     """Each value of a preset that is typed is a bound of the same value."""
     for name in PRESETS:
-        typed = bounds.typed_bound([replace(preset(), value=name)])
+        typed = bounds.bound_of([replace(preset(), value=name)])
         assert not [*typed.excesses(typed.config)]
         assert typed.of_preset <= {*bounds.WIDER}
         assert ParallelConfig.model_validate(dict(typed.config))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.config.document import read_text
 from orchestrator.config.node import DocumentError, Node
-from orchestrator.config.sources import unknown_key
+from orchestrator.config.sources import message_for_unknown
 from orchestrator.text.split_lines import lines_of_output
 from orchestrator.workflow.parsing.manifest import LONGEST_ID
 from orchestrator.workflow.parsing.templates import has_results
@@ -74,7 +74,7 @@ def _part(section: _Section, path: Path) -> str:
     if section.level > 2:
         message = f"the section `{section.title}` must be below `## {AGENTS}`"
     else:
-        message = unknown_key(section.title, (AGENTS, LAST))
+        message = message_for_unknown(section.title, (AGENTS, LAST))
     raise DocumentError(f"{path}:{section.line}: {message}")
 
 
