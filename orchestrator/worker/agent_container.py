@@ -87,16 +87,16 @@ def run_task(
             stack.pop_all()  # the container may continue to run, and needs its secrets
             raise
         except BaseException:
-            _removed(running.container)
+            _remove(running.container)
             dismiss(worker)
             raise
         worker.times.begin("stop")
         worker.times.count_as_stop(ending.stopping)
         ending = replace(ending, dead_services=tuple(services.dead(ending)))
-        ending = _noted(ending, log, checkpoints)
+        ending = _note_end(ending, log, checkpoints)
         if follower is not None:
             follower.finish()
-        problem = _removed(running.container)
+        problem = _remove(running.container)
         dismiss(worker)
     return replace(ending, error=ending.error or problem)
 
@@ -144,11 +144,7 @@ def _turn(worker: WorkerContext) -> AbstractContextManager[None]:
     def tell(cause: WaitCause, reason: str) -> None:
         run.emit(WorkerWaiting(worker_id=worker.number, cause=cause, reason=reason))
 
-    return run.pace.turn(partial(_is_cancelled, worker), worker.provider, tell=tell)
-
-
-def _is_cancelled(worker: WorkerContext) -> bool:
-    return worker.cancel.asked
+    return run.pace.turn(lambda: worker.cancel.asked, worker.provider, tell=tell)
 
 
 def _find(worker: WorkerContext) -> Container | None:
@@ -162,16 +158,19 @@ def _find(worker: WorkerContext) -> Container | None:
     return engine.adopt(ids[0]) if ids else None
 
 
-def _noted(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Ending:
+def _note_end(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Ending:
     log.finish()
     failure = None if log.failure is None else log.failure.strerror
-    ending = replace(_with_last_words(ending, log), log_failure=failure)
+    if ending.exit_status is not None and ending.exit_status.exit_code != 0:
+        named = (limit for limit in limits_named(log.stderr) if limit not in ending.limits_hit)
+        ending = replace(ending, limits_hit=(*ending.limits_hit, *named))
+    ending = replace(ending, log_failure=failure)
     with suppress(OSError):  # full disk: this process can still harvest the worker's files
         checkpoints.note_ending(ending)
     return ending
 
 
-def _removed(container: Container) -> str | None:
+def _remove(container: Container) -> str | None:
     try:
         container.remove()
     except OrchestratorError as error:
@@ -208,11 +207,3 @@ def _scope(paths: tuple[str, ...], workspace: Workspace) -> AllowedPaths | None:
         since=(store.harvest / "index").stat().st_mtime_ns if workspace.mode == "bind" else None,
         git=Git(worktree.git_dir, work_tree=worktree.path, config=excluded),
     )
-
-
-def _with_last_words(ending: Ending, log: WorkerLog) -> Ending:
-    failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
-    if not failed:
-        return ending
-    named = (limit for limit in limits_named(log.stderr) if limit not in ending.limits_hit)
-    return replace(ending, limits_hit=(*ending.limits_hit, *named))

@@ -96,16 +96,14 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
             return with_attempts(last, earlier[:-1])
     result = run_worker(replace(worker, budget=left))
     again = _again(worker, result, earlier)
-    return again or with_attempts(_shown(worker, result), earlier)
-
-
-def _shown(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
-    """Create an ended worker's worktree for `--worktrees end`; add any error to the result."""
+    if again is not None:
+        return again
     try:
+        # For `--worktrees end`.
         show_worktree(worker)
     except (OrchestratorError, OSError) as error:
-        return with_note(result, f"the worktree could not be created ({error})")
-    return result
+        result = with_note(result, f"the worktree could not be created ({error})")
+    return with_attempts(result, earlier)
 
 
 def _again(
@@ -140,20 +138,17 @@ def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[Worker
     patience = worker.config.rate_limit_wait
     if result.reason is not Reason.RATE_LIMITED or not patience:
         return False
-    refusals = [one for one in (*earlier, result) if one.reason is Reason.RATE_LIMITED]
-    if len(refusals) > MOST_REFUSALS or worker.budget.after((*earlier, result)).is_spent:
+    attempts = [*earlier, result]
+    refusals = [attempt for attempt in attempts if attempt.reason is Reason.RATE_LIMITED]
+    if len(refusals) > MOST_REFUSALS or worker.budget.after(attempts).is_spent:
         return False
-    return _waited([*earlier, result]) + (result.retry_after or 0.0) <= patience
-
-
-def _waited(attempts: Sequence[WorkerResult]) -> float:
-    """Return the seconds that a worker has waited because its provider refused requests."""
+    # The seconds that the worker has waited because its provider refused requests.
     waited = 0.0
-    for one, after in pairwise(attempts):
-        if one.reason is Reason.RATE_LIMITED and one.started_at and after.started_at:
-            ended = one.started_at + timedelta(seconds=one.duration)
+    for before, after in pairwise(attempts):
+        if before.reason is Reason.RATE_LIMITED and before.started_at and after.started_at:
+            ended = before.started_at + timedelta(seconds=before.duration)
             waited += max(0.0, (after.started_at - ended).total_seconds())
-    return waited
+    return waited + (result.retry_after or 0.0) <= patience
 
 
 def _is_retried(
@@ -161,7 +156,7 @@ def _is_retried(
 ) -> bool:
     config = worker.config
     waited_for = Reason.RATE_LIMITED if config.rate_limit_wait else None
-    counted = [one for one in (*earlier, result) if one.reason is not waited_for]
+    counted = [known for known in (*earlier, result) if known.reason is not waited_for]
     if result.reason in (None, waited_for) or len(counted) > config.retries:
         return False
     if not (RETRIED[result.reason] or result.reason in config.retry_on):

@@ -24,7 +24,7 @@ class BudgetShare:
         """Return what is left of the share after the cost and tokens of earlier attempts."""
         budget, tokens = self.budget, self.tokens
         if budget is not None:
-            budget -= sum(one.cost for one in attempts)
+            budget -= sum(attempt.cost for attempt in attempts)
         if tokens is not None:
-            tokens -= sum(one.tokens or 0 for one in attempts)
+            tokens -= sum(attempt.tokens or 0 for attempt in attempts)
         return BudgetShare(budget, tokens)

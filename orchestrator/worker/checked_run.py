@@ -47,11 +47,11 @@ class CheckedSettings:
         given = {**self.inherited_env, **self.config.isolation.env}
         if self.config.isolation.keys == "env":
             return given
-        return self.shown(given)
+        return self.without_keys(given)
 
-    def shown(self, env: Mapping[str, str]) -> dict[str, str]:
+    def without_keys(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables without those that the credential broker keeps."""
-        kept = {one.variable for one in self.config.isolation.private_repositories}
+        kept = {repository.variable for repository in self.config.isolation.private_repositories}
         kept |= set(self.company.sources)
         found = without_keys(env, self.agent.inherited_env)
         return {name: value for name, value in found.items() if name not in kept}
@@ -81,11 +81,11 @@ class CheckedSettings:
         program = self.agent.inherited_env
         listed = self.config.isolation.private_repositories
         repositories = tuple(
-            readable_repositories(((one.url, one.variable) for one in listed), given)
+            readable_repositories(((place.url, place.variable) for place in listed), given)
         )
         if repositories and not takes_keys(program, given):
             return Keys(repositories=repositories)
-        needed = self.agent.missing_key(model, self.shown(given))
+        needed = self.agent.missing_key(model, self.without_keys(given))
         keys = choose_keys(program, given, api_base=self.config.api_base, key_of_model=needed)
         return replace(keys, repositories=repositories)
 

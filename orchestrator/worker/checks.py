@@ -129,19 +129,29 @@ class _Checks:
     ) -> list[CheckResult]:
         cancel = self.worker.cancel
         wanted = self.worker.config.project.checks
-        for number, one in enumerate(wanted[len(done) :], start=len(done) + 1):
+        for number, asked in enumerate(wanted[len(done) :], start=len(done) + 1):
             if cancel.asked:
                 return done
-            work = Work(self.worker, fresh, self._job(number, one), cancel)
-            ending = _unseen(problem) if problem else self._seen(work)
+            work = Work(self.worker, fresh, self._job(number, asked), cancel)
+            ending = _unseen(problem) if problem else self._run(work)
             if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
                 return done
-            done.append(_result(one, work, ending))
+            failure = work.problem(ending)
+            done.append(
+                CheckResult(
+                    name=asked.title,
+                    passed=failure is None,
+                    exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
+                    duration=round(ending.duration, 3),
+                    log=str(work.log),
+                    message=failure,
+                )
+            )
             with suppress(OSError):  # full disk: repeating the checks does no harm
                 self.worker.checkpoints.note_checks(done)
         return done
 
-    def _seen(self, work: Work) -> Ending:
+    def _run(self, work: Work) -> Ending:
         """Run a check, store its SARIF file, and return how the check ended."""
         place = self.worker.directory / CHECKED / "left"
         try:
@@ -172,29 +182,17 @@ class _Checks:
         text = self.worker.run.redactor.data(data).decode("utf-8", "replace")
         write_atomically(kept, text)
 
-    def _job(self, number: int, one: Check) -> Job:
+    def _job(self, number: int, check: Check) -> Job:
         return Job(
             stage="check",
             name=f"check-{number}",
-            commands=(one.run,),
-            timeout=one.timeout or None,
+            commands=(check.run,),
+            timeout=check.timeout or None,
             access=self.worker.settings.access.checks,
-            title=self.worker.run.redactor.text(one.title),
+            title=self.worker.run.redactor.text(check.title),
             closed="checks" in self.worker.config.closed_stages,
         )
 
 
 def _unseen(problem: str) -> Ending:
     return Ending(started_at=None, duration=0.0, exit_status=None, error=problem)
-
-
-def _result(one: Check, work: Work, ending: Ending) -> CheckResult:
-    problem = work.problem(ending)
-    return CheckResult(
-        name=one.title,
-        passed=problem is None,
-        exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
-        duration=round(ending.duration, 3),
-        log=str(work.log),
-        message=problem,
-    )

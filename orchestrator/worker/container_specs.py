@@ -125,15 +125,14 @@ class Given:
         config, inherited_env, keys = worker.config, worker.settings.inherited_env, worker.keys
         if keys is None:
             return cls(config=config, inherited_env=inherited_env)
-        shown = worker.settings.shown
-        env = shown(config.isolation.env)
+        env = worker.settings.without_keys(config.isolation.env)
         isolation = config.isolation.model_copy(update={"env": env})
         url = None if link is None else f"http://{BROKER_NAME}:{link.port}"
         known = url is not None and keys.api_base is not None
         api_base = f"{url}/{keys.api_base}" if known else None
         return cls(
             config=config.model_copy(update={"isolation": isolation, "api_base": api_base}),
-            inherited_env=shown(inherited_env),
+            inherited_env=worker.settings.without_keys(inherited_env),
             tokens={} if url is None or token is None else keys.environment(url, token),
             # git for submodules keeps this variable; it drops settings that are variables.
             git={"GIT_CONFIG_SYSTEM": _GIT_SETTINGS} if token and keys.repositories else {},
@@ -233,7 +232,14 @@ def _common_env(
     """Return the variables that all containers of a worker have in common."""
     offline = access.network == "none"
     return {
-        **_environment(),
+        "HOME": HOME,
+        # The user has no entry in the image's passwd; programs may need these variables instead.
+        "USER": "worker",
+        "LOGNAME": "worker",
+        # The work tree belongs to the worker; trusting any other directory harms only the worker.
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
         **worker.settings.company_env(access),
         # Each writable directory of a confined worker is a mount, at which git would stop
         # searching.
@@ -262,16 +268,3 @@ def _ca_mounts(worker: WorkerContext) -> tuple[BindMount, ...]:
         return ()
     source = worker.run.directory.path / CA_FILE
     return (BindMount(source=source, target=BUNDLE, read_only=True),)
-
-
-def _environment() -> dict[str, str]:
-    return {
-        "HOME": HOME,
-        # The user has no entry in the image's passwd; programs may need these variables instead.
-        "USER": "worker",
-        "LOGNAME": "worker",
-        # The work tree belongs to the worker; trusting any other directory harms only the worker.
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": "safe.directory",
-        "GIT_CONFIG_VALUE_0": "*",
-    }

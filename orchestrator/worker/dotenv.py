@@ -62,7 +62,8 @@ def write_dotenv(
     file = _File(workspace, path)
     try:
         before = _OURS.sub("", file.read())
-        file.replace(f"{_ended(before)}{_lines(variables)}".encode("utf-8", "surrogateescape"))
+        end = "\n" if before and not before.endswith("\n") else ""
+        file.replace(f"{before}{end}{_lines(variables)}".encode("utf-8", "surrogateescape"))
     except OSError as error:
         if error.errno not in _IN_THE_WAY:
             raise
@@ -72,16 +73,12 @@ def write_dotenv(
         ) from error
 
 
-def _ended(text: str) -> str:
-    return text if not text or text.endswith("\n") else f"{text}\n"
-
-
 def _lines(variables: Mapping[str, str]) -> str:
-    lines = (f"{name}={_quoted(value)}\n" for name, value in variables.items())
+    lines = (f"{name}={_quote(value)}\n" for name, value in variables.items())
     return f"{_BEGIN}\n{''.join(lines)}{_END}\n"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Quote a value so that shells and libraries for `.env` files read the same text."""
     if _PLAIN.fullmatch(value):
         return value

@@ -52,15 +52,15 @@ def harvest_worker(
         harvested = Harvested(workspace.start, (), refused=str(error))
     worker.times.begin("update")
     if harvested.refused is not None:
-        verdict = _of_refused(verdict, harvested, workspace)
-        harvested = _shown(worker, workspace, harvested)
-        return _with_leaks(worker, harvested), _filtered(worker, verdict, harvested.tip)
+        verdict = _verdict_of_refusal(verdict, harvested, workspace)
+        harvested = _show_tip(worker, workspace, harvested)
+        return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
     with meanwhile(partial(discard_scratch, request, harvested)):
-        harvested = _shown(worker, workspace, harvested)
-    return _with_leaks(worker, harvested), _filtered(worker, verdict, harvested.tip)
+        harvested = _show_tip(worker, workspace, harvested)
+    return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
 
 
-def _filtered(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict:
+def _check_filters(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict:
     """Return the verdict; a success becomes `partial` if a required filter did not run."""
     try:
         files = unfiltered_files(worker.run.repository, base=worker.base, tip=tip)
@@ -75,7 +75,7 @@ def _filtered(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict:
     return Verdict(Status.PARTIAL, Reason.UNFILTERED, said)
 
 
-def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
+def _verdict_of_refusal(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
     """Return the verdict with a message why work was refused, and where the worker's files are."""
     said = f"{harvested.refused}; all files of the worker are kept in {workspace.store.root}"
     if verdict.status is not Status.SUCCESS:
@@ -85,7 +85,7 @@ def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) ->
     return Verdict(status, Reason.HARVEST_REFUSED, said)
 
 
-def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) -> Harvested:
+def _show_tip(worker: WorkerContext, workspace: Workspace, harvested: Harvested) -> Harvested:
     """Check out the harvested commit in the worker's worktree; record problems in the result."""
     run = worker.run
     if workspace.is_shared:
@@ -154,7 +154,9 @@ def harvest(request: HarvestRequest) -> Harvested:
     if known is not None or workspace.is_untouched():
         reclaim_worktree()
         if known is not None:
-            _land_again(request, known)
+            # A dead process recorded the commit, and may have moved the branch.
+            if request.repository.resolve(request.spec.ref) != known.tip:
+                _move_branch(request, known.tip)
             return known
         untouched = Harvested(workspace.start, ())
         _land(request, untouched)
@@ -171,7 +173,9 @@ def harvest(request: HarvestRequest) -> Harvested:
         # No container uses the files any more. After a change of owner, git reads the files again,
         # which takes as long as the checks; so both run in parallel.
         with meanwhile(partial(dismiss, container)), meanwhile(reclaim_worktree):
-            kept = _keep(request)
+            kept = import_kept(
+                request.handover, prefix=request.kept_prefix, redactor=request.redactor
+            )
             try:
                 harvested = _accept(request, kept)
             except HarvestRefusedError as error:
@@ -181,11 +185,6 @@ def harvest(request: HarvestRequest) -> Harvested:
                     workspace.forget_written()
                 return harvested
     return _accept_rest(request, kept, refusal)
-
-
-def _keep(request: HarvestRequest) -> Kept:
-    """Import the worker's commits that are not on its branch."""
-    return import_kept(request.handed_over, prefix=request.kept_prefix, redactor=request.redactor)
 
 
 def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedError) -> Harvested:
@@ -225,7 +224,7 @@ def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) 
     """Check the packed commits, import them, and move the branch."""
     store = request.workspace.store
     patches = keep_patches(store.root, store.out)
-    imported = import_harvest(request.handed_over)
+    imported = import_harvest(request.handover)
     taken = take_objects(request.repository, store.out, room=request.room)
     note_made(taken, store.root)
     harvested = Harvested(
@@ -238,7 +237,7 @@ def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) 
     return harvested
 
 
-def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
+def _redact(request: HarvestRequest, harvested: Harvested) -> Harvested:
     """Remove secrets from the result's messages, which contain names of files and refs."""
     redactor = request.redactor
     refused = harvested.refused and redactor.text(harvested.refused)
@@ -248,14 +247,8 @@ def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
 
 def _land(request: HarvestRequest, harvested: Harvested) -> None:
     """Record the result of the harvest, then move the branch to the accepted commit."""
-    request.checkpoints.note_harvested(_redacted(request, harvested))
+    request.checkpoints.note_harvested(_redact(request, harvested))
     if harvested.tip != request.workspace.start:
-        _move_branch(request, harvested.tip)
-
-
-def _land_again(request: HarvestRequest, harvested: Harvested) -> None:
-    """Move the branch to the commit that a dead process recorded, unless it is there already."""
-    if request.repository.resolve(request.spec.ref) != harvested.tip:
         _move_branch(request, harvested.tip)
 
 

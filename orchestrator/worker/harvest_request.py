@@ -91,7 +91,7 @@ class HarvestRequest:
         )
 
     @property
-    def handed_over(self) -> HandedOver:
+    def handover(self) -> HandedOver:
         """Return the files in which the worker's commits are handed over, unchecked."""
         store = self.workspace.store
         return HandedOver(

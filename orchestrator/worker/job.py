@@ -88,7 +88,7 @@ class Work:
             OSError: The disk is full.
         """
         with self._open_log() as log:
-            ending = self._carried_out(log, note)
+            ending = self._run_container(log, note)
         self.worker.run.emit(
             WorkerStageDone(
                 worker_id=self.worker.number,
@@ -113,7 +113,7 @@ class Work:
             new_reader=lambda: lambda _: None,
         )
 
-    def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
+    def _run_container(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
         worker, run, workspace = self.worker, self.worker.run, self.workspace
         terms = job_limits(worker, workspace, self.job)
         handed = Secrets(values={}, root=None) if self.job.closed else run.request.secrets

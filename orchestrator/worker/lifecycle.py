@@ -74,7 +74,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
     handed = worker.run.shared.collect(worker.spec)
     times.begin("checks")
     checks, verdict = check(worker, workspace, harvested.tip, verdict)
-    changed, listing_notes = _changes(worker, harvested)
+    changed, listing_notes = _list_changes(worker, harvested)
     finish = Finish(
         ending=ending,
         outcome=outcome,
@@ -119,7 +119,7 @@ def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
     return verdict.with_note(note)
 
 
-def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
+def _list_changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
     """Compare the worker's commit with its base; return the changes, and notes about errors."""
     if harvested.tip == worker.base:
         return NO_CHANGES, ()
@@ -136,7 +136,7 @@ def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: st
     if not paths or tip == worker.base or verdict.status is not Status.SUCCESS:
         return verdict
     try:
-        strayed, more = _strayed(worker, changed, tip)
+        strayed, more = _stray_paths(worker, changed, tip)
     except (OrchestratorError, OSError):
         return Verdict(
             Status.PARTIAL,
@@ -155,7 +155,7 @@ def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: st
     )
 
 
-def _strayed(worker: WorkerContext, changed: Changes, tip: str) -> tuple[list[str], int]:
+def _stray_paths(worker: WorkerContext, changed: Changes, tip: str) -> tuple[list[str], int]:
     """Return the first changed paths that are not allowed, and the number of further ones."""
     all_of_them: Iterable[str] = changed.files
     if not changed.total or not changed.is_whole:

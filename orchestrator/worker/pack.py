@@ -53,12 +53,12 @@ def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
         EngineError: The engine failed.
     """
     try:
-        return _packed(request, onto)
+        return _pack_once(request, onto)
     except EngineUnavailableError:
         raise
     except EngineError:
         # Another program removed the container; packing may be repeated.
-        return _packed(request, onto)
+        return _pack_once(request, onto)
 
 
 def dismiss(container: Container | None) -> None:
@@ -69,7 +69,7 @@ def dismiss(container: Container | None) -> None:
         container.remove()
 
 
-def _packed(request: HarvestRequest, onto: str | None) -> Container:
+def _pack_once(request: HarvestRequest, onto: str | None) -> Container:
     worker_id, switch = request.spec.worker_id, request.switch
     request.workspace.clear_harvest()
     request.workspace.complete_harvest()
@@ -77,7 +77,7 @@ def _packed(request: HarvestRequest, onto: str | None) -> Container:
     container = request.engine.start(harvest_container(request, onto=onto))
     try:
         switch.running(worker_id, HARVEST_TIMEOUT + LATE)
-        said = _last_words(container, request.workspace, room=3 * request.room)
+        said = _wait_for_end(container, request.workspace, room=3 * request.room)
         switch.idle(worker_id)
         if not request.workspace.is_packed():
             raise _failure(request.redactor, container, said)
@@ -87,7 +87,7 @@ def _packed(request: HarvestRequest, onto: str | None) -> Container:
     return container
 
 
-def _last_words(container: Container, workspace: Workspace, *, room: int) -> bytes:
+def _wait_for_end(container: Container, workspace: Workspace, *, room: int) -> bytes:
     """Wait until packing has ended, and return the end of the container's output.
 
     Raises:
@@ -129,14 +129,10 @@ def _watch(
             refusals.append(
                 f"packing the work took {size(written)}; the disk limit allows {size(room)}"
             )
-        _kill(container)
+        # The thread that waits for the container's end gets the engine's error.
+        with suppress(OrchestratorError):
+            container.kill("SIGKILL")
         return
-
-
-def _kill(container: Container) -> None:
-    # The thread that waits for the container's end gets the engine's error.
-    with suppress(OrchestratorError):
-        container.kill("SIGKILL")
 
 
 def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception:

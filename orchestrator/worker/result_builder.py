@@ -187,14 +187,16 @@ def abandoned(
 def with_attempts(result: WorkerResult, earlier: Sequence[WorkerResult]) -> WorkerResult:
     """Return a worker's last result, with the cost and the refs of all its attempts."""
     attempts = [*earlier, result]
-    tokens = [one.tokens for one in attempts if one.tokens is not None]
+    tokens = [attempt.tokens for attempt in attempts if attempt.tokens is not None]
     return result.model_copy(
         update={
             "attempts": len(attempts),
-            "cost": sum(one.cost for one in attempts),
-            "cost_known": any(one.cost_known for one in attempts),
+            "cost": sum(attempt.cost for attempt in attempts),
+            "cost_known": any(attempt.cost_known for attempt in attempts),
             "tokens": sum(tokens) if tokens else None,
-            "kept_refs": list(dict.fromkeys(ref for one in attempts for ref in one.kept_refs)),
+            "kept_refs": list(
+                dict.fromkeys(ref for attempt in attempts for ref in attempt.kept_refs)
+            ),
         }
     )
 

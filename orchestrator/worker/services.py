@@ -122,7 +122,7 @@ class Services:
         return False
 
     def _all_run(self) -> bool:
-        running = {one.name for one in self._sidecars if one.end_reason() is None}
+        running = {sidecar.name for sidecar in self._sidecars if sidecar.end_reason() is None}
         return self._holder is not None and running == set(self._wanted)
 
     def _start(self) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.verdict import Verdict
 from orchestrator.results import Reason, Status
-from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.job import Work, setup_job, teardown_job
 from orchestrator.worker.services import Services
@@ -65,7 +64,8 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
         EngineUnavailableError: The engine cannot be reached; a resumed run repeats the teardown.
     """
     checkpoints = worker.checkpoints
-    if not worker.config.project.teardown or not _has_begun(checkpoints):
+    has_begun = checkpoints.stage("setup") is not None or checkpoints.launch() is not None
+    if not worker.config.project.teardown or not has_begun:
         return ()
     known = checkpoints.stage("teardown")
     if known is None and checkpoints.harvested() is not None:
@@ -80,7 +80,3 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
         return (f"the teardown was not run ({error})",)
     problem = work.problem(ending)
     return () if problem is None else (f"teardown: {problem}",)
-
-
-def _has_begun(checkpoints: Checkpoints) -> bool:
-    return checkpoints.stage("setup") is not None or checkpoints.launch() is not None

@@ -150,12 +150,12 @@ POINTS = _named(
         target="orchestrator.engine.docker.container:DockerContainer.wait", when="after", nth=2
     ),
     note_ending=_around(f"{_NOTES}note_ending"),
-    container_removal=_around("orchestrator.worker.agent_container:_removed"),
+    container_removal=_around("orchestrator.worker.agent_container:_remove"),
     pack=(
         Point(target="orchestrator.worker.pack:pack", when="before"),
         Point(target="orchestrator.worker.pack:pack", when="after"),
     ),
-    pack_start=Point(target="orchestrator.worker.pack:_last_words", when="before"),
+    pack_start=Point(target="orchestrator.worker.pack:_wait_for_end", when="before"),
     check=_around("orchestrator.git.quarantine:_make_quarantine"),
     keep_refs=_around("orchestrator.worker.harvest:import_kept"),
     between_kept_refs=Point(

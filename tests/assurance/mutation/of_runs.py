@@ -265,10 +265,10 @@ def limits() -> Iterator[Protection]:
     yield from patches(
         "worker/agent_container.py",
         ("tests/scheduling/test_scheduler.py", "tests/runs/test_runner.py"),
-        ("ended container is removed", "        problem = _removed(running.container)\n",
+        ("ended container is removed", "        problem = _remove(running.container)\n",
          "        problem = None\n"),
         ("container is removed after any error",
-         "            _removed(running.container)\n            dismiss(worker)\n", ""),
+         "            _remove(running.container)\n            dismiss(worker)\n", ""),
     )  # fmt: skip
     yield from patches(
         "execution/output.py", ("tests/execution/test_output.py", "tests/runs/test_secrets.py"),
