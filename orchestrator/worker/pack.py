@@ -18,7 +18,7 @@ from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import output_line
 from orchestrator.worker.bundle import bundle
 from orchestrator.worker.harvest_request import HarvestRequest
-from orchestrator.worker.in_container.variables import RESERVED, ROOM
+from orchestrator.worker.in_container.host_git import RESERVED, ROOM
 from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE
 from orchestrator.workspace.mounts import Workspace
 

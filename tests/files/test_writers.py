@@ -37,11 +37,10 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "broker/ledger.py": "Ledger.__init__",
         "broker/processes.py": "_confine",
         "broker/server.py": "main",
+        "worker/in_container/commit_files.py": "Lfs._hand_over",
         "worker/in_container/host_git.py": "HostGit.write_output",
-        "worker/in_container/lfs.py": "Lfs._hand_over",
-        "worker/in_container/object_store.py": "tidy_objects",
         "worker/in_container/pip_wheels.py": "main",
-        "worker/in_container/safe_files.py": "copy_regular write put_aside",
+        "worker/in_container/safe_files.py": "copy_regular write put_aside tidy_objects",
         "worker/in_container/work_tree.py": "WorkTree._rename_nested",
     },
     "The directory is new, has a random name, and belongs to this process.": {

@@ -17,8 +17,8 @@ ALLOWED = {
     "broker/answers.py": "bytes of server-sent events, which end lines so",
     "worker/in_container/commit_graph.py": "bytes: hashes and types of objects",
     "worker/in_container/host_git.py": "bytes: git's error messages",
-    "worker/in_container/ref_targets.py": "types of objects",
-    "worker/in_container/worker_index.py": "bytes: hashes and types of objects",
+    "worker/in_container/store_refs.py": "types of objects",
+    "worker/in_container/kept_commits.py": "bytes: hashes and types of objects",
 }
 """Modules that may call `splitlines`, with the reason."""
 

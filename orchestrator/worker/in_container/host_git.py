@@ -1,4 +1,8 @@
-"""Run git in a container on a git directory that the host created, not on the worker's own."""
+"""Run git in a container on a git directory that the host created, and collect messages.
+
+The messages tell the user about work that was left out or changed. The host sets the environment
+variables in `orchestrator.worker.pack`.
+"""
 
 import errno
 import json
@@ -7,8 +11,6 @@ import subprocess
 from collections.abc import Mapping
 from io import BufferedWriter
 from typing import NamedTuple
-
-from orchestrator.worker.in_container.notes import last_line
 
 _NO_VARIABLES: Mapping[str, str] = {}
 _FULL = (b"No space left on device", b"Out of diskspace")
@@ -156,3 +158,69 @@ def write_pack(git: HostGit, name: str, *, tip: str, base: str) -> None:
     """
     form = ("--revs", "--stdout", "--thin", "-q", "--delta-base-offset")
     git.write_output(name, "pack-objects", *form, stdin=f"{tip}\n^{base}\n".encode())
+
+
+MOST_NOTES = 20
+LONGEST_NOTE = 200
+"""Maximum number of characters of a note; a character takes up to 12 bytes, and the host reads at
+most 64 KiB.
+"""
+
+
+class Notes:
+    """The messages of one harvest; warnings about lost work come first."""
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self.texts: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Add a warning about work that could not be kept."""
+        self.texts.insert(0, text)
+
+    def add(self, text: str) -> None:
+        """Add a message that is not a warning."""
+        self.texts.append(text)
+
+    def add_path(self, what: str, path: str) -> None:
+        """Add the note `what`, followed by the path of a file or directory of the worktree."""
+        path = os.path.relpath(os.path.join(self._workspace, path), self._workspace)
+        self.texts.append(f"{what}: {path}")
+
+
+def few_notes(notes: list[str]) -> list[str]:
+    """Shorten a list of notes to the first ones of each kind, with the number of the others."""
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        text = note if len(note) <= LONGEST_NOTE else f"{note[:120]}...{note[-70:]}"
+        kinds.setdefault(note.partition(": ")[0], []).append(text)
+    most = len(notes) if len(notes) <= MOST_NOTES else max(1, MOST_NOTES // len(kinds) - 1)
+    few: list[str] = []
+    for kind, found in kinds.items():
+        few += found[:most]
+        few += [f"{kind[:LONGEST_NOTE]}: {len(found) - most} more"] if len(found) > most else []
+    rest = [f"{len(few) - MOST_NOTES + 1} more notes"] if len(few) > MOST_NOTES else []
+    return [*few[: MOST_NOTES - len(rest)], *rest]
+
+
+def last_line(text: str) -> str:
+    """Return the last line of git's error output."""
+    return text.strip().rpartition("\n")[2]
+
+
+ROOM = "ORCHESTRATOR_HARVEST_ROOM"
+"""Name of the variable with the number of bytes that packing may write in addition to the worker's
+files.
+"""
+RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
+"""Name of the variable with the reserved names of worktrees, separated by `/`."""
+
+
+def room() -> int:
+    """Return the number of bytes that packing may write in addition to the worker's files."""
+    return int(os.environ.get(ROOM, 1 << 32))
+
+
+def reserved() -> list[str]:
+    """Return the reserved names; `*` at the end of a name stands for all names with that prefix."""
+    return os.environ.get(RESERVED, ".architect-parallel-*").split("/")

@@ -14,19 +14,146 @@ commits that the tip does not reach, `kept` and `kept.pack` (see `kept_commits`)
 import errno
 import json
 import os
+import re
+from collections.abc import Collection
+from typing import NamedTuple
 
-from orchestrator.worker.in_container.branch_tip import BranchTip, History
 from orchestrator.worker.in_container.commit_files import FilesCommitter
 from orchestrator.worker.in_container.commit_graph import CommitGraph
-from orchestrator.worker.in_container.host_git import HostGit, Places, write_pack
-from orchestrator.worker.in_container.kept_commits import KeptCommits
-from orchestrator.worker.in_container.new_commits import carry_over
-from orchestrator.worker.in_container.notes import Notes, few_notes, last_line
-from orchestrator.worker.in_container.object_store import tidy_store
-from orchestrator.worker.in_container.safe_files import write
+from orchestrator.worker.in_container.host_git import (
+    HostGit,
+    Notes,
+    Places,
+    few_notes,
+    last_line,
+    write_pack,
+)
+from orchestrator.worker.in_container.kept_commits import KeptCommits, carry_over
+from orchestrator.worker.in_container.safe_files import tidy_objects, tidy_store, write
 from orchestrator.worker.in_container.store_refs import StoreRefs
-from orchestrator.worker.in_container.submodules import Submodules
 from orchestrator.worker.in_container.work_tree import WorkTree, made_at
+
+
+class BranchTip(NamedTuple):
+    """The commit that a worker's branch gets, and the commit that its files belong to.
+
+    They differ if HEAD left the branch, as after `git checkout --detach HEAD~1` or during a bisect.
+    """
+
+    tip: str
+    """The worker's last commit for its branch."""
+    checked_out: str
+    """The commit that the worker's files belong to."""
+    replaced: str | None = None
+    """The worker's own last commit, if all its commits are replaced by a single one."""
+
+
+class History:
+    """The commits that a worker created since the base of its branch."""
+
+    def __init__(self, git: HostGit, notes: Notes, submodules: Collection[str], base: str) -> None:
+        self._git = git
+        self._notes = notes
+        self._submodules = submodules
+        self._base = base
+
+    def branch_tip(self, refs: StoreRefs, branch: str) -> BranchTip:
+        """Return the last commit of the worker's branch, and of its files; the base if none."""
+        base = self._base
+        head, own = refs.resolve("HEAD"), refs.resolve(f"refs/heads/{branch}")
+        on_base = [name for name in (head, own) if name and self._descends(name)]
+        if not on_base:
+            self._notes.add(
+                "the worker's commits are not on top of its base: "
+                "the branch gets only the worker's files"
+            )
+            return BranchTip(base, base)
+        tip = on_base[0]
+        if own in on_base and head and self._is_ancestor(head, str(own)):
+            tip = str(own)
+        if self._moves_submodules(tip):
+            return BranchTip(base, base, replaced=tip)
+        return BranchTip(tip, head if head and self._is_whole(head) else tip)
+
+    def _is_ancestor(self, one: str, other: str) -> bool:
+        return self._git.run("merge-base", "--is-ancestor", one, other).returncode == 0
+
+    def _descends(self, commit: str) -> bool:
+        if not self._is_whole(commit):
+            return False
+        return self._git.text_or_empty("merge-base", self._base, commit) == self._base
+
+    def _is_whole(self, commit: str) -> bool:
+        """Return whether an object is a commit, and all objects that the commit needs exist."""
+        if self._git.text_or_empty("cat-file", "-t", commit) != "commit":
+            return False
+        needed = ("rev-list", "--objects", "--quiet", commit, f"^{self._base}")
+        return self._git.run(*needed).returncode == 0
+
+    def _moves_submodules(self, commit: str) -> bool:
+        """Return whether a commit contains a submodule's commit that only the worker has."""
+        if not self._submodules or commit == self._base:
+            return False
+        form = ("--raw", "-m", "-z", "--no-abbrev", "--no-renames", "--format=")
+        raw = self._git.run("log", *form, f"{self._base}..{commit}").stdout
+        listed = self._git.run("ls-tree", "-r", "-z", self._base).stdout
+        known = set(re.findall(rb"160000 commit ([0-9a-f]+)\t", listed))
+        if set(re.findall(rb":[0-7]{6} 160000 [0-9a-f]+ ([0-9a-f]+) ", raw)) <= known:
+            return False
+        self._notes.add(
+            "one of the worker's commits moved a submodule, so all its commits were replaced "
+            "by a single commit, with every submodule as it was"
+        )
+        return True
+
+
+class Submodules:
+    """The submodules that the worker was given: number and commit of each, by path."""
+
+    def __init__(self, git: HostGit, notes: Notes, tree: WorkTree, graph: CommitGraph) -> None:
+        self._git = git
+        self._notes = notes
+        self._tree = tree
+        self._graph = graph
+
+    def write_patches(self, given: dict[str, list[int | str]]) -> None:
+        """Write a patch of each changed submodule; warn of commits, which are not kept."""
+        for path, (number, commit) in given.items():
+            tree = os.path.join(self._tree.root, path)
+            self._warn_of_commits(path, int(number))
+            if os.path.realpath(tree) == tree and os.path.isdir(tree):
+                self._write_patch(path, int(number), str(commit))
+
+    def _warn_of_commits(self, path: str, number: int) -> None:
+        """Warn of commits that the worker made in a submodule, including stashes."""
+        store = self._git.places.store
+        objects = f"{store}/modules/{number}/objects"
+        if os.path.realpath(objects) != objects or not os.path.isdir(objects):
+            return
+        tidy_objects(store, objects)
+        if self._graph.has_commits(objects):
+            self._notes.warn(
+                f"the worker's commits in a submodule are not kept, only the files: {path}"
+            )
+
+    def _write_patch(self, path: str, number: int, commit: str) -> None:
+        places = {
+            "GIT_DIR": os.path.join(self._git.places.git_dir, "submodules", str(number)),
+            "GIT_WORK_TREE": os.path.join(self._tree.root, path),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{self._git.places.objects}/submodules/{number}",
+        }
+        inside = (one for one in self._tree.left_out if one.startswith(f"{path}/"))
+        large = (f":(exclude,top,literal){os.path.relpath(one, path)}" for one in inside)
+        self._git.run(
+            "add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
+            stdin=b"\0".join(map(os.fsencode, (".", *large))), env=places,
+        )  # fmt: skip
+        form = ("-p", "--cached", "--binary", "--full-index", "--no-renames")
+        made = self._git.write_output(
+            f"submodule-{number}.patch", "diff-index", *form, commit, env=places
+        )
+        if not os.path.getsize(made):
+            os.unlink(made)
 
 
 class Harvest:

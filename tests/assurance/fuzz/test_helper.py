@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.state.worker_directory import Store
 from orchestrator.worker.bundle import bundle
-from orchestrator.worker.in_container.notes import last_line
+from orchestrator.worker.in_container.host_git import last_line
 from tests.assurance.fuzz.oracle import Snapshot, check_import, plain, snapshot
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.workers import HostileWorker

@@ -20,8 +20,7 @@ FUZZ = "tests/assurance/fuzz/test_import.py"
 INTEGRATION = "tests/git/test_merge.py tests/git/test_merge_hostile.py"
 FUZZ_HELPER = "tests/assurance/fuzz/test_helper.py"
 INSIDE = "worker/in_container"
-_MODULES = ("pack_work", "host_git", "safe_files", "store_refs", "object_store", "work_tree",
-            "branch_tip", "commit_files")  # fmt: skip
+_MODULES = ("pack_work", "host_git", "safe_files", "store_refs", "work_tree", "commit_files")
 
 
 def harvest() -> Iterator[Protection]:
@@ -187,7 +186,7 @@ def kept() -> Iterator[Protection]:
         ("last acceptable commit is kept", "if self.let_in(chain[middle]) is None:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        f"{INSIDE}/kept_commits.py {INSIDE}/store_refs.py {INSIDE}/worker_index.py", (KEPT, STATES),
+        f"{INSIDE}/kept_commits.py {INSIDE}/store_refs.py", (KEPT, STATES),
         ("commits without a ref are kept", "for commit in sorted(heads):", "for commit in ():"),
         ("all stash entries are kept", "for number, entry in enumerate(entries):",
          "for number, entry in enumerate(list(entries)[:1]):"),
@@ -198,7 +197,7 @@ def kept() -> Iterator[Protection]:
          "found = [name for name in () if"),
     )  # fmt: skip
     yield from patches(
-        f"{INSIDE}/commit_files.py {INSIDE}/branch_tip.py", (KEPT, STATES),
+        f"{INSIDE}/commit_files.py {INSIDE}/pack_work.py", (KEPT, STATES),
         ("written files are read regardless of size and time",
          "        forget_times(self._git, self._tree)\n", ""),
         ("ignored files added by force are kept", "        self._take_staged(index, parent)\n", ""),
@@ -263,7 +262,7 @@ def helper() -> Iterator[Protection]:
         ("copied files are not committed", "        self._leave_copies(parent)\n", ""),
     )  # fmt: skip
     yield from patches(
-        f"{INSIDE}/lfs.py {INSIDE}/work_tree.py", (ROOM,),
+        f"{INSIDE}/commit_files.py {INSIDE}/work_tree.py", (ROOM,),
         ("git-lfs content counts against the limit", "self.room -= info.st_size", "pass"),
         ("size of git-lfs content is checked before reading",
          "if info.st_size > self.room and info.st_size not in self._given.values():", "if False:",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.worker.in_container.object_store import tidy_store
+from orchestrator.worker.in_container.safe_files import tidy_store
 from tests.support.repository import git
 
 

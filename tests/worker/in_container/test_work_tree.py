@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from orchestrator.worker.in_container.notes import Notes
+from orchestrator.worker.in_container.host_git import Notes
 from orchestrator.worker.in_container.work_tree import NESTED, WorkTree
 
 
