@@ -17,8 +17,8 @@ from orchestrator.worker.in_container.host_git import (
     HostGit,
     Notes,
     last_line,
-    reserved,
     room,
+    worktree_names,
 )
 from orchestrator.worker.in_container.kept_commits import (
     KeptCommits,
@@ -30,7 +30,7 @@ from orchestrator.worker.in_container.safe_files import open_regular, write
 from orchestrator.worker.in_container.work_tree import WorkTree, forget_times
 
 
-def refused_paths(paths: list[bytes], reserved: list[str]) -> set[bytes]:
+def find_refused(paths: list[bytes], reserved: list[str]) -> set[bytes]:
     """Return the files that make their directory look like a repository, or have a reserved name.
 
     Args:
@@ -40,7 +40,7 @@ def refused_paths(paths: list[bytes], reserved: list[str]) -> set[bytes]:
     """
     names = {os.fsencode(name) for name in reserved}
     prefixes = tuple(name[:-1] for name in names if name.endswith(b"*"))
-    disguised = _disguised(paths)
+    disguised = _git_directories(paths)
     return {
         path
         for path in paths
@@ -50,7 +50,7 @@ def refused_paths(paths: list[bytes], reserved: list[str]) -> set[bytes]:
     }
 
 
-def _disguised(paths: list[bytes]) -> set[bytes]:
+def _git_directories(paths: list[bytes]) -> set[bytes]:
     """Return the directories that git would take for repositories."""
     folders: dict[bytes, set[bytes]] = {}
     for path in paths:
@@ -78,7 +78,9 @@ class Lfs:
         self._notes = notes
         self._tree = tree
         self._folder = os.path.join(git.places.out, "lfs")
-        self._given = {str(one[0]): int(one[1]) for one in git.given("lfs.json").values()}
+        self._given = {
+            str(entry[0]): int(entry[1]) for entry in git.read_given("lfs.json").values()
+        }
         """Size of the content that the worker was given, by its hash."""
         self.room = room()
         """Number of bytes of content that may still be copied for the host."""
@@ -91,7 +93,7 @@ class Lfs:
         changed = self._git.paths("diff-index", *form, base)
         asked = [*changed, *map(os.fsencode, self._tree.left_out)]
         said = self._git.run(
-            "check-attr", "-z", "--stdin", "filter", stdin=b"".join(one + b"\0" for one in asked)
+            "check-attr", "-z", "--stdin", "filter", stdin=b"".join(path + b"\0" for path in asked)
         ).stdout.split(b"\0")
         for path, value in list(zip(said[::3], said[2::3], strict=False))[:MOST_POINTERS]:
             if value == b"lfs" and not self._put_pointer(os.fsdecode(path)):
@@ -172,7 +174,7 @@ class FilesCommitter:
         self._tree = tree
         self._kept = kept
         self._lfs = Lfs(git, notes, tree)
-        self._copied = git.given("copied.json")
+        self._copied = git.read_given("copied.json")
         """Untracked files of the user that the host copied into the worktree."""
 
     def commit(self, base: str, parent: str, message: str) -> str:
@@ -200,7 +202,8 @@ class FilesCommitter:
         forget_times(self._git, self._tree)
         index = WorkerIndex(self._git, self._notes)
         self._take_staged(index, parent)
-        self._add_files()
+        wanted = [".", *(f":(exclude,top,literal){path}" for path in self._tree.left_out)]
+        self._add(b"\0".join(os.fsencode(item) for item in wanted))
         self._restore_sparse(index, parent)
         self._leave_copies(parent)
         self._lfs.put_pointers(base)
@@ -212,7 +215,7 @@ class FilesCommitter:
         tree = self._git.text("rev-parse", f"{made}^{{tree}}")
         paths = self._git.paths("ls-tree", "-r", "-z", "--name-only", tree)
         known = set(self._git.paths("ls-tree", "-r", "-z", "--name-only", onto))
-        refused = refused_paths(paths, reserved()) - known
+        refused = find_refused(paths, worktree_names()) - known
         for path in sorted(refused)[:MOST_NOTES]:
             self._notes.add_path(
                 "a file whose directory git would take for a repository was left out",
@@ -227,7 +230,7 @@ class FilesCommitter:
         """Add a note for each untracked file, copied from the user, that the worker committed."""
         if not self._copied or parent == base:
             return
-        for path in self._git.added_paths("diff-tree", "-r", base, parent):
+        for path in self._git.list_added("diff-tree", "-r", base, parent):
             if path in self._copied:
                 self._notes.add_path("a copied file is in the worker's own commits", path)
 
@@ -238,7 +241,7 @@ class FilesCommitter:
         """
         known = set(self._git.paths("ls-files", "-z"))
         left_out = {os.fsencode(path) for path in self._tree.left_out}
-        modes, staged = index.modes(), index.staged(parent)
+        modes, staged = index.modes(), index.differences(parent)
         new = modes.keys() - known - left_out
         if not new:
             return
@@ -248,11 +251,6 @@ class FilesCommitter:
         form = ("update-index", "--add", "--replace", "-z", "--index-info")
         if self._git.run(*form, stdin=lines).returncode:
             self._notes.warn("ignored files that the worker added by force were left out")
-
-    def _add_files(self) -> None:
-        """Add all files of the worktree to the index, except those in `WorkTree.left_out`."""
-        wanted = [".", *(f":(exclude,top,literal){path}" for path in self._tree.left_out)]
-        self._add(b"\0".join(os.fsencode(item) for item in wanted))
 
     def _add(self, wanted: bytes, *, again: bool = True) -> None:
         # --ignore-errors: a name that git refuses must not prevent adding the others.
@@ -293,7 +291,7 @@ class FilesCommitter:
     def _leave_copies(self, parent: str) -> None:
         """Remove the user's copied files from the index, unless `parent` contains them."""
         if self._copied:
-            added = self._git.added_paths("diff-index", "--cached", parent)
+            added = self._git.list_added("diff-index", "--cached", parent)
             self._remove_entries({os.fsencode(path) for path in added if path in self._copied})
 
     def _remove_entries(self, paths: set[bytes]) -> None:

@@ -33,23 +33,23 @@ class CommitGraph:
         """Read the parents of every commit that the worker created."""
         objects = os.path.join(self._git.places.store, "objects")
         commits: list[str] = []
-        for name, kind, size in self._listed(objects):
+        for name, kind, size in self._list_objects(objects):
             if kind == "tag":
                 self.tags.add(name)
             elif size > LARGEST_COMMIT:
                 self._notes.warn(f"a commit that is too large was left out: {name} ({size} bytes)")
             else:
                 commits.append(name)
-        new = self.created(commits)
+        new = self.new_objects(commits)
         if len(new) > MOST_COMMITS:
             self._notes.warn(f"only {MOST_COMMITS} of the worker's {len(new)} commits were read")
-        self.parents |= dict(self._parsed(new[:MOST_COMMITS]))
+        self.parents |= dict(self._parse_commits(new[:MOST_COMMITS]))
 
     def has_commits(self, objects: str) -> bool:
         """Return whether an object directory has any commits or tags."""
-        return any(True for _ in self._listed(objects))
+        return any(True for _ in self._list_objects(objects))
 
-    def _listed(self, objects: str) -> Iterator[tuple[str, str, int]]:
+    def _list_objects(self, objects: str) -> Iterator[tuple[str, str, int]]:
         """Yield id, type and size of the commits and tags in one object directory."""
         form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
         process = subprocess.Popen(
@@ -69,7 +69,7 @@ class CommitGraph:
                 if len(words) == 3 and words[1] in ("commit", "tag"):
                     yield words[0], words[1], int(words[2])
 
-    def created(self, objects: Iterable[str]) -> list[str]:
+    def new_objects(self, objects: Iterable[str]) -> list[str]:
         """Return the objects that the worker created; objects that it was given are left out."""
         ordered = sorted(set(objects))
         given = {"GIT_OBJECT_DIRECTORY": self._git.places.objects, **_NO_OTHERS}
@@ -78,7 +78,7 @@ class CommitGraph:
         answers = done.stdout.splitlines()
         return [n for n, line in zip(ordered, answers, strict=False) if line.endswith(b" missing")]
 
-    def _parsed(self, commits: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def _parse_commits(self, commits: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
         asked = "".join(f"{name}\n" for name in commits).encode()
         content = self._git.run("cat-file", "--batch", "--buffer", stdin=asked).stdout
         at = 0
@@ -92,7 +92,7 @@ class CommitGraph:
                 yield words[0].decode(), tuple(p.decode() for p in _PARENT.findall(head))
                 at += size + 1
 
-    def reached(self, commits: Iterable[str]) -> set[str]:
+    def reachable(self, commits: Iterable[str]) -> set[str]:
         """Return the given commits and all commits that they reach."""
         reached, pending = set[str](), list(commits)
         while pending:

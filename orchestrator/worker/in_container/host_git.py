@@ -103,7 +103,7 @@ class HostGit:
         """Run git and return the parts of its stdout that end with a NUL byte."""
         return self.run(*arguments).stdout.split(b"\0")[:-1]
 
-    def added_paths(self, *command: str) -> list[str]:
+    def list_added(self, *command: str) -> list[str]:
         """Run a git diff command such as `diff-tree`, and return the paths of the added files.
 
         Raises:
@@ -131,7 +131,7 @@ class HostGit:
             _check(self.run(*arguments, stdin=stdin, env=env, stdout=file), arguments[0])
         return path
 
-    def given(self, name: str) -> dict[str, list[int | str]]:
+    def read_given(self, name: str) -> dict[str, list[int | str]]:
         """Read a JSON file that the host put into the git directory; empty if it is missing."""
         try:
             with open(os.path.join(self.places.git_dir, name), encoding="ascii") as file:
@@ -221,6 +221,6 @@ def room() -> int:
     return int(os.environ.get(ROOM, 1 << 32))
 
 
-def reserved() -> list[str]:
+def worktree_names() -> list[str]:
     """Return the reserved names; `*` at the end of a name stands for all names with that prefix."""
     return os.environ.get(RESERVED, ".architect-parallel-*").split("/")

@@ -52,7 +52,7 @@ def carry_over(git: HostGit, *, at: str, made: str, tip: str, message: str) -> s
     Returns:
         The last commit; None if `made` and `tip` changed a file in different ways, or git failed.
     """
-    changed, meanwhile = _changed(git, at, made), _changed(git, at, tip)
+    changed, meanwhile = _differences(git, at, made), _differences(git, at, tip)
     both = changed.keys() & meanwhile.keys()
     if any(changed[path] != meanwhile[path] for path in both):
         return None
@@ -65,9 +65,9 @@ def carry_over(git: HostGit, *, at: str, made: str, tip: str, message: str) -> s
         return None
 
 
-def _changed(git: HostGit, one: str, other: str) -> Entries:
+def _differences(git: HostGit, commit: str, other: str) -> Entries:
     form = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none")
-    fields = git.paths("diff-tree", *form, one, other)
+    fields = git.paths("diff-tree", *form, commit, other)
     words = (head.decode().split(" ") for head in fields[::2])
     return {path: (w[1], w[3]) for path, w in zip(fields[1::2], words, strict=True)}
 
@@ -91,7 +91,10 @@ class WorkerIndex:
         source = os.path.join(self._store, "index")
         self._readable = copy_regular(source, copy, largest=LARGEST_INDEX)
         if self._readable:
-            self._copy_shared()
+            found = [name for name in os.listdir(self._store) if _SHARED_INDEX.fullmatch(name)]
+            for name in found[:10]:
+                target = os.path.join(self._git.places.git_dir, name)
+                copy_regular(os.path.join(self._store, name), target, largest=LARGEST_INDEX)
             self._readable = git.run("ls-files", "-u", "-z", env=self._env).returncode == 0
         self.too_large: list[bytes] = []
         """Paths of staged files that are too large to be kept, found by the last call of `_sound`.
@@ -99,20 +102,13 @@ class WorkerIndex:
         if not self._readable and os.path.lexists(source):
             notes.warn("the worker's git index is unreadable: content that was only staged is lost")
 
-    def _copy_shared(self) -> None:
-        """Copy the additional files of a split index."""
-        found = [name for name in os.listdir(self._store) if _SHARED_INDEX.fullmatch(name)]
-        for name in found[:10]:
-            target = os.path.join(self._git.places.git_dir, name)
-            copy_regular(os.path.join(self._store, name), target, largest=LARGEST_INDEX)
-
     def _lines(self, *arguments: str) -> list[bytes]:
         if not self._readable:
             return []
         done = self._git.run(*arguments, env=self._env)
         return done.stdout.split(b"\0")[:-1] if done.returncode == 0 else []
 
-    def staged(self, commit: str) -> Entries:
+    def differences(self, commit: str) -> Entries:
         """Return the staged files that differ from a commit."""
         form = ("-z", "--cached", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=AMT")
         lines = self._lines("diff-index", *form, "--ignore-submodules=none", commit)
@@ -133,7 +129,7 @@ class WorkerIndex:
                 found[path] = mode
         return found
 
-    def unmerged(self) -> Entries:
+    def conflicts(self) -> Entries:
         """Return the versions of conflicting files, in directories named by stage number."""
         found = {}
         for line in self._lines("ls-files", "-u", "-z"):
@@ -183,19 +179,19 @@ class KeptCommits:
     def keep_index(self, index: WorkerIndex, at: str, made: str) -> None:
         """Record sides of conflicts, and staged content that neither commit `at` nor `made` has."""
         self._keep_staged(index, at, made)
-        sides = index.unmerged()
+        sides = index.conflicts()
         if sides:
             said = "architect: the sides of a conflict: 1 common, 2 ours, 3 theirs"
             commit = commit_entries(self._git, sides, at, said, alone=True)
             self.keep_commit("conflict", commit, at)
 
     def _keep_staged(self, index: WorkerIndex, at: str, made: str) -> None:
-        staged = index.staged(at)
+        staged = index.differences(at)
         for path in index.too_large[:MOST_REFS]:
             said = f"staged content over {LARGEST_BLOB >> 20} MiB was left out"
             self._notes.warn(f"{said}: {os.fsdecode(path)}")
-        differing = index.staged(made)
-        only = {path: one for path, one in staged.items() if differing.get(path) == one}
+        differing = index.differences(made)
+        only = {path: entry for path, entry in staged.items() if differing.get(path) == entry}
         if only:
             said = "architect: staged content that differs from the files"
             self.keep_commit("index", commit_entries(self._git, only, at, said), at)
@@ -208,10 +204,10 @@ class KeptCommits:
         """
         graph = self._graph
         graph.read()
-        reached = graph.reached([tip, *([without] if without else [])])
+        reached = graph.reachable([tip, *([without] if without else [])])
         named = RefTargets(self._git, self._notes, graph, self._base).commits(refs, without=reached)
         rest = graph.parents.keys() - reached
-        rest -= graph.reached([*named.values(), *self._kept.values()])
+        rest -= graph.reachable([*named.values(), *self._kept.values()])
         heads = rest - {parent for commit in rest for parent in graph.parents[commit]}
         labels = {refs.resolve(name): name for name in reversed(PART_WAY)}
         for commit in sorted(heads):
@@ -229,10 +225,10 @@ class KeptCommits:
             left = len(many) - MOST_PARENTS
             self._notes.warn(f"{left} of the worker's commits without a ref were left out")
         said = "architect: further commits of the worker, each a parent of this one"
-        rest = self._joined([named[name] for name in many[:MOST_PARENTS]], said)
+        rest = self._join([named[name] for name in many[:MOST_PARENTS]], said)
         return {**{name: named[name] for name in few}, "rest": rest}
 
-    def _joined(self, commits: list[str], message: str) -> str:
+    def _join(self, commits: list[str], message: str) -> str:
         """Create a commit that has all given commits as parents and the same files as the base."""
         tree = self._git.text("rev-parse", f"{self._base}^{{tree}}")
         parents = [word for commit in commits for word in ("-p", commit)]
@@ -246,7 +242,7 @@ class KeptCommits:
         if not self._kept:
             return
         said = "architect: all that is kept of a worker besides its branch"
-        bundle = self._joined([self._base, *self._kept.values()], said)
+        bundle = self._join([self._base, *self._kept.values()], said)
         write_pack(self._git, "kept.pack", tip=bundle, base=self._base)
         kept = {"bundle": bundle, "refs": list(self._kept.items())}
         write(os.path.join(self._git.places.out, "kept"), json.dumps(kept))

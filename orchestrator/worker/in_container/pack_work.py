@@ -69,14 +69,15 @@ class History:
             )
             return BranchTip(base, base)
         tip = on_base[0]
-        if own in on_base and head and self._is_ancestor(head, str(own)):
+        if (
+            own in on_base
+            and head
+            and (self._git.run("merge-base", "--is-ancestor", head, str(own)).returncode == 0)
+        ):
             tip = str(own)
         if self._moves_submodules(tip):
             return BranchTip(base, base, replaced=tip)
         return BranchTip(tip, head if head and self._is_whole(head) else tip)
-
-    def _is_ancestor(self, one: str, other: str) -> bool:
-        return self._git.run("merge-base", "--is-ancestor", one, other).returncode == 0
 
     def _descends(self, commit: str) -> bool:
         if not self._is_whole(commit):
@@ -142,8 +143,8 @@ class Submodules:
             "GIT_WORK_TREE": os.path.join(self._tree.root, path),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{self._git.places.objects}/submodules/{number}",
         }
-        inside = (one for one in self._tree.left_out if one.startswith(f"{path}/"))
-        large = (f":(exclude,top,literal){os.path.relpath(one, path)}" for one in inside)
+        inside = (left for left in self._tree.left_out if left.startswith(f"{path}/"))
+        large = (f":(exclude,top,literal){os.path.relpath(left, path)}" for left in inside)
         self._git.run(
             "add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
             stdin=b"\0".join(map(os.fsencode, (".", *large))), env=places,
@@ -163,7 +164,7 @@ class Harvest:
         self._base = base
         self._git = HostGit(places)
         self._notes = Notes(places.workspace)
-        self._submodules = self._git.given("submodules.json")
+        self._submodules = self._git.read_given("submodules.json")
         self._tree = WorkTree(places.workspace, self._notes, self._submodules)
         self._graph = CommitGraph(self._git, self._notes)
         self._kept = KeptCommits(self._git, self._notes, self._graph, base)

@@ -30,12 +30,12 @@ class StoreRefs:
 
     def resolve(self, name: str, depth: int = 5) -> str | None:
         """Return the object id that a ref points at; None if there is none."""
-        text = read_start(os.path.join(self._store, name)) or self._packed(name)
+        text = read_start(os.path.join(self._store, name)) or self._find_packed(name)
         if text.startswith("ref: refs/") and ".." not in text and depth:
             return self.resolve(text.removeprefix("ref: "), depth - 1)
         return text if _OBJECT_ID.fullmatch(text) else None
 
-    def _packed(self, name: str) -> str:
+    def _find_packed(self, name: str) -> str:
         wanted = f" {name}\n".encode()
         for line in self._lines(os.path.join(self._store, "packed-refs")):
             if line.endswith(wanted):
@@ -134,7 +134,7 @@ class RefTargets:
             return self._of_tag(found)
         if kind.endswith(" missing"):
             self._notes.warn(f"a ref names an object that is missing or unreadable: {name}")
-        if kind not in ("tree", "blob") or not self._graph.created([found]):
+        if kind not in ("tree", "blob") or not self._graph.new_objects([found]):
             return None
         said = f"architect: object that `{name}` named"
         return self._graph.wrap(self._tree(found, kind), self._base, said)

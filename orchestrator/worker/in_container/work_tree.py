@@ -126,7 +126,7 @@ def forget_times(git: HostGit, tree: WorkTree) -> None:
     Git finds changed files by size and time, but `cp -p` gives a file the time of another, and
     sizes may be equal.
     """
-    suspects = {os.fsencode(path) for path in tree.written} | _moved(git, tree)
+    suspects = {os.fsencode(path) for path in tree.written} | _list_moved(git, tree)
     if not suspects:
         return
     entries = git.paths("ls-files", "-s", "-z")
@@ -136,7 +136,7 @@ def forget_times(git: HostGit, tree: WorkTree) -> None:
     git.text("update-index", "-z", "--index-info", stdin=b"".join(lines))
 
 
-def _moved(git: HostGit, tree: WorkTree) -> set[bytes]:
+def _list_moved(git: HostGit, tree: WorkTree) -> set[bytes]:
     """Return the paths in git's index at which a directory's move may have put another file.
 
     An overlay's upper layer has a moved directory, but not the files in it.

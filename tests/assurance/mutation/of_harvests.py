@@ -205,7 +205,7 @@ def kept() -> Iterator[Protection]:
         ("commits of a branch that HEAD left are kept",
          "            tip = str(own)\n", "            pass\n"),
         ("incomplete commits contain no git directory",
-         "refused = refused_paths(paths, reserved()) - known",
+         "refused = find_refused(paths, worktree_names()) - known",
          "refused = set()"),
     )  # fmt: skip
 
