@@ -43,12 +43,12 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
     if worker.directory.result(worker.number) is not None:
         return
     # Imported here because it imports most of what runs a worker, and few cleanups need it.
-    from orchestrator.worker.result_builder import abandoned, with_attempts
+    from orchestrator.worker.result_builder import result_of_dead_run, with_attempts
 
     changed = None
     with suppress(OrchestratorError, OSError):
         changed = changes(repository, base=worker.base, tip=commit or worker.base)
-    result = abandoned(
+    result = result_of_dead_run(
         worker.spec,
         path=worker.path,
         directory=worker.state,

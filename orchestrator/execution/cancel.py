@@ -11,11 +11,11 @@ class CancelButton(Protocol):
     """A request to end a worker, which may be made at any time."""
 
     @property
-    def asked(self) -> bool:
+    def stop_asked(self) -> bool:
         """Whether the worker was asked to stop."""
 
     @property
-    def killed(self) -> bool:
+    def kill_asked(self) -> bool:
         """Whether the worker was asked to end without a grace period."""
 
     @property
@@ -34,7 +34,7 @@ class Cancel:
 
     def press(self, *, kill: bool, why: str | None = None) -> None:
         """Ask every worker of the run to stop; with `kill`, workers end without a grace period."""
-        if why is not None and not self.asked:
+        if why is not None and not self.stop_asked:
             self.why = why
         self._asked.set()
         if kill:
@@ -45,12 +45,12 @@ class Cancel:
         self._asked.wait(timeout)
 
     @property
-    def asked(self) -> bool:
+    def stop_asked(self) -> bool:
         """Whether the run's workers were asked to stop."""
         return self._asked.is_set()
 
     @property
-    def killed(self) -> bool:
+    def kill_asked(self) -> bool:
         """Whether the run's workers were asked to end without a grace period."""
         return self._killed.is_set()
 
@@ -64,14 +64,14 @@ class WorkerCancel:
     worker_id: int
 
     @property
-    def asked(self) -> bool:
+    def stop_asked(self) -> bool:
         """Whether the worker was asked to stop."""
-        return self.run.asked or self.directory.stop_asked(self.worker_id)
+        return self.run.stop_asked or self.directory.stop_asked(self.worker_id)
 
     @property
-    def killed(self) -> bool:
+    def kill_asked(self) -> bool:
         """Whether the worker was asked to end without a grace period."""
-        return self.run.killed or self.directory.kill_asked(self.worker_id)
+        return self.run.kill_asked or self.directory.kill_asked(self.worker_id)
 
     @property
     def why(self) -> str:

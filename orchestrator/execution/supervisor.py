@@ -309,7 +309,7 @@ class _Watch:
         terms, limits = self.terms, self.terms.limits
         if uptime() >= deadline:
             return Stop(Reason.TIMEOUT, f"stopped at its deadline of {terms.timeout:g} s")
-        if self.cancel.asked:
+        if self.cancel.stop_asked:
             return Stop(Reason.CANCELLED, self.cancel.why)
         if self.log.size > limits.log_limit:
             return Stop(
@@ -370,9 +370,9 @@ class _Watch:
         self.teller.start()
         self.stop_sent_at = uptime()
         deadline = self.stop_sent_at + grace
-        if not self.cancel.killed and grace > 0:
+        if not self.cancel.kill_asked and grace > 0:
             self.container.kill("SIGTERM")
-            while uptime() < deadline and not self.cancel.killed:
+            while uptime() < deadline and not self.cancel.kill_asked:
                 if self._ended.wait(min(TICK, max(deadline - uptime(), 0))):
                     return
         self.container.kill("SIGKILL")

@@ -22,8 +22,8 @@ from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.result_builder import (
     earlier_results,
-    failed,
-    skipped,
+    result_of_failure,
+    result_of_skip,
     with_attempts,
 )
 from orchestrator.worker.retry_later import RetryLater
@@ -192,12 +192,12 @@ class _Slots:
         return at_once + [turn for turn in rest if turn.worker.number in names], found.held
 
     def _starts_at_once(self, worker: WorkerContext) -> bool:
-        return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))
+        return worker.cancel.stop_asked or (self._run.resumed and _is_under_way(worker))
 
     def _numbers_to_start_at_once(self) -> frozenset[int]:
         """Return the numbers of cancelled workers, and of workers started by an earlier process."""
         run = self._run
-        if run.cancel.asked or run.resumed:
+        if run.cancel.stop_asked or run.resumed:
             waiting = (turn.worker for turn in self._waiting)
             return frozenset(one.number for one in waiting if self._starts_at_once(one))
         return run.directory.stop_requests()
@@ -271,9 +271,9 @@ def _is_under_way(worker: WorkerContext) -> bool:
 def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerResult | RetryLater:
     """Run a worker once; return its stored result, or RetryLater for another attempt."""
     run = worker.run
-    if worker.cancel.asked and not worker.has_begun():
+    if worker.cancel.stop_asked and not worker.has_begun():
         why = f"{worker.cancel.why} before this worker started"
-        result: WorkerResult | RetryLater = failed(worker, Reason.CANCELLED, why)
+        result: WorkerResult | RetryLater = result_of_failure(worker, Reason.CANCELLED, why)
         _give_back(worker)
     else:
         try:
@@ -285,7 +285,7 @@ def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRes
             with suppress(OSError), (run.directory.path / "internal-error.log").open("a") as file:
                 file.write(said)
             worker = _as_it_is(worker)
-            result = failed(worker, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
+            result = result_of_failure(worker, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
             result = with_attempts(result, earlier_results(worker))
     if isinstance(result, RetryLater):
         return result
@@ -303,14 +303,14 @@ def _attempt(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRe
         worker = apply_dependencies(worker, done)
     except MergeConflict as error:
         _give_back(worker)
-        return failed(worker, Reason.CONFLICT, error.message)
+        return result_of_failure(worker, Reason.CONFLICT, error.message)
     except EngineUnavailableError:
         raise
     except (OrchestratorError, OSError) as error:
         if worker.has_begun():
             # The worker's container may be running, and its work will be harvested.
             raise UnfinishedError(str(error)) from error
-        return failed(_as_it_is(worker), Reason.SETUP_FAILED, str(error))
+        return result_of_failure(_as_it_is(worker), Reason.SETUP_FAILED, str(error))
     return attempt(worker)
 
 
@@ -337,14 +337,14 @@ def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
                 "the worker did not start, because the result of another worker is missing"
             ),
         )
-    result = skipped(worker, skip.reason, skip.message)
+    result = result_of_skip(worker, skip.reason, skip.message)
     _give_back(worker)
     return _record(worker.run, result)
 
 
 def _without_budget(worker: WorkerContext) -> WorkerResult:
     why = "nothing is left of the run's budget"
-    result = failed(worker, Reason.BUDGET, why, status=Status.PARTIAL)
+    result = result_of_failure(worker, Reason.BUDGET, why, status=Status.PARTIAL)
     _give_back(worker)
     return _record(worker.run, result)
 
@@ -360,7 +360,7 @@ def _left_open(worker: WorkerContext, error: OrchestratorError) -> WorkerResult:
     run = worker.run
     run.outcome.leave_resumable()
     later = f"fix this, then run `orchestrator resume {run.directory.run_id}`"
-    result = failed(worker, Reason.ENGINE_ERROR, f"{error.message}; {later}")
+    result = result_of_failure(worker, Reason.ENGINE_ERROR, f"{error.message}; {later}")
     result = run.redactor.model(with_attempts(result, earlier_results(worker)))
     run.emit(WorkerDone(result=result))
     return result

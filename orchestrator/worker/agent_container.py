@@ -144,7 +144,7 @@ def _turn(worker: WorkerContext) -> AbstractContextManager[None]:
     def tell(cause: WaitCause, reason: str) -> None:
         run.emit(WorkerWaiting(worker_id=worker.number, cause=cause, reason=reason))
 
-    return run.pace.turn(lambda: worker.cancel.asked, worker.provider, tell=tell)
+    return run.pace.turn(lambda: worker.cancel.stop_asked, worker.provider, tell=tell)
 
 
 def _find(worker: WorkerContext) -> Container | None:

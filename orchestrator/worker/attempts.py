@@ -23,8 +23,8 @@ from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.lifecycle import run_worker
 from orchestrator.worker.prepare import show_worktree
 from orchestrator.worker.result_builder import (
-    cancelled,
     earlier_results,
+    result_of_cancel,
     with_attempts,
     with_note,
 )
@@ -82,8 +82,8 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
     if given_up is not None:
         earlier = [*earlier, given_up]
     under_way = given_up is None and worker.checkpoints.prepared
-    if earlier and not under_way and worker.cancel.asked:
-        return with_attempts(cancelled(worker, earlier[-1]), earlier[:-1])
+    if earlier and not under_way and worker.cancel.stop_asked:
+        return with_attempts(result_of_cancel(worker, earlier[-1]), earlier[:-1])
     left = worker.budget.after(earlier)
     if given_up is not None:
         try:

@@ -116,7 +116,7 @@ class _Checks:
 
     def _set_up(self, fresh: Workspace) -> str | None:
         config, cancel = self.worker.config, self.worker.cancel
-        if not config.project.setup or cancel.asked:
+        if not config.project.setup or cancel.stop_asked:
             return None
         setup = setup_job(self.worker.settings)
         job = replace(setup, stage="check", name="check-setup", title="setup")
@@ -130,7 +130,7 @@ class _Checks:
         cancel = self.worker.cancel
         wanted = self.worker.config.project.checks
         for number, asked in enumerate(wanted[len(done) :], start=len(done) + 1):
-            if cancel.asked:
+            if cancel.stop_asked:
                 return done
             work = Work(self.worker, fresh, self._job(number, asked), cancel)
             ending = _unseen(problem) if problem else self._run(work)

@@ -1,12 +1,33 @@
-"""Admit containers of a worker to the credential broker, and end their calls."""
+"""Admit containers of a worker to the credential broker, and read what their calls cost.
 
+The broker's measurements replace the agent's claims, and may explain why an agent failed.
+"""
+
+from dataclasses import replace
+
+from orchestrator.agents.base import AgentOutcome
 from orchestrator.broker.grant import Grant, hash_token
+from orchestrator.broker.ledger import Spent
 from orchestrator.broker.repositories import GIT_FILE, git_configuration, git_settings
 from orchestrator.config.network_access import Access
 from orchestrator.execution.broker import new_token
+from orchestrator.execution.verdict import Verdict
 from orchestrator.files.atomic import write_atomically
 from orchestrator.gateway.allowed_host import BROKER_NAME
+from orchestrator.results import Reason, Status
 from orchestrator.worker.context import WorkerContext
+
+_OF_AGENT = frozenset(
+    {
+        Reason.AGENT_FAILED,
+        Reason.AGENT_ERROR,
+        Reason.AUTH,
+        Reason.MAX_STEPS,
+        Reason.NO_REPORT,
+        Reason.RATE_LIMITED,
+    }
+)
+"""Reasons that an agent reports when the broker refuses its calls or has ended."""
 
 
 def admit_task(worker: WorkerContext) -> str | None:
@@ -72,3 +93,34 @@ def dismiss(worker: WorkerContext) -> None:
     """End the calls of the worker's container through the broker."""
     if worker.run.broker is not None:
         worker.run.broker.dismiss(worker.number)
+
+
+def read_spending(worker: WorkerContext) -> Spent | None:
+    """Return what the broker measured for an attempt; None without a broker."""
+    broker = worker.run.broker
+    if broker is None or worker.config.isolation.keys == "env":
+        return None
+    return broker.spending(worker.ledger)
+
+
+def with_measured(outcome: AgentOutcome | None, spent: Spent | None) -> AgentOutcome | None:
+    """Return the agent's outcome with cost and tokens as the broker measured them."""
+    if outcome is None or spent is None:
+        return outcome
+    return replace(outcome, cost=spent.cost_if_known, tokens=spent.tokens)
+
+
+def explain(worker: WorkerContext, verdict: Verdict, spent: Spent | None) -> Verdict:
+    """Return the verdict with a message about the broker if the agent failed because of it."""
+    broker = worker.run.broker
+    if spent is None or broker is None or verdict.reason not in _OF_AGENT:
+        return verdict
+    if "budget" in spent.refused:
+        message = "the credential broker refused a call: nothing is left of the worker's budget"
+        return Verdict(Status.PARTIAL, Reason.BUDGET, message)
+    problem = broker.problem()
+    if problem is not None:
+        return Verdict(Status.FAILED, Reason.ENGINE_ERROR, problem).with_note(verdict.message or "")
+    if "call" in spent.refused:
+        return verdict.with_note("the credential broker refused calls that are not on its list")
+    return verdict

@@ -18,10 +18,10 @@ from orchestrator.worker.agent_container import open_log, run_task
 from orchestrator.worker.checks import check
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
+from orchestrator.worker.grants import explain, read_spending, with_measured
 from orchestrator.worker.harvest import harvest_worker
-from orchestrator.worker.measured_spending import explained, measured, with_measured
 from orchestrator.worker.prepare import ready_workspace
-from orchestrator.worker.result_builder import NO_CHANGES, Finish, failed, finished
+from orchestrator.worker.result_builder import NO_CHANGES, Finish, result_of_end, result_of_failure
 from orchestrator.worker.services import Services
 from orchestrator.worker.stages import set_up, tear_down
 from orchestrator.workspace.caches import publish
@@ -54,17 +54,17 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         except EngineUnavailableError:
             raise
         except (OrchestratorError, OSError) as error:
-            return failed(worker, Reason.SETUP_FAILED, str(error))
+            return result_of_failure(worker, Reason.SETUP_FAILED, str(error))
         if isinstance(before, WorkerLog):
             with before as log:
                 ending = run_task(worker, workspace, log, services)
         else:
             ending = before
         times.begin("stop")
-        spent = measured(worker)
+        spent = read_spending(worker)
         outcome = with_measured(_read_outcome(worker, ending), spent)
         judged = judge(ending, outcome, budget=worker.budget.budget, tokens=worker.budget.tokens)
-        judged = explained(worker, judged, spent)
+        judged = explain(worker, judged, spent)
         verdict = unready or _with_whole_log(judged, ending)
         notes = tear_down(worker, workspace, services)
         verdict = _publish(worker, verdict)
@@ -86,7 +86,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         artifacts=handed.artifacts,
         notes=(*notes, *harvested.notes, *handed.notes, *listing_notes),
     )
-    return finished(worker, finish)
+    return result_of_end(worker, finish)
 
 
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:

@@ -1,11 +1,11 @@
 """Create the results of workers. No other module creates or changes a result.
 
-finished        the container ended, and its work was harvested
-failed          the worker never started, or its end was not observed
-skipped         the worker will never run
-cancelled       the worker was cancelled while it waited for another attempt
-abandoned       the run of the worker died, and is cleaned up
-with_attempts   a result, with the cost of the earlier attempts
+result_of_end       the container ended, and its work was harvested
+result_of_failure   the worker never started, or its end was not observed
+result_of_skip      the worker will never run
+result_of_cancel    the worker was cancelled while it waited for another attempt
+result_of_dead_run  the run of the worker died, and is cleaned up
+with_attempts       a result, with the cost of the earlier attempts
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Finish:
     """Messages for the user."""
 
 
-def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
+def result_of_end(worker: WorkerContext, finish: Finish) -> WorkerResult:
     """Return the result of a worker that ran and whose commits were collected."""
     spec, ending, verdict = worker.spec, finish.ending, finish.verdict
     outcome, changes = finish.outcome or _NO_OUTCOME, finish.changes
@@ -104,7 +104,7 @@ def _worktree_path(worker: WorkerContext) -> str:
     return "" if run.config.worktrees == "none" else str(run.repository.top / worker.spec.directory)
 
 
-def failed(
+def result_of_failure(
     worker: WorkerContext, reason: Reason | None, message: str, *, status: Status = Status.FAILED
 ) -> WorkerResult:
     """Return the result of a worker that did not start, or whose end was not observed.
@@ -133,13 +133,13 @@ def failed(
     )
 
 
-def skipped(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:
+def result_of_skip(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:
     """Return the result of a worker that will never run; a success if `reason` is None."""
     status = Status.SUCCESS if reason is None else Status.FAILED
-    return failed(worker, reason, message, status=status)
+    return result_of_failure(worker, reason, message, status=status)
 
 
-def cancelled(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
+def result_of_cancel(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
     """Return the result of a worker that was cancelled while it waited for another attempt."""
     why = f"{worker.cancel.why} before attempt {last.attempts + 1}"
     said = f"{why}; attempt {last.attempts}: {last.reason}: {last.message}"
@@ -151,7 +151,7 @@ def cancelled(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
     return last.model_copy(update={"status": Status.FAILED, **update})
 
 
-def abandoned(
+def result_of_dead_run(
     spec: WorkerSpec, *, path: Path, directory: Path, commit: str | None, changes: Changes | None
 ) -> WorkerResult:
     """Return the result of a worker whose run died and is now cleaned up.

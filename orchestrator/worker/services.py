@@ -209,7 +209,7 @@ class Services:
             if problem is None and time.monotonic() >= deadline:
                 late = f"was not ready within {service.health_timeout:g} s"
                 problem = f"{late}{sidecar.last_words()}"
-            if problem is None and not self._cancel.asked:
+            if problem is None and not self._cancel.stop_asked:
                 continue
             check.stop()
             if problem is None:

@@ -22,12 +22,12 @@ class _KilledAlone:
     button: CancelButton
 
     @property
-    def asked(self) -> bool:
-        return self.button.killed
+    def stop_asked(self) -> bool:
+        return self.button.kill_asked
 
     @property
-    def killed(self) -> bool:
-        return self.button.killed
+    def kill_asked(self) -> bool:
+        return self.button.kill_asked
 
     @property
     def why(self) -> str:
@@ -43,7 +43,7 @@ def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> V
     """
     cancel, checkpoints = worker.cancel, worker.checkpoints
     known = checkpoints.stage("setup")
-    if not worker.config.project.setup or (known is None and cancel.asked):
+    if not worker.config.project.setup or (known is None and cancel.stop_asked):
         return None
     work = Work(worker, workspace, setup_job(worker.settings), cancel, services)
     ending = known or work.done(lambda ending: checkpoints.note_stage("setup", ending))
@@ -71,7 +71,7 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
     if known is None and checkpoints.harvested() is not None:
         return ()
     cancel = _KilledAlone(worker.cancel)
-    if known is None and cancel.asked:
+    if known is None and cancel.stop_asked:
         return ("the teardown was not run: the worker was killed",)
     work = Work(worker, workspace, teardown_job(worker.settings), cancel, services)
     try:

@@ -14,7 +14,7 @@ from orchestrator.results import Status
 from orchestrator.runs import runner
 from orchestrator.scheduling.start_gate import StartGate
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.worker.result_builder import skipped
+from orchestrator.worker.result_builder import result_of_skip
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import configured
@@ -34,7 +34,9 @@ def test_each_waiting_worker_is_checked_only_a_few_times(
             return of(*arguments)
 
         monkeypatch.setattr(owner, name, counted)
-    monkeypatch.setattr(runner, "attempt", lambda worker: skipped(worker, None, "nothing to do"))
+    monkeypatch.setattr(
+        runner, "attempt", lambda worker: result_of_skip(worker, None, "nothing to do")
+    )
     held: list[tuple[int, int]] = []
 
     def emit(event: Event) -> None:
