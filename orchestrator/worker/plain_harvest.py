@@ -11,6 +11,7 @@ from contextlib import suppress
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.command import Git
 from orchestrator.git.plain_commit import PlainCommit, PlainFiles, commit_plainly, takes_as_they_are
+from orchestrator.git.repository import is_reserved
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.plain_files import read_plain_files
@@ -31,7 +32,7 @@ def pack_plainly(request: HarvestRequest) -> bool:
     worktree = workspace.worktree
     rules = Git(worktree.git_dir, work_tree=worktree.path, config=excluded)
     reserved = request.repository.reserved()
-    if any(_is_reserved(file.path, reserved) for file in plain.files):
+    if any(is_reserved(file.path, reserved) for file in plain.files):
         return False
     commit = PlainCommit(
         start=workspace.start,
@@ -57,10 +58,3 @@ def _plain_files(workspace: Workspace) -> PlainFiles | None:
     if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):
         return None
     return read_plain_files(workspace.store.upper, workspace.worktree.path)
-
-
-def _is_reserved(path: str, reserved: tuple[str, ...]) -> bool:
-    """Return whether a path is below a top-level name that is reserved for worktrees."""
-    top = path.partition("/")[0]
-    prefixes = tuple(name[:-1] for name in reserved if name.endswith("*"))
-    return top in reserved or path.startswith(prefixes)
