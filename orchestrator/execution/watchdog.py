@@ -150,7 +150,16 @@ class AllowedPaths:
 
     def stray_files(self) -> list[str]:
         """Return the changed files outside of the allowed paths, without files that git ignores."""
-        found = outside(self.paths, self._changes())
+        walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
+        changed = (
+            path
+            for path, info in walk
+            if path != ".git"
+            and not stat.S_ISDIR(info.st_mode)
+            # The modification time is not used: the file's owner can set it to any value.
+            and (self.since is None or info.st_ctime_ns > self.since)
+        )
+        found = outside(self.paths, changed)
         return sorted(set(found) - self._select_ignored(found)) if found else []
 
     def _select_ignored(self, paths: list[str]) -> set[str]:
@@ -160,17 +169,6 @@ class AllowedPaths:
         except OrchestratorError:
             return set()
         return {os.fsdecode(name) for name in answer.split(b"\0")}
-
-    def _changes(self) -> Iterator[str]:
-        walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
-        for path, info in walk:
-            # The modification time is not used: the file's owner can set it to any value.
-            if (
-                path != ".git"
-                and not stat.S_ISDIR(info.st_mode)
-                and (self.since is None or info.st_ctime_ns > self.since)
-            ):
-                yield path
 
 
 class Watchdog:

@@ -70,43 +70,31 @@ _HTTP = """\
 
 def proxy_configuration(plan: GatewayPlan) -> str:
     """Return the `haproxy` configuration of one gateway."""
+    parts = [_HEAD]
+    for number, server in enumerate(plan.resolvers, start=1):
+        parts.append(f"  nameserver n{number} {server}:{NAME_SERVER}\n")
+    parts += (_frontend(plan, port) for port in plan.host_ports)
+    if plan.broker is not None:
+        # Model calls are forwarded to the credential broker.
+        parts.append(
+            f"frontend broker\n  mode http\n  option http-no-delay\n  no log\n"
+            f"  bind {plan.address}:{plan.broker_port}\n  default_backend broker\n"
+            f"backend broker\n  mode http\n  option http-no-delay\n"
+            # A broker that ended is started again within seconds.
+            f"  retries 10\n  http-error status 503 content-type application/json hdr Retry-After "
+            f"1 string '{_BROKER_GONE}'\n"
+            f"  server broker {plan.broker}:{BROKER_PORT}\n"
+        )
+    for inside, port in plan.published.items():
+        # The gateway's port `port` leads to the worker's port `inside`.
+        parts.append(
+            f"frontend published-{inside}\n  mode tcp\n  no log\n"
+            f"  bind 0.0.0.0:{port}\n  default_backend published-{inside}\n"
+            f"backend published-{inside}\n  mode tcp\n  retries 0\n"
+            f"  server worker {plan.worker}:{inside}\n"
+        )
     # HAProxy does not start if the last line does not end.
-    return "".join(
-        [
-            _HEAD,
-            *(
-                f"  nameserver n{number} {server}:{NAME_SERVER}\n"
-                for number, server in enumerate(plan.resolvers, start=1)
-            ),
-            *(_frontend(plan, port) for port in plan.host_ports),
-            *([] if plan.broker is None else [_broker_section(plan, plan.broker)]),
-            *(_port_section(plan, inside, port) for inside, port in plan.published.items()),
-            _BACKENDS,
-        ]
-    )
-
-
-def _broker_section(plan: GatewayPlan, address: str) -> str:
-    """Return the part of the configuration that forwards model calls to the credential broker."""
-    return (
-        f"frontend broker\n  mode http\n  option http-no-delay\n  no log\n"
-        f"  bind {plan.address}:{plan.broker_port}\n  default_backend broker\n"
-        f"backend broker\n  mode http\n  option http-no-delay\n"
-        # A broker that ended is started again within seconds.
-        f"  retries 10\n  http-error status 503 content-type application/json hdr Retry-After 1 "
-        f"string '{_BROKER_GONE}'\n"
-        f"  server broker {address}:{BROKER_PORT}\n"
-    )
-
-
-def _port_section(plan: GatewayPlan, inside: int, port: int) -> str:
-    """Return the lines that forward the gateway's port `port` to the worker's port `inside`."""
-    return (
-        f"frontend published-{inside}\n  mode tcp\n  no log\n"
-        f"  bind 0.0.0.0:{port}\n  default_backend published-{inside}\n"
-        f"backend published-{inside}\n  mode tcp\n  retries 0\n"
-        f"  server worker {plan.worker}:{inside}\n"
-    )
+    return "".join([*parts, _BACKENDS])
 
 
 def _frontend(plan: GatewayPlan, port: int) -> str:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.config.project import Check
 from orchestrator.engine.spec import BindMount
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
@@ -132,7 +131,20 @@ class _Checks:
         for number, asked in enumerate(wanted[len(done) :], start=len(done) + 1):
             if cancel.stop_asked:
                 return done
-            work = Work(self.worker, fresh, self._job(number, asked), cancel)
+            work = Work(
+                self.worker,
+                fresh,
+                Job(
+                    stage="check",
+                    name=f"check-{number}",
+                    commands=(asked.run,),
+                    timeout=asked.timeout or None,
+                    access=self.worker.settings.access.checks,
+                    title=self.worker.run.redactor.text(asked.title),
+                    closed="checks" in self.worker.config.closed_stages,
+                ),
+                cancel,
+            )
             ending = _unseen(problem) if problem else self._run(work)
             if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
                 return done
@@ -181,17 +193,6 @@ class _Checks:
             return
         text = self.worker.run.redactor.data(data).decode("utf-8", "replace")
         write_atomically(kept, text)
-
-    def _job(self, number: int, check: Check) -> Job:
-        return Job(
-            stage="check",
-            name=f"check-{number}",
-            commands=(check.run,),
-            timeout=check.timeout or None,
-            access=self.worker.settings.access.checks,
-            title=self.worker.run.redactor.text(check.title),
-            closed="checks" in self.worker.config.closed_stages,
-        )
 
 
 def _unseen(problem: str) -> Ending:

@@ -1,6 +1,6 @@
 """Describe the containers of a worker: agent, setup, teardown and checks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -83,9 +83,7 @@ def worker_container(
             *workspace.mounts(),
             *workspace.caches,
             *workspace.shared,
-            *_secret_mounts(secrets),
-            *_git_mounts(worker, given.git),
-            *_ca_mounts(worker),
+            *_file_mounts(worker, secrets, given.git),
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
@@ -99,6 +97,20 @@ def worker_container(
         runtime=config.isolation.runtime,
         kept_output=limits.log_limit,
     )
+
+
+def _file_mounts(
+    worker: WorkerContext, secrets: Path | None, git: Mapping[str, str]
+) -> Iterator[BindMount]:
+    """Yield mounts of secrets, of git's settings for the broker, and of a company's authorities."""
+    if secrets is not None:
+        yield BindMount(source=secrets, target=secret_files.TARGET, read_only=True)
+    if git:
+        source = worker.directory / GIT_FILE
+        yield BindMount(source=source, target=_GIT_SETTINGS, read_only=True)
+    if worker.settings.company.ca is not None:
+        source = worker.run.directory.path / CA_FILE
+        yield BindMount(source=source, target=BUNDLE, read_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,23 +260,3 @@ def _common_env(
         **variables(worker.spec, workspace.shared),
         **({} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}),
     }
-
-
-def _secret_mounts(secrets: Path | None) -> tuple[BindMount, ...]:
-    if secrets is None:
-        return ()
-    return (BindMount(source=secrets, target=secret_files.TARGET, read_only=True),)
-
-
-def _git_mounts(worker: WorkerContext, given: Mapping[str, str]) -> tuple[BindMount, ...]:
-    if not given:
-        return ()
-    source = worker.directory / GIT_FILE
-    return (BindMount(source=source, target=_GIT_SETTINGS, read_only=True),)
-
-
-def _ca_mounts(worker: WorkerContext) -> tuple[BindMount, ...]:
-    if worker.settings.company.ca is None:
-        return ()
-    source = worker.run.directory.path / CA_FILE
-    return (BindMount(source=source, target=BUNDLE, read_only=True),)

@@ -39,7 +39,21 @@ def harvest_worker(
         UnfinishedError: The disk or the engine failed; a resumed run tries again.
     """
     worker.run.emit(WorkerHarvesting(worker_id=worker.number))
-    request = _request(worker, workspace)
+    run = worker.run
+    request = HarvestRequest(
+        repository=run.repository,
+        engine=run.engine,
+        switch=run.switch,
+        directory=run.directory,
+        spec=worker.spec,
+        workspace=workspace,
+        base=worker.base,
+        shallow=run.shallow,
+        limits=worker.config.limits,
+        cpus=worker.cpus,
+        redactor=run.redactor,
+        resumed=run.resumed,
+    )
     try:
         # The user may have deleted the worktree during the run; it is the overlay's lower layer.
         workspace = replace(workspace, worktree=ensure_tree(worker, workspace))
@@ -237,17 +251,16 @@ def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) 
     return harvested
 
 
-def _redact(request: HarvestRequest, harvested: Harvested) -> Harvested:
-    """Remove secrets from the result's messages, which contain names of files and refs."""
-    redactor = request.redactor
-    refused = harvested.refused and redactor.text(harvested.refused)
-    notes = tuple(redactor.text(note) for note in harvested.notes)
-    return replace(harvested, notes=notes, refused=refused)
-
-
 def _land(request: HarvestRequest, harvested: Harvested) -> None:
     """Record the result of the harvest, then move the branch to the accepted commit."""
-    request.checkpoints.note_harvested(_redact(request, harvested))
+    redactor = request.redactor
+    # Messages contain names of files and refs, which may be secrets.
+    clean = replace(
+        harvested,
+        notes=tuple(redactor.text(note) for note in harvested.notes),
+        refused=harvested.refused and redactor.text(harvested.refused),
+    )
+    request.checkpoints.note_harvested(clean)
     if harvested.tip != request.workspace.start:
         _move_branch(request, harvested.tip)
 
@@ -256,21 +269,3 @@ def _move_branch(request: HarvestRequest, tip: str) -> None:
     """Move the worker's branch, unless the user has moved it since the worker started."""
     with request.repository.lock():
         request.repository.move_branch(request.spec.branch, new=tip, old=request.workspace.start)
-
-
-def _request(worker: WorkerContext, workspace: Workspace) -> HarvestRequest:
-    run = worker.run
-    return HarvestRequest(
-        repository=run.repository,
-        engine=run.engine,
-        switch=run.switch,
-        directory=run.directory,
-        spec=worker.spec,
-        workspace=workspace,
-        base=worker.base,
-        shallow=run.shallow,
-        limits=worker.config.limits,
-        cpus=worker.cpus,
-        redactor=run.redactor,
-        resumed=run.resumed,
-    )

@@ -87,7 +87,17 @@ class Work:
             EngineUnavailableError: The engine cannot be reached; leftovers are removed later.
             OSError: The disk is full.
         """
-        with self._open_log() as log:
+        with WorkerLog(
+            self.worker.directory,
+            self.worker.number,
+            LogOptions(
+                limit=self.worker.config.limits.log_limit,
+                redactor=self.worker.run.redactor,
+                stage=self.job.name,
+            ),
+            emit=self.worker.run.emit,
+            new_reader=lambda: lambda _: None,
+        ) as log:
             ending = self._run_container(log, note)
         self.worker.run.emit(
             WorkerStageDone(
@@ -99,19 +109,6 @@ class Work:
             )
         )
         return ending
-
-    def _open_log(self) -> WorkerLog:
-        return WorkerLog(
-            self.worker.directory,
-            self.worker.number,
-            LogOptions(
-                limit=self.worker.config.limits.log_limit,
-                redactor=self.worker.run.redactor,
-                stage=self.job.name,
-            ),
-            emit=self.worker.run.emit,
-            new_reader=lambda: lambda _: None,
-        )
 
     def _run_container(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
         worker, run, workspace = self.worker, self.worker.run, self.workspace
