@@ -83,7 +83,18 @@ class Request:
             BadRequestError: The body is not a JSON object of a moderate number of values, names no
                 model, or has a field twice.
         """
-        _check_size(raw)
+        # How many values a body has, and how deep they are, is checked before it is parsed.
+        marks = _TEXT.sub(b"", raw)
+        if sum(map(marks.count, (b",", b"[", b"{"))) > MOST_VALUES:
+            raise BadRequestError(
+                f"the request's body has more than {MOST_VALUES} values", "request_too_large", 413
+            )
+        level = deepest = 0
+        for mark in re.findall(rb"[\[\]{}]", marks):
+            level += 1 if mark in b"[{" else -1
+            deepest = max(deepest, level)
+        if deepest > MOST_LEVELS:
+            raise BadRequestError(f"the request's body has more than {MOST_LEVELS} levels")
         body = _parse(raw, unique=unique)
         if not isinstance(body, dict):
             raise BadRequestError("the request's body is not a JSON object")
@@ -173,18 +184,15 @@ class Request:
         if self.call.flavor == "responses":
             return self.body, "max_output_tokens"
         if self.call.flavor == "chat":
-            return self.body, self._limit_of_chat()
+            # The only key of the limit, in the spelling that the API knows for sure.
+            new, old = "max_completion_tokens", "max_tokens"
+            name = new if self.call.upstream == _OPENAI and self.body.get(old) is None else old
+            other = old if name == new else new
+            given = self.body.pop(other, None)
+            if given is not None:
+                self.body[name] = given
+            return self.body, name
         return self.body, "max_tokens"
-
-    def _limit_of_chat(self) -> str:
-        """Return the only key of the limit, in the spelling that the API knows for sure."""
-        new, old = "max_completion_tokens", "max_tokens"
-        name = new if self.call.upstream == _OPENAI and self.body.get(old) is None else old
-        other = old if name == new else new
-        given = self.body.pop(other, None)
-        if given is not None:
-            self.body[name] = given
-        return name
 
     def encode(self) -> bytes:
         """Return the request's body as bytes, to send to the API."""
@@ -192,25 +200,6 @@ class Request:
             return json.dumps(self.body, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             return json.dumps(self.body).encode()
-
-
-def _check_size(raw: bytes) -> None:
-    """Check how many values a body has, before it is parsed.
-
-    Raises:
-        BadRequestError: There are too many values, or too many of them in each other.
-    """
-    marks = _TEXT.sub(b"", raw)
-    if sum(map(marks.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise BadRequestError(
-            f"the request's body has more than {MOST_VALUES} values", "request_too_large", 413
-        )
-    level = deepest = 0
-    for mark in re.findall(rb"[\[\]{}]", marks):
-        level += 1 if mark in b"[{" else -1
-        deepest = max(deepest, level)
-    if deepest > MOST_LEVELS:
-        raise BadRequestError(f"the request's body has more than {MOST_LEVELS} levels")
 
 
 def _parse(raw: bytes, *, unique: bool) -> object:

@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 from orchestrator.broker.answers import Reader, WholeAnswer, reader_of
 from orchestrator.broker.bodies import Request
 from orchestrator.broker.calls import Call, answer_headers
-from orchestrator.text.redact import RedactedStream, Redactor
+from orchestrator.text.redact import Redactor
 
 REDIRECTS = range(300, 400)
 _ERRORS = 400
@@ -73,24 +73,15 @@ class Passing:
                 await self._write(clean.feed(data))
             await self._write(clean.flush())
         else:
-            self.reader = reader_of(answer.content_type, without_usage=self._adds_usage)
-            await self._pass_billed(answer, self.reader, clean, self._settle)
+            reader = reader_of(answer.content_type, without_usage=self._adds_usage)
+            self.reader = reader
+            async for data in answer.content.iter_any():
+                await self._write(clean.feed(reader.feed(data)))
+            # Recorded before the worker gets the end of the answer and can make another call.
+            self._settle(reader, costs_nothing=answer.status >= _ERRORS)
+            await self._write(clean.feed(reader.close()) + clean.flush())
         await out.write_eof()
         return out
-
-    async def _pass_billed(
-        self,
-        answer: ClientResponse,
-        reader: Reader,
-        clean: RedactedStream,
-        settle: Callable[..., None],
-    ) -> None:
-        """Send the body of an answer to the worker, and record the call's tokens and cost."""
-        async for data in answer.content.iter_any():
-            await self._write(clean.feed(reader.feed(data)))
-        # Recorded before the worker gets the end of the answer and can make another call.
-        settle(reader, costs_nothing=answer.status >= _ERRORS)
-        await self._write(clean.feed(reader.close()) + clean.flush())
 
     async def _write(self, data: bytes) -> None:
         try:

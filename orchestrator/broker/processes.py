@@ -101,7 +101,13 @@ class Dispatcher:
             try:
                 for inherited in (ours, connection, self._listener, *self._channels.values()):
                     inherited.close()
-                _confine()
+                # Limit this process, and let the kernel kill it before the dispatching process.
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+                resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+                os.nice(_NICE)
+                with suppress(OSError):
+                    Path("/proc/self/oom_score_adj").write_bytes(_KILLED_FIRST)
                 self._serve(theirs)
                 status = 0
             except Exception:  # noqa: BLE001 - the copy of the dispatching process ends here
@@ -112,16 +118,6 @@ class Dispatcher:
         ours.setblocking(False)
         self._channels[key] = ours
         return ours
-
-
-def _confine() -> None:
-    """Limit this process, and let the kernel kill it before the dispatching process."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    os.nice(_NICE)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_bytes(_KILLED_FIRST)
 
 
 async def next_connection(

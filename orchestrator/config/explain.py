@@ -15,7 +15,6 @@ from orchestrator.config.fields import (
 )
 from orchestrator.config.loading import Settings
 from orchestrator.config.presets import PRESETS
-from orchestrator.config.run import ParallelConfig
 
 HIDDEN = "[not shown]"
 _NAMES_ONLY = "secrets"
@@ -46,7 +45,9 @@ def describe(settings: Settings) -> Iterator[Described]:
             value = value[name]
         if field == RUN_FIELDS["tasks"] and not given:
             value = []
-        preset = _preset(settings.config, field)
+        parts = PRESETS[settings.config.preset] if settings.config.preset else {}
+        part = field[0] if len(field) > 1 else "run"
+        preset = (str(settings.config.preset),) if field[-1] in parts.get(part, {}) else ()
         adding_up = given if isinstance(value, dict) else given[-1:]
         yield Described(
             key=key,
@@ -63,12 +64,6 @@ def _keys_and_fields() -> Iterator[tuple[str, FieldPath]]:
             yield f"{block}.{name}", field
     yield "providers", PROVIDERS
     yield from PROJECT_FIELDS.items()
-
-
-def _preset(config: ParallelConfig, field: FieldPath) -> tuple[str, ...]:
-    parts = PRESETS[config.preset] if config.preset else {}
-    part = field[0] if len(field) > 1 else "run"
-    return (str(config.preset),) if field[-1] in parts.get(part, {}) else ()
 
 
 def _redact(name: str, value: Any) -> Any:  # noqa: ANN401

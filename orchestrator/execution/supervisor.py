@@ -200,7 +200,16 @@ class _Watch:
         while not self._ended.wait(TICK):
             self.meter.look()
             self.log.tell()
-            self._notice()
+            stops = self.terms.triggers.on_trigger == "stop"
+            number = self.terms.worker_id
+            for finding in self.watchdog.look(self.log.signs, heard_at=self._heard_at):
+                if stops:
+                    self.noticed = self.noticed or finding.stop
+                self._note(finding)
+                trigger, detail = finding.trigger, finding.detail
+                self.emit(
+                    Intervention(worker_id=number, trigger=trigger, detail=detail, stops=stops)
+                )
 
     def _tell_stopping(self) -> None:
         if self._asked is not None and self.terms.stage is None:
@@ -328,20 +337,6 @@ class _Watch:
         if (self.log.steps or 0) > terms.max_steps:
             return Stop(Reason.MAX_STEPS, f"stopped: the worker exceeded {terms.max_steps} steps")
         return self.meter.verdict or self.noticed
-
-    def _notice(self) -> None:
-        """Report new alerts, and stop the worker for an alert if `on_trigger` is `stop`."""
-        stops = self.terms.triggers.on_trigger == "stop"
-        number = self.terms.worker_id
-        for finding in self.watchdog.look(self.log.signs, heard_at=self._heard_at):
-            if stops:
-                self.noticed = self.noticed or finding.stop
-            self._note(finding)
-            self.emit(
-                Intervention(
-                    worker_id=number, trigger=finding.trigger, detail=finding.detail, stops=stops
-                )
-            )
 
     def note_question(self) -> None:
         """Record the question at the end of the output of a container that ended unsupervised."""

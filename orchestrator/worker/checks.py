@@ -73,20 +73,17 @@ class _Checks:
         root = self.worker.directory / CHECKED
         remove_tree(root)  # a process that died may have left a checkout
         try:
-            fresh, problem = self._ready(root)
+            try:
+                fresh = self._check_out(root)
+                problem = self._set_up(fresh)
+            except EngineUnavailableError:
+                raise
+            except (OrchestratorError, OSError) as error:
+                fresh = self.workspace
+                problem = f"the commit could not be checked out ({error})"
             return self._rest(list(done), fresh, problem)
         finally:
             remove_tree(root)
-
-    def _ready(self, root: Path) -> tuple[Workspace, str | None]:
-        """Return a fresh checkout after its setup, and why checks cannot run there, or None."""
-        try:
-            fresh = self._check_out(root)
-            return fresh, self._set_up(fresh)
-        except EngineUnavailableError:
-            raise
-        except (OrchestratorError, OSError) as error:
-            return self.workspace, f"the commit could not be checked out ({error})"
 
     def _check_out(self, root: Path) -> Workspace:
         """Check out the worker's commit, with a new private git directory."""

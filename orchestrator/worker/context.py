@@ -228,19 +228,15 @@ class WorkerContext:
     @property
     def network_log(self) -> NetworkLog:
         """Return the log of the connections that the worker makes through its gateways."""
+        isolation, networks = self.config.isolation, self.config.networks
+        closed = "none" in networks and (isolation.keys == "broker" or isolation.ports)
         return NetworkLog(
             directory=self.directory,
             worker_id=self.number,
             emit=self.run.emit,
             redactor=self.run.redactor,
-            lists_all=self._has_gateway,
+            lists_all=bool(closed or {"allowlist", "learn"} & networks),
         )
-
-    @property
-    def _has_gateway(self) -> bool:
-        isolation, networks = self.config.isolation, self.config.networks
-        closed = "none" in networks and (isolation.keys == "broker" or isolation.ports)
-        return bool(closed or {"allowlist", "learn"} & networks)
 
     @property
     def name(self) -> str:

@@ -63,7 +63,9 @@ def write_dotenv(
     try:
         before = _OURS.sub("", file.read())
         end = "\n" if before and not before.endswith("\n") else ""
-        file.replace(f"{before}{end}{_lines(variables)}".encode("utf-8", "surrogateescape"))
+        lines = "".join(f"{name}={_quote(value)}\n" for name, value in variables.items())
+        text = f"{before}{end}{_BEGIN}\n{lines}{_END}\n"
+        file.replace(text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         if error.errno not in _IN_THE_WAY:
             raise
@@ -71,11 +73,6 @@ def write_dotenv(
             f"the `dotenv` file `{path}` cannot be written: a directory or a link is in its place, "
             "or its path leads through a file or a link"
         ) from error
-
-
-def _lines(variables: Mapping[str, str]) -> str:
-    lines = (f"{name}={_quote(value)}\n" for name, value in variables.items())
-    return f"{_BEGIN}\n{''.join(lines)}{_END}\n"
 
 
 def _quote(value: str) -> str:

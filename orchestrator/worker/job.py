@@ -149,7 +149,16 @@ class Work:
         how = _how(ending)
         if how is None:
             return None
-        turn = _turn(self.log, self.job.name, len(self.job.commands))
+        # The last command in the log, by the lines that announce commands.
+        count = len(self.job.commands)
+        mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(self.job.name.encode()), count))
+        turn = 0
+        with suppress(OSError), self.log.open("rb") as file:
+            while piece := file.readline(_PIECE):
+                found = mark.match(piece)
+                if found and int(found[1]) == turn + 1:
+                    turn += 1
+        turn = min(max(turn, 1), count)
         command = self.worker.run.redactor.text(self.job.commands[turn - 1])
         said = last_output_line(end_of(self.log).decode("utf-8", "replace"))
         more = f": {said}" if said and not said.startswith(f"[{self.job.name} ") else ""
@@ -171,18 +180,6 @@ def _how(ending: Ending) -> str | None:
         return None
     lost = f" (it lost its network: {ending.lost_network})" if ending.lost_network else ""
     return describe_exit(code) + lost
-
-
-def _turn(log: Path, name: str, count: int) -> int:
-    """Return the number of the last command in a log, by the lines that announce commands."""
-    mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(name.encode()), count))
-    turn = 0
-    with suppress(OSError), log.open("rb") as file:
-        while piece := file.readline(_PIECE):
-            found = mark.match(piece)
-            if found and int(found[1]) == turn + 1:
-                turn += 1
-    return min(max(turn, 1), count)
 
 
 def _without_empty_network(spec: ContainerSpec) -> ContainerSpec:

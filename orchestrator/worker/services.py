@@ -115,15 +115,14 @@ class Services:
             if container is not None:
                 self._join(leftover.labels[SERVICE], container)
         # Services of a worker whose task has started are never replaced.
-        if self._checkpoints.launch() is not None or self._all_run():
+        if self._checkpoints.launch() is not None:
+            return True
+        running = {sidecar.name for sidecar in self._sidecars if sidecar.end_reason() is None}
+        if self._holder is not None and running == set(self._wanted):
             return True
         self._close()
         self._checkpoints.forget_services()
         return False
-
-    def _all_run(self) -> bool:
-        running = {sidecar.name for sidecar in self._sidecars if sidecar.end_reason() is None}
-        return self._holder is not None and running == set(self._wanted)
 
     def _start(self) -> None:
         for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard", "gateway"):

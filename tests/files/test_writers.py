@@ -35,7 +35,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The file is in a container, which runs the code.": {
         "broker/ledger.py": "Ledger.__init__",
-        "broker/processes.py": "_confine",
+        "broker/processes.py": "Dispatcher._start",
         "broker/server.py": "main",
         "worker/in_container/commit_files.py": "Lfs._hand_over",
         "worker/in_container/host_git.py": "HostGit.write_output",

@@ -95,9 +95,13 @@ class Lfs:
         said = self._git.run(
             "check-attr", "-z", "--stdin", "filter", stdin=b"".join(path + b"\0" for path in asked)
         ).stdout.split(b"\0")
-        for path, value in list(zip(said[::3], said[2::3], strict=False))[:MOST_POINTERS]:
-            if value == b"lfs" and not self._put_pointer(os.fsdecode(path)):
-                self._leave_content(os.fsdecode(path), base)
+        for name, value in list(zip(said[::3], said[2::3], strict=False))[:MOST_POINTERS]:
+            path = os.fsdecode(name)
+            if value == b"lfs" and not self._put_pointer(path):
+                # The content is too large to be kept: the committed version is restored.
+                self._tree.left_out[path] = "a file of git-lfs over the disk limit was left out"
+                was = self._git.run("ls-tree", "-z", "--full-tree", base, "--", path).stdout
+                self._set_entry(was or f"0 {'0' * len(base)}\t".encode() + name + b"\0")
 
     def _put_pointer(self, path: str) -> bool:
         """Replace a file by an LFS pointer; return False if its content is too large to be kept."""
@@ -135,12 +139,6 @@ class Lfs:
         with open(os.path.join(self._folder, oid), "wb") as copy:
             shutil.copyfileobj(file, copy, 1 << 20)
         return oid
-
-    def _leave_content(self, path: str, base: str) -> None:
-        """Restore the committed version of a file whose content is too large to be kept."""
-        self._tree.left_out[path] = "a file of git-lfs over the disk limit was left out"
-        was = self._git.run("ls-tree", "-z", "--full-tree", base, "--", path).stdout
-        self._set_entry(was or f"0 {'0' * len(base)}\t".encode() + os.fsencode(path) + b"\0")
 
     def _set_entry(self, line: bytes) -> None:
         self._git.text("update-index", "--add", "-z", "--index-info", stdin=line)
@@ -183,20 +181,6 @@ class FilesCommitter:
         Raises:
             RuntimeError: Git cannot check out `parent`.
         """
-        index = self._fill_index(base, parent)
-        self._lfs.warn_of_lost_content()
-        for path, why in self._tree.left_out.items():
-            self._notes.add_path(why, path)
-        made = commit_index(self._git, parent, message)
-        try:
-            self._kept.keep_index(index, parent, made)
-        except (RuntimeError, ValueError) as error:
-            said = last_line(str(error))
-            self._notes.warn(f"content that was only staged could not be kept: {said}")
-        return made
-
-    def _fill_index(self, base: str, parent: str) -> WorkerIndex:
-        """Put the files to commit into git's index; return a copy of the worker's own index."""
         # -m keeps the index's data of unchanged files; -i ignores that others differ from the base.
         self._git.text("read-tree", "-i", "-m", parent)
         forget_times(self._git, self._tree)
@@ -207,7 +191,16 @@ class FilesCommitter:
         self._restore_sparse(index, parent)
         self._leave_copies(parent)
         self._lfs.put_pointers(base)
-        return index
+        self._lfs.warn_of_lost_content()
+        for path, why in self._tree.left_out.items():
+            self._notes.add_path(why, path)
+        made = commit_index(self._git, parent, message)
+        try:
+            self._kept.keep_index(index, parent, made)
+        except (RuntimeError, ValueError) as error:
+            said = last_line(str(error))
+            self._notes.warn(f"content that was only staged could not be kept: {said}")
+        return made
 
     def commit_accepted(self, base: str, onto: str, message: str) -> str:
         """Commit the files on top of a commit, without files that the host would refuse."""

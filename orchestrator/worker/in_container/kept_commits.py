@@ -178,23 +178,20 @@ class KeptCommits:
 
     def keep_index(self, index: WorkerIndex, at: str, made: str) -> None:
         """Record sides of conflicts, and staged content that neither commit `at` nor `made` has."""
-        self._keep_staged(index, at, made)
+        staged = index.differences(at)
+        for path in index.too_large[:MOST_REFS]:
+            note = f"staged content over {LARGEST_BLOB >> 20} MiB was left out"
+            self._notes.warn(f"{note}: {os.fsdecode(path)}")
+        differing = index.differences(made)
+        only = {path: entry for path, entry in staged.items() if differing.get(path) == entry}
+        if only:
+            note = "architect: staged content that differs from the files"
+            self.keep_commit("index", commit_entries(self._git, only, at, note), at)
         sides = index.conflicts()
         if sides:
             said = "architect: the sides of a conflict: 1 common, 2 ours, 3 theirs"
             commit = commit_entries(self._git, sides, at, said, alone=True)
             self.keep_commit("conflict", commit, at)
-
-    def _keep_staged(self, index: WorkerIndex, at: str, made: str) -> None:
-        staged = index.differences(at)
-        for path in index.too_large[:MOST_REFS]:
-            said = f"staged content over {LARGEST_BLOB >> 20} MiB was left out"
-            self._notes.warn(f"{said}: {os.fsdecode(path)}")
-        differing = index.differences(made)
-        only = {path: entry for path, entry in staged.items() if differing.get(path) == entry}
-        if only:
-            said = "architect: staged content that differs from the files"
-            self.keep_commit("index", commit_entries(self._git, only, at, said), at)
 
     def keep_others(self, refs: StoreRefs, tip: str, *, without: str | None) -> None:
         """Find and name the worker's commits that neither `tip` nor `without` contains.
