@@ -169,7 +169,6 @@ class Redactor:
         return view.origin(len(view.text) - begun) if begun else view.length
 
     def _spans(self, data: bytes, views: "list[_WithoutSequences]") -> Iterator[tuple[int, int]]:
-        """Yield where in the data values begin and end."""
         yield from (match.span() for match in self._expression.finditer(data))
         for view in views:
             yield from map(view.span, self._expression.finditer(view.text))

@@ -55,7 +55,7 @@ def test_top_of_a_worktree_keeps_its_owner(tmp_path: Path) -> None:
 def test_missing_file_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(change_owner_module, "_FEW", 0)
-    monkeypatch.setattr(change_owner_module, "_changed", lambda *_: (tmp_path / "file").unlink())
+    monkeypatch.setattr(change_owner_module, "_run_chown", lambda *_: (tmp_path / "file").unlink())
     change_owner(tmp_path, THEIRS, keep=tmp_path)
     assert not list(tmp_path.iterdir())
 

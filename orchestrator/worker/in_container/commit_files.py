@@ -51,7 +51,6 @@ def find_refused(paths: list[bytes], reserved: list[str]) -> set[bytes]:
 
 
 def _git_directories(paths: list[bytes]) -> set[bytes]:
-    """Return the directories that git would take for repositories."""
     folders: dict[bytes, set[bytes]] = {}
     for path in paths:
         while path:

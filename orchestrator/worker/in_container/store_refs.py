@@ -116,7 +116,6 @@ class RefTargets:
         return named
 
     def _kinds(self, refs: StoreRefs) -> list[tuple[str, str, str]]:
-        """Return name, object id and object type of all refs."""
         found = dict(refs.all())
         if len(found) > MOST_NAMES:
             self._notes.warn(f"only {MOST_NAMES} of the worker's {len(found)} refs were read")

@@ -157,7 +157,6 @@ def _list_moved(git: HostGit, tree: WorkTree) -> set[bytes]:
 
 
 def _is_below(path: bytes, folders: set[bytes]) -> bool:
-    """Return whether a file is below one of the given directories."""
     while path:
         path = path.rpartition(b"/")[0]
         if path and path in folders:
