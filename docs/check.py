@@ -38,7 +38,7 @@ from orchestrator.config.values import field_docstrings
 from orchestrator.engine import labels as engine_labels
 from orchestrator.results import NetworkCounts, Reason, Timings, WorkerResult
 from orchestrator.runs.picking import PickedJudgement
-from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
+from orchestrator.workflow.parsing.dialects import json_schema as manifest_schema
 from orchestrator.workflow.parsing.manifest import (
     Foreach,
     Manifest,

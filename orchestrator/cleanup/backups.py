@@ -6,7 +6,6 @@ The ref of worker N of a run is `<run>/<N>`; the next backup after a restore is 
 from itertools import count
 
 from orchestrator.cleanup.inventory import RecordedWorker, head_of, is_reached
-from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import ATTEMPTS, BACKUPS, Repository, worker_refs
 from orchestrator.git.snapshot import NewCommit, Tree, snapshot
 
@@ -25,28 +24,23 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
     if worktree is None or worker.is_half_shown(worktree):
         kept = tip
     else:
-        kept = _with_changes(repository, worker, worktree)
+        tree = Tree(
+            git_dir=worktree.git_dir,
+            path=worktree.path,
+            scratch=worker.directory.path / f"index-{worker.number}",
+            config=repository.without_filters(),
+        )
+        commit = NewCommit(
+            parent=head_of(repository, worktree) or worker.base,
+            message=f"architect: uncommitted changes in {worker.spec.directory}",
+            identity=repository.identity(),
+        )
+        kept = snapshot(tree, commit, without=worker.copies())
     if kept is None or not worker.has_made(kept):
         return None
     if is_reached(repository, kept, *_EVERYWHERE):
         return None
     return kept
-
-
-def _with_changes(repository: Repository, worker: RecordedWorker, worktree: Worktree) -> str:
-    """Return a commit of the worktree with its uncommitted changes."""
-    tree = Tree(
-        git_dir=worktree.git_dir,
-        path=worktree.path,
-        scratch=worker.directory.path / f"index-{worker.number}",
-        config=repository.without_filters(),
-    )
-    commit = NewCommit(
-        parent=head_of(repository, worktree) or worker.base,
-        message=f"architect: uncommitted changes in {worker.spec.directory}",
-        identity=repository.identity(),
-    )
-    return snapshot(tree, commit, without=worker.copies())
 
 
 def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> str:

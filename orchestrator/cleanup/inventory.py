@@ -66,11 +66,11 @@ class RecordedWorker:
     def worktree(self) -> Worktree | None:
         """Return the worker's worktree; None if the directory is gone or is something else now."""
         try:
-            return self.opened()
+            return self.open_worktree()
         except RepositoryError:
             return None
 
-    def opened(self) -> Worktree | None:
+    def open_worktree(self) -> Worktree | None:
         """Return the worker's worktree; None if nothing is at its path.
 
         Raises:
@@ -207,7 +207,7 @@ def worker_refs(repository: Repository) -> frozenset[str]:
     return frozenset(split_lines(repository.git.text(*listing)))
 
 
-def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
+def find_named_workers(repository: Repository) -> Iterator[RecordedWorker]:
     """Yield workers with names from templates whose worktree or branch exists or will be created.
 
     A worktree or branch will be created if the run is live and the worker has no result.
@@ -229,7 +229,7 @@ def worktrees(repository: Repository) -> frozenset[int]:
     """Return the numbers of workers whose worktrees exist or will be created by a live run."""
     names = (path.name.removeprefix(DIRECTORIES) for path in repository.top.glob(f"{DIRECTORIES}*"))
     found = {int(name) for name in names if name.isdecimal()}
-    found |= {worker.number for worker in named_workers(repository) if worker.path.exists()}
+    found |= {worker.number for worker in find_named_workers(repository) if worker.path.exists()}
     for run in all_runs(repository.state_dir):
         record = read_record(run) if run.is_live() else None
         if record is not None and record.config.worktrees == "none":
@@ -254,10 +254,10 @@ def is_reached(repository: Repository, commit: str, *places: str) -> bool:
     refs = split_lines(repository.git.text(*listing))
     named = repository.worker_branches()
     others = {ref for ref in refs if not (ref.startswith(BRANCHES) or ref in named)}
-    return bool(others and others - pushed_refs(repository))
+    return bool(others and others - remote_refs_of_workers(repository))
 
 
-def pushed_refs(repository: Repository) -> frozenset[str]:
+def remote_refs_of_workers(repository: Repository) -> frozenset[str]:
     """Return the remote-tracking refs of workers' branches, by name or by push configuration."""
     own = repository.worker_branches()
     form = "--format=%(refname)%00%(upstream)%00%(push)"
@@ -289,7 +289,7 @@ def is_merged_commit(repository: Repository, run_id: str, number: int, commit: s
     if is_reached(repository, commit, *BRANCHES_AND_REMOTES):
         return True
     landed = landed_in(repository, run_id, number, commit)
-    return any(is_reached(repository, one, *BRANCHES_AND_REMOTES) for one in landed)
+    return any(is_reached(repository, commit, *BRANCHES_AND_REMOTES) for commit in landed)
 
 
 def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
@@ -367,12 +367,10 @@ class Wanted:
             return True
         if not present:
             return not worker.is_stranded()
-        return self._is_elsewhere(repository, worker) and is_clean(repository, worker)
-
-    def _is_elsewhere(self, repository: Repository, worker: RecordedWorker) -> bool:
-        if self.merged and is_merged(repository, worker):
-            return True
-        return self.pushed and is_pushed(repository, worker)
+        is_elsewhere = (self.merged and is_merged(repository, worker)) or (
+            self.pushed and is_pushed(repository, worker)
+        )
+        return is_elsewhere and is_clean(repository, worker)
 
     def allows_purge(self, repository: Repository, run_id: str, number: int, ref: str) -> bool:
         """Return whether the conditions `merged` and `pushed` allow the removal of a backup."""

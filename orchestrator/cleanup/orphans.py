@@ -69,14 +69,14 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
     known = list(leftovers)
     stuck = _remove(engine, known)
     for _ in range(_ROUNDS):
-        in_use = [one.leftover for one in stuck if one.leftover.kind != "container"]
+        in_use = [entry.leftover for entry in stuck if entry.leftover.kind != "container"]
         if not in_use:
             break
         time.sleep(_PAUSE)
         late = _late(engine, in_use, known)
         known += late
         # A stuck container is not tried again, because that could take a minute each time.
-        stuck = [one for one in stuck if one.leftover.kind == "container"]
+        stuck = [entry for entry in stuck if entry.leftover.kind == "container"]
         stuck += _remove(engine, [*late, *in_use])
     return stuck
 
@@ -118,7 +118,7 @@ def _remove(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuc
     return stuck
 
 
-def unrecorded_worktrees(repository: Repository, known: Set[Path]) -> list[str]:
+def find_unrecorded_worktrees(repository: Repository, known: Set[Path]) -> list[str]:
     """Return a message for each worktree at a worker's place that no recorded worker has."""
     return [
         f"{path} is the worktree of no recorded worker and was left alone: move it away"
@@ -127,7 +127,7 @@ def unrecorded_worktrees(repository: Repository, known: Set[Path]) -> list[str]:
     ]
 
 
-def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
+def leftover_notices(repository: Repository, engine: ContainerEngine) -> list[str]:
     """Return a notice for each ended run with containers left, with the command to remove them."""
     notices = []
     try:
@@ -143,15 +143,11 @@ def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
             continue
         if containers and record is not None:
             died = any(run.result(spec.worker_id) is None for spec in record.workers)
-            notices.append(_notice(run_id, died=died))
+            cleanup = f"`orchestrator parallel-cleanup --run {run_id}`"
+            resume = f"`orchestrator resume {run_id}`"
+            notices.append(
+                f"run {run_id} died and its containers still exist: use {resume} or {cleanup}"
+                if died
+                else f"run {run_id} ended and left containers behind: remove them with {cleanup}"
+            )
     return notices
-
-
-def _notice(run_id: str, *, died: bool) -> str:
-    cleanup = f"`orchestrator parallel-cleanup --run {run_id}`"
-    if not died:
-        return f"run {run_id} ended and left containers behind: remove them with {cleanup}"
-    return (
-        f"run {run_id} died and its containers still exist: use `orchestrator resume "
-        f"{run_id}` or {cleanup}"
-    )

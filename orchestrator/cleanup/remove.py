@@ -22,9 +22,14 @@ from orchestrator.cleanup.inventory import (
     owners,
     worker_refs,
 )
-from orchestrator.cleanup.orphans import find_leftovers, remove_all, unrecorded_worktrees, worker_of
+from orchestrator.cleanup.orphans import (
+    find_leftovers,
+    find_unrecorded_worktrees,
+    remove_all,
+    worker_of,
+)
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
-from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
+from orchestrator.cleanup.retention import conclude, drop_scratch, is_unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError, RepositoryError
 from orchestrator.git.disarm import give_back
@@ -103,7 +108,10 @@ def cleanup(
         ConfigError: There is no such run or worker.
     """
     repository = Repository(root)
-    runs = _select(repository, run_id)
+    runs = list(all_runs(repository.state_dir))
+    if run_id is not None:
+        runs = [named_run(runs, run_id)]
+    backups = [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
     job = _Cleanup(
         repository=repository,
         engine=engine,
@@ -112,7 +120,7 @@ def cleanup(
         dry_run=dry_run,
         owners=owners(repository),
         refs=worker_refs(repository),
-        backups=_dropped(repository) if purge else [],
+        backups=backups if purge else [],
     )
     _check_numbers(runs, job.wanted.workers)
     if engine is not None:
@@ -126,20 +134,17 @@ def cleanup(
     if run_id is None and job.wanted == Wanted():
         _remove_stray(job)
         known = {worker.path for worker in job.owners.values()}
-        job.problems += unrecorded_worktrees(job.repository, known)
+        job.problems += find_unrecorded_worktrees(repository, known)
         if purge:
             _purge_landings(job, runs)
-            _purge_results(job)
+            if number := drop_results(repository, dry_run=dry_run):
+                job.purged.append(f"results of judgements ({count(number, 'check')})")
         if not dry_run:
             _remove_shared(job)
     if not dry_run:
-        _undo_settings(job)
+        with _noting(job), repository.lock():
+            give_back(repository)
     return job.report()
-
-
-def _undo_settings(job: _Cleanup) -> None:
-    with _noting(job), job.repository.lock():
-        give_back(job.repository)
 
 
 @contextmanager
@@ -148,18 +153,6 @@ def _noting(job: _Cleanup) -> Iterator[None]:
         yield
     except RepositoryError as error:
         job.problems.append(error.message)
-
-
-def _dropped(repository: Repository) -> list[tuple[str, int, str]]:
-    """Return the refs that `purge` removes, each as (run, worker, ref)."""
-    return [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
-
-
-def _select(repository: Repository, run_id: str | None) -> list[RunDirectory]:
-    runs = list(all_runs(repository.state_dir))
-    if run_id is None:
-        return runs
-    return [named_run(runs, run_id)]
 
 
 def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> None:
@@ -187,7 +180,11 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
         with job.repository.lock():
             record = read_record(run)
             if record is None:
-                _drop_unrecorded(job, run)
+                if (run.path / "run.json").exists() or job.wanted != Wanted() or job.dry_run:
+                    return
+                with run.held() as held:
+                    if held:
+                        run.remove()
                 return
     workers = [RecordedWorker(run, record, spec) for spec in record.workers]
     with run.held() as held:
@@ -203,30 +200,24 @@ def _concerns(job: _Cleanup, outline: RunOutline | None) -> bool:
     return not job.wanted.workers or not numbers.isdisjoint(job.wanted.workers)
 
 
-def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
-    """Remove the directory of a run that died before it recorded its plan."""
-    if (run.path / "run.json").exists() or job.wanted != Wanted() or job.dry_run:
-        return
-    with run.held() as held:
-        if held:
-            run.remove()
-
-
 def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
     if job.engine is None and any(run.result(worker.number) is None for worker in workers):
         job.unchecked.append(run.run_id)
     owned = {number for number, owner in job.owners.items() if owner.directory.path == run.path}
-    present = {one.number for one in workers if one.number in owned and one.is_present(job.refs)}
+    present = {
+        worker.number
+        for worker in workers
+        if worker.number in owned and worker.is_present(job.refs)
+    }
     chosen = {
         worker.number
         for worker in workers
         if job.wanted.includes(job.repository, worker, present=worker.number in present)
     }
-    for worker in (
-        one for one in workers if one.number in present - chosen and job.wanted.reaches(one)
-    ):
-        with _noting(job):
-            worker.opened()
+    for worker in workers:
+        if worker.number in present - chosen and job.wanted.reaches(worker):
+            with _noting(job):
+                worker.open_worktree()
     occupied = _remove_leftovers(job, run, chosen)
     going = [worker for worker in workers if worker.number in present & chosen]
     cleaned = [_clean(job, worker, occupied=worker.number in occupied) for worker in going]
@@ -240,7 +231,7 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
     if keep is not None and not present:
         job.repository.git.run("update-ref", "-d", keep)
     contained = job.engine is None or bool(occupied)
-    if not contained and not unfinished(workers, present):
+    if not contained and not is_unfinished(workers, present):
         # A run that can be resumed still needs its secret inputs.
         forget(run.run_id, os.environ)
     refused_too = set() if contained else purged
@@ -258,8 +249,8 @@ def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set
         going += [leftover for leftover in found if worker_of(leftover) is None]
     stuck = [] if job.dry_run else remove_all(job.engine, going)
     job.removed += len(going) - len(stuck)
-    job.problems += [f"{one} (run {run.run_id})" for one in stuck]
-    kept = [*staying, *(one.leftover for one in stuck)]
+    job.problems += [f"{leftover} (run {run.run_id})" for leftover in stuck]
+    kept = [*staying, *(entry.leftover for entry in stuck)]
     return {worker_of(leftover) for leftover in kept if leftover.kind == "container"}
 
 
@@ -275,7 +266,7 @@ def _remove_stray(job: _Cleanup) -> None:
     found = [left for name in ("", *gone) for left in job.leftovers.get(name, [])]
     stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
     job.removed += len(found) - len(stuck)
-    job.problems += [str(one) for one in stuck]
+    job.problems += [str(leftover) for leftover in stuck]
 
 
 def _remove_shared(job: _Cleanup) -> None:
@@ -297,7 +288,7 @@ def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedW
     )
     try:
         if worker.is_stranded() and not job.purge:
-            note = _salvaged(job, worker, occupied=occupied)
+            note = _recover(job, worker, occupied=occupied)
             result = result.model_copy(update={"note": note})
         elif is_refused(worker):
             verb = "is removed together with" if job.purge else "is kept in"
@@ -316,7 +307,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     with repository.lock():
         if not worker.still_owns_its_number(repository):
             raise RepositoryError("another run now uses the worker's number")
-        worker.opened()
+        worker.open_worktree()
         tip = repository.commit_of(worker.spec.ref)
         kept = None if job.purge else work_to_keep(repository, worker, tip)
         backup = backup_ref(repository, worker, kept) if kept else None
@@ -328,7 +319,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     return backup
 
 
-def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
+def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     """Commit a dead run's worker's files to the worker's branch; return a note for the report."""
     if job.engine is None:
         raise RepositoryError(
@@ -380,12 +371,6 @@ def _purge_landings(job: _Cleanup, runs: Iterable[RunDirectory]) -> None:
         job.purged.append(ref)
         if not job.dry_run:
             job.repository.git.run("update-ref", "-d", ref)
-
-
-def _purge_results(job: _Cleanup) -> None:
-    """Remove the stored results of checks that earlier judgements ran."""
-    if number := drop_results(job.repository, dry_run=job.dry_run):
-        job.purged.append(f"results of judgements ({count(number, 'check')})")
 
 
 def _purge(job: _Cleanup, run: RunDirectory, numbers: set[int]) -> None:

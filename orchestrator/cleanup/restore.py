@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.cleanup.backups import list_backups
 from orchestrator.cleanup.inventory import owners, worker_refs
 from orchestrator.errors import ConfigError
-from orchestrator.git.checkout import Worktree
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.git.worktree import add_worktree, check_out
@@ -48,10 +47,26 @@ def restore(
     chosen = _choose(repository, workers, run_id)
     with repository.lock():
         _check_free(repository, chosen)
-        empty = {number: _create(repository, number, *place) for number, place in chosen.items()}
-    return tuple(
-        _fill(repository, number, empty[number], *place) for number, place in chosen.items()
-    )
+        empty = {}
+        for number, (run, ref) in chosen.items():
+            spec = _spec(repository, run, number)
+            repository.exclude_worktrees()
+            repository.git.run("branch", "--no-track", spec.branch, ref)
+            empty[number] = add_worktree(repository, spec)
+    restored = []
+    for number, (run, ref) in chosen.items():
+        worktree = empty[number]
+        check_out(repository, worktree, ref)
+        kept = list_kept(repository)
+        worker = RestoredWorker(
+            run_id=run,
+            worker_id=number,
+            branch=worktree.branch,
+            worktree=str(worktree.path),
+            kept_refs=tuple(ref for owner, n, ref in kept if (owner, n) == (run, number)),
+        )
+        restored.append(worker)
+    return tuple(restored)
 
 
 def _choose(
@@ -62,8 +77,8 @@ def _choose(
     others = {run.run_id for run in runs if run.other_user is not None}
     if any(run.startswith(wanted) for run in others) and wanted:
         named_run(runs, wanted)
-    found = [one for one in list_backups(repository) if one[0] not in others]
-    backups = [one for one in found if one[0].startswith(wanted)]
+    found = [backup for backup in list_backups(repository) if backup[0] not in others]
+    backups = [backup for backup in found if backup[0].startswith(wanted)]
     if wanted and len({run for run, _, _ in backups}) > 1:
         raise ConfigError(
             f"`{run_id}` is the beginning of more than one run's id",
@@ -102,8 +117,13 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
         )
     owned = owners(repository)
     refs = worker_refs(repository)
-    ways = {number: _in_the_way(repository, chosen[number][0], number) for number in chosen}
-    for number in chosen:
+    ways: dict[int, list[str]] = {}
+    for number, (run_id, _) in chosen.items():
+        spec, ways[number] = _spec(repository, run_id, number), []
+        if (repository.top / spec.directory).exists():
+            ways[number].append(f"{repository.top / spec.directory} exists already")
+        if repository.commit_of(spec.ref):
+            ways[number].append(f"the branch `{spec.branch}` exists already")
         if not ways[number] and number in owned and owned[number].is_present(refs):
             run = owned[number].directory.run_id
             ways[number].append(f"worker {number} of run {run} still exists")
@@ -115,16 +135,6 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
         )
 
 
-def _in_the_way(repository: Repository, run_id: str, number: int) -> list[str]:
-    spec = _spec(repository, run_id, number)
-    problems = []
-    if (repository.top / spec.directory).exists():
-        problems.append(f"{repository.top / spec.directory} exists already")
-    if repository.commit_of(spec.ref):
-        problems.append(f"the branch `{spec.branch}` exists already")
-    return problems
-
-
 def _spec(repository: Repository, run_id: str, number: int) -> WorkerSpec:
     """Return a worker's specification as its run recorded it, not as configured today."""
     for run in all_runs(repository.state_dir):
@@ -133,24 +143,3 @@ def _spec(repository: Repository, run_id: str, number: int) -> WorkerSpec:
             if spec.worker_id == number:
                 return spec
     return WorkerSpec(worker_id=number, task="", model=None)
-
-
-def _create(repository: Repository, number: int, run_id: str, ref: str) -> Worktree:
-    spec = _spec(repository, run_id, number)
-    repository.exclude_worktrees()
-    repository.git.run("branch", "--no-track", spec.branch, ref)
-    return add_worktree(repository, spec)
-
-
-def _fill(
-    repository: Repository, number: int, worktree: Worktree, run_id: str, ref: str
-) -> RestoredWorker:
-    check_out(repository, worktree, ref)
-    kept = (ref for run, worker, ref in list_kept(repository) if (run, worker) == (run_id, number))
-    return RestoredWorker(
-        run_id=run_id,
-        worker_id=number,
-        branch=worktree.branch,
-        worktree=str(worktree.path),
-        kept_refs=tuple(kept),
-    )

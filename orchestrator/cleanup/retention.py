@@ -22,7 +22,7 @@ _MOST_FILES = 100_000
 _REFUSED = ("git", "harvest", "out", CHECKED)
 
 
-def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:
+def is_unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:
     """Return whether a run can be resumed: a worker with worktree or branch has no result yet.
 
     Args:
@@ -56,7 +56,7 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
         changes=changed,
     )
     earlier = (Checkpoints(path).given_up() for _, path in worker.attempts())
-    worker.directory.write_result(with_attempts(result, [one for one in earlier if one]))
+    worker.directory.write_result(with_attempts(result, [past for past in earlier if past]))
 
 
 def drop_scratch(
@@ -74,7 +74,7 @@ def drop_scratch(
         Total size in bytes of the removed files of workers.
     """
     freed = 0
-    if workers and not unfinished(workers, present):
+    if workers and not is_unfinished(workers, present):
         workers[0].directory.drop_objects()
         remove_tree(workers[0].directory.path / INPUTS_PLACE)
         remove_tree(workers[0].directory.path / PROBE)

@@ -1,7 +1,7 @@
 """Find and remove what the orchestrator has on a machine: in the engine, and in files."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +72,7 @@ def find_belongings(
         EngineError: The engine does not answer.
     """
     leftovers = tuple(engine.leftovers(labels or {MANAGED: "true"}))
-    runs = {(one.labels.get(REPOSITORY), one.labels.get(RUN)) for one in leftovers}
+    runs = {(leftover.labels.get(REPOSITORY), leftover.labels.get(RUN)) for leftover in leftovers}
     live = {f"{run} in {place}" for place, run in runs if place and run and _is_live(place, run)}
     images = {*engine.labelled_images(RECIPE)}
     if engine.image_id(BASE_IMAGE) is not None:
@@ -135,7 +135,7 @@ def _remove_state(engine: Engine, repository: Repository, removal: Removal) -> N
         return
     report = cleanup(repository.top, engine=engine)
     removal.report[repository.top] = report
-    removal.kept += _refs(repository)
+    removal.kept += split_lines(repository.git.text("for-each-ref", "--format=%(refname)", _REFS))
     broken = (worker.problem for worker in report.workers if worker.problem)
     problems = [*report.problems, *broken, *(f"{run} is live" for run in report.live)]
     problems += (f"the run {run}" for run in report.others)
@@ -143,21 +143,12 @@ def _remove_state(engine: Engine, repository: Repository, removal: Removal) -> N
     if problems:
         return
     with repository.lock():
-        _forget_worktrees(repository)
+        # Undo `Repository.exclude_worktrees`.
+        path = repository.common_dir / "info" / "exclude"
+        if path.exists():
+            ours = {os.fsencode(f"/{pattern}") for pattern in repository.worktree_patterns()}
+            before = path.read_bytes().split(b"\n")
+            after = [line for line in before if line not in ours]
+            if after != before:
+                write_private(path, b"\n".join(after), mode=path.stat().st_mode & 0o777)
         remove_tree(repository.state_dir)
-
-
-def _forget_worktrees(repository: Repository) -> None:
-    """Undo `Repository.exclude_worktrees`."""
-    path = repository.common_dir / "info" / "exclude"
-    if not path.exists():
-        return
-    ours = {os.fsencode(f"/{one}") for one in repository.worktree_patterns()}
-    before = path.read_bytes().split(b"\n")
-    after = [line for line in before if line not in ours]
-    if after != before:
-        write_private(path, b"\n".join(after), mode=path.stat().st_mode & 0o777)
-
-
-def _refs(repository: Repository) -> Iterator[str]:
-    yield from split_lines(repository.git.text("for-each-ref", "--format=%(refname)", _REFS))

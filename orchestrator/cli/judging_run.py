@@ -30,7 +30,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import Tests, check_commands
-from orchestrator.judging.hidden_files import read_hidden
+from orchestrator.judging.hidden_tests import read_hidden
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.pick import silent
 from orchestrator.landing.land import check_ahead

@@ -35,7 +35,7 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.contents import with_digests
-from orchestrator.workflow.drawing.waves import wave_lines
+from orchestrator.workflow.drawing.text import wave_lines
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.parsing.reader import Reading, read_workflow
 from orchestrator.workflow.planning import TASK_KEYS, config_of, demand_of, run_config

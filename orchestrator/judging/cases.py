@@ -58,7 +58,11 @@ class JudgingRules:
     def commands(self) -> tuple[str, ...]:
         """Return the commands of checks, linters, coverage, probe and judge."""
         others = (self.coverage, self.probe, self.judge)
-        return (*self.all_checks, *self.lint, *(one for one in others if one is not None))
+        return (
+            *self.all_checks,
+            *self.lint,
+            *(command for command in others if command is not None),
+        )
 
 
 @dataclass(kw_only=True)
@@ -114,81 +118,83 @@ class Case:
     @property
     def passes(self) -> bool:
         """Return whether a candidate that is not out passes stable checks and hidden tests."""
-        counted = [one for one in self.verdicts if one.verdict != "unstable"]
-        sure = bool(counted) and all(one.passed for one in counted)
+        counted = [verdict for verdict in self.verdicts if verdict.verdict != "unstable"]
+        sure = bool(counted) and all(verdict.passed for verdict in counted)
         return sure and not self.is_out and self.hidden in (None, "pass")
 
 
 def scores_of(cases: Sequence[Case]) -> list[Score]:
     """Return, for each candidate, the values by which candidates are ranked."""
-    sizes = _sizes(cases)
-    return [_score(case, sizes[case.cluster] if case.cluster is not None else 0) for case in cases]
+    sizes, scores = _sizes(cases), []
+    for case in cases:
+        must = [verdict for verdict in case.verdicts if verdict.must_fix]
+        others = [verdict for verdict in case.verdicts if not verdict.must_fix]
+        broken = sum(verdict.broken_count for verdict in case.verdicts)
+        is_doubtful = any(flag.flag in NEED_REVIEW and flag.proof for flag in case.flags)
+        same_output = 0 if case.cluster is None else sizes[case.cluster]
+        score = Score(
+            worker_id=case.number,
+            passes=case.passes,
+            needs_review=case.needs_review,
+            columns=(
+                ("out", float(case.is_out)),
+                ("review", float(is_doubtful)),
+                ("hidden tests", _OF_HIDDEN[case.hidden]),
+                ("must fix", _sum_of_values(must)),
+                ("broken tests", float(broken)),
+                ("checks", _sum_of_values(others)),
+                ("lint", float(case.lint or 0)),
+                ("coverage", -round(case.coverage or 0.0, 4)),
+                ("judge", float(-case.wins)),
+                ("same output", float(-same_output)),
+                ("changed lines", float(case.change.lines)),
+                ("cost", case.result.cost if case.result else 0.0),
+                ("duration", case.result.duration if case.result else 0.0),
+            ),
+            change=case.change.form or None,
+            cluster=case.cluster,
+        )
+        scores.append(score)
+    return scores
 
 
 def candidates_of(cases: Sequence[Case], ranked: Sequence[Ranked]) -> tuple[Candidate, ...]:
     """Return the ranked candidates with all findings about them."""
     by_number, sizes = {case.number: case for case in cases}, _sizes(cases)
-    found = ((by_number[one.score.worker_id], one) for one in ranked)
-    return tuple(_candidate(case, one, sizes) for case, one in found)
+    candidates = []
+    for place in ranked:
+        case = by_number[place.score.worker_id]
+        result = case.result
+        candidate = Candidate(
+            run_id=case.run_id,
+            worker_id=case.number,
+            model=result.model if result else None,
+            commit=case.branch.commit,
+            protected=case.protected,
+            place=place.place,
+            decided_by=place.decided_by,
+            passes=case.passes,
+            out=case.is_out,
+            flags=case.flags,
+            checks=(*case.verdicts, *case.others),
+            hidden=case.hidden,
+            lint=case.lint,
+            coverage=case.coverage,
+            same_output=None if case.cluster is None else sizes[case.cluster],
+            wins=case.wins,
+            lines=case.change.lines,
+            files=case.change.files,
+            cost=result.cost if result else 0.0,
+            cost_known=bool(result and result.cost_known),
+            duration=result.duration if result else 0.0,
+        )
+        candidates.append(candidate)
+    return tuple(candidates)
 
 
 def _sizes(cases: Sequence[Case]) -> Counter[str]:
     return Counter(case.cluster for case in cases if case.cluster is not None)
 
 
-def _score(case: Case, cluster_size: int) -> Score:
-    must = [one for one in case.verdicts if one.must_fix]
-    others = [one for one in case.verdicts if not one.must_fix]
-    return Score(
-        worker_id=case.number,
-        passes=case.passes,
-        needs_review=case.needs_review,
-        columns=(
-            ("out", float(case.is_out)),
-            ("review", float(any(flag.flag in NEED_REVIEW and flag.proof for flag in case.flags))),
-            ("hidden tests", _OF_HIDDEN[case.hidden]),
-            ("must fix", _failed(must)),
-            ("broken tests", float(sum(one.broken_count for one in case.verdicts))),
-            ("checks", _failed(others)),
-            ("lint", float(case.lint or 0)),
-            ("coverage", -round(case.coverage or 0.0, 4)),
-            ("judge", float(-case.wins)),
-            ("same output", float(-cluster_size)),
-            ("changed lines", float(case.change.lines)),
-            ("cost", case.result.cost if case.result else 0.0),
-            ("duration", case.result.duration if case.result else 0.0),
-        ),
-        change=case.change.form or None,
-        cluster=case.cluster,
-    )
-
-
-def _failed(verdicts: Sequence[CheckVerdict]) -> float:
-    return float(sum(_VALUES.get(one.verdict, 1.0) for one in verdicts))
-
-
-def _candidate(case: Case, ranked: Ranked, sizes: Mapping[str, int]) -> Candidate:
-    result = case.result
-    return Candidate(
-        run_id=case.run_id,
-        worker_id=case.number,
-        model=result.model if result else None,
-        commit=case.branch.commit,
-        protected=case.protected,
-        place=ranked.place,
-        decided_by=ranked.decided_by,
-        passes=case.passes,
-        out=case.is_out,
-        flags=case.flags,
-        checks=(*case.verdicts, *case.others),
-        hidden=case.hidden,
-        lint=case.lint,
-        coverage=case.coverage,
-        same_output=None if case.cluster is None else sizes[case.cluster],
-        wins=case.wins,
-        lines=case.change.lines,
-        files=case.change.files,
-        cost=result.cost if result else 0.0,
-        cost_known=bool(result and result.cost_known),
-        duration=result.duration if result else 0.0,
-    )
+def _sum_of_values(verdicts: Sequence[CheckVerdict]) -> float:
+    return float(sum(_VALUES.get(verdict.verdict, 1.0) for verdict in verdicts))

@@ -61,7 +61,13 @@ def read_change(
         for path, number, row in rows
         if row[0] == "+" and _is_product(instruments, path)
     )
-    return Change(lines, files, new, _form(rows) if files else "")
+    # The form ignores blanks, comments and the order of imports.
+    said = [(path, row[0], " ".join(row[1:].split())) for path, _, row in rows]
+    kept = [row for row in said if row[2] and not _COMMENT.match(row[2])]
+    imports = sorted(row for row in kept if _IMPORT.match(row[2]))
+    others = [row for row in kept if not _IMPORT.match(row[2])]
+    form = hashlib.sha256(repr((imports, others)).encode()).hexdigest()
+    return Change(lines, files, new, form if files else "")
 
 
 def _is_product(instruments: Instruments, path: str) -> bool:
@@ -85,12 +91,3 @@ def _rows(text: str) -> Iterator[tuple[str, int, str]]:
             number += 1
         if not in_hunk and row.startswith("Binary files "):
             yield path, 0, f"+{row}"
-
-
-def _form(rows: list[tuple[str, int, str]]) -> str:
-    """Return a hash of the changed lines that ignores blanks, comments and the order of imports."""
-    said = [(path, row[0], " ".join(row[1:].split())) for path, _, row in rows]
-    kept = [one for one in said if one[2] and not _COMMENT.match(one[2])]
-    imports = sorted(one for one in kept if _IMPORT.match(one[2]))
-    others = [one for one in kept if not _IMPORT.match(one[2])]
-    return hashlib.sha256(repr((imports, others)).encode()).hexdigest()

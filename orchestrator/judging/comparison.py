@@ -1,6 +1,6 @@
 """Compare candidates with the base commit by the results of checks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from orchestrator.errors import ConfigError, EngineError
@@ -52,21 +52,28 @@ class Comparison:
         self.unstable: set[str] = set()
         """Checks whose results on the base commit differ between runs."""
 
-    def _jobs(self, commits: Iterable[str]) -> list[Job]:
-        return [
-            Job(commit=commit, command=command, attempt=1)
-            for commit in commits
-            for command in self._rules.all_checks
-        ]
-
     def on(self, commit: str, command: str, attempt: int = 1) -> CheckRun:
         """Return the result of a check's first or second run (`attempt` 1 or 2) on a commit."""
         return self._evidence.of(Job(commit=commit, command=command, attempt=attempt))
 
     def compare(self, cases: Sequence[Case]) -> None:
         """Run checks on candidates, repeat them if results differ from the base's, set verdicts."""
-        self._evidence.collect(self._jobs(case.protected for case in cases))
-        repeated = {one: self._to_repeat(one, cases) for one in self._rules.all_checks}
+        self._evidence.collect(
+            Job(commit=case.protected, command=command)
+            for case in cases
+            for command in self._rules.all_checks
+        )
+        repeated = {}
+        for command in self._rules.all_checks:
+            # A result may be unstable if it differs from that of the base commit. A check that
+            # fails on the base commit is always repeated on it.
+            base = self.on(self._base, command).answer
+            found = [
+                case.protected
+                for case in cases
+                if self.on(case.protected, command).answer not in (base, "none")
+            ]
+            repeated[command] = [self._base, *found] if found or base == "fail" else []
         self._evidence.collect(
             Job(commit=commit, command=command, attempt=2)
             for command, commits in repeated.items()
@@ -78,21 +85,10 @@ class Comparison:
                 if command in self._rules.must_fix:
                     raise _proves_nothing(command)
         for case in cases:
-            again = {one for one, commits in repeated.items() if case.protected in commits}
-            case.verdicts = tuple(self._verdict(case, one, again) for one in self._rules.all_checks)
-
-    def _to_repeat(self, command: str, cases: Sequence[Case]) -> list[str]:
-        """Return the commits on which a check is repeated, because its result may be unstable.
-
-        These are the candidates whose result differs from that of the base commit, together with
-        the base commit. A check that fails on the base commit is always repeated on it.
-        """
-        base = self.on(self._base, command).answer
-        known = (base, "none")
-        found = [
-            one.protected for one in cases if self.on(one.protected, command).answer not in known
-        ]
-        return [self._base, *found] if found or base == "fail" else []
+            again = {check for check, commits in repeated.items() if case.protected in commits}
+            case.verdicts = tuple(
+                self._verdict(case, check, again) for check in self._rules.all_checks
+            )
 
     def _differs(self, commit: str, command: str) -> bool:
         answers = {self.on(commit, command, attempt).answer for attempt in (1, 2)}
@@ -106,7 +102,12 @@ class Comparison:
             verdict = "unstable"
         else:
             verdict = _VERDICTS.get((base.answer, ours.answer), "no_verdict")
-        broken = _broken(base, ours)
+        broken = [
+            # Tests that pass on the base, but fail, are skipped or are missing on the candidate.
+            name
+            for name, outcome in (base.cases or {}).items()
+            if ours.cases is not None and outcome == "passed" and ours.cases.get(name) != "passed"
+        ]
         return CheckVerdict(
             command=command,
             must_fix=command in self._rules.must_fix,
@@ -133,12 +134,18 @@ class Comparison:
         New files that control tests are never part of the judged commit, so that new tests which
         need such files fail there. The new verdicts are kept only if the candidate then passes.
         """
-        chosen = [case for case in cases if self._own_pass(case)]
+        chosen = []
+        for case in cases:
+            # Some checks fail, and all of these pass on the candidate's own commit.
+            failing = [verdict for verdict in case.verdicts if not verdict.passed]
+            runs = [self.own(case, verdict) for verdict in failing]
+            if runs and all(run is not None and run.answer == "pass" for run in runs):
+                chosen.append(case)
         if self._rules.tests != "extend" or not chosen:
             return
         before = {case.number: (case.protected, case.verdicts) for case in chosen}
         for case in chosen:
-            changes = self._trees.restored(case.branch.commit, "frozen")
+            changes = self._trees.changes_to_restore(case.branch.commit, "frozen")
             case.protected = self._trees.with_changes(case.branch.commit, changes)
         self.compare(chosen)
         for case in chosen:
@@ -153,75 +160,57 @@ class Comparison:
         """
         if self._rules.tests == "free":
             return
-        suspected = {case.number: [*self._suspected(case)] for case in cases}
-        self._try_twice([one for found in suspected.values() for one in found])
-        for case in cases:
-            found = suspected[case.number]
-            case.doubts = tuple(one for one in found if self._fails_twice(one.commit, one.check))
-
-    def _try_twice(self, doubts: Sequence[Doubt]) -> None:
+        suspected = {case.number: [*self._suspicions(case)] for case in cases}
         for attempt in (1, 2):
             self._evidence.collect(
-                Job(commit=one.commit, command=one.check, attempt=attempt)
-                for one in doubts
-                if attempt == 1 or self.on(one.commit, one.check).answer == "fail"
+                Job(commit=doubt.commit, command=doubt.check, attempt=attempt)
+                for doubts in suspected.values()
+                for doubt in doubts
+                if attempt == 1 or self.on(doubt.commit, doubt.check).answer == "fail"
+            )
+        for case in cases:
+            case.doubts = tuple(
+                doubt
+                for doubt in suspected[case.number]
+                if self.on(doubt.commit, doubt.check).answer == "fail"
+                and self.on(doubt.commit, doubt.check, 2).answer == "fail"
             )
 
-    def _suspected(self, case: Case) -> Iterator[Doubt]:
+    def _suspicions(self, case: Case) -> Iterator[Doubt]:
         """Yield passing checks to repeat, with a commit without new tests or configuration."""
         commit = case.branch.commit
-        frozen = self._trees.with_changes(commit, self._trees.restored(commit, "frozen"))
+        frozen = self._trees.with_changes(commit, self._trees.changes_to_restore(commit, "frozen"))
         configured = self._trees.with_base_configuration(case.protected, commit)
         trees: dict[Literal["frozen", "configuration"], str] = {
             "frozen": frozen, "configuration": configured,
         }  # fmt: skip
-        for tree, one in trees.items():
-            if one != case.protected:
+        for tree, tree_commit in trees.items():
+            if tree_commit != case.protected:
                 for verdict in case.verdicts:
                     if verdict.passed:
-                        yield Doubt(check=verdict.command, tree=tree, commit=one)
-
-    def _fails_twice(self, commit: str, command: str) -> bool:
-        first = self.on(commit, command).answer
-        return first == "fail" and self.on(commit, command, 2).answer == "fail"
-
-    def _own_pass(self, case: Case) -> bool:
-        """Return whether some checks fail, and all of these pass on the candidate's own commit."""
-        found = [self.own(case, one) for one in case.verdicts if not one.passed]
-        return bool(found) and all(one is not None and one.answer == "pass" for one in found)
+                        yield Doubt(check=verdict.command, tree=tree, commit=tree_commit)
 
     def try_own_versions(self, cases: Sequence[Case]) -> None:
         """Run failing checks on the candidates' own commits, with the candidates' own tests."""
         self._evidence.collect(
-            Job(commit=case.branch.commit, command=one.command)
+            Job(commit=case.branch.commit, command=verdict.command)
             for case in cases
             if case.protected != case.branch.commit
-            for one in case.verdicts
-            if not one.passed
+            for verdict in case.verdicts
+            if not verdict.passed
         )
 
     def own_verdicts(self, case: Case) -> Iterator[CheckVerdict]:
         """Yield the verdicts of failing checks for the candidate's own commit."""
-        for one in case.verdicts:
-            if (found := self.own(case, one)) is not None:
-                yield self.on_tree("commit", one.command, found.answer)
+        for verdict in case.verdicts:
+            if (found := self.own(case, verdict)) is not None:
+                yield self.on_tree("commit", verdict.command, found.answer)
 
-    def own(self, case: Case, one: CheckVerdict) -> CheckRun | None:
+    def own(self, case: Case, verdict: CheckVerdict) -> CheckRun | None:
         """Return a failing check's result on the candidate's own commit; None if it did not run."""
-        if case.protected == case.branch.commit or one.passed:
+        if case.protected == case.branch.commit or verdict.passed:
             return None
-        return self.on(case.branch.commit, one.command)
-
-
-def _broken(base: CheckRun, ours: CheckRun) -> list[str]:
-    """Return tests that pass on the base, but fail, are skipped or are missing on a candidate."""
-    if base.cases is None or ours.cases is None:
-        return []
-    return [
-        name
-        for name, outcome in base.cases.items()
-        if outcome == "passed" and ours.cases.get(name) != "passed"
-    ]
+        return self.on(case.branch.commit, verdict.command)
 
 
 def _proves_nothing(command: str) -> ConfigError:

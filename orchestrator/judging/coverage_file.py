@@ -5,7 +5,7 @@ the order of candidates whose checks pass.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from xml.parsers import expat
 
@@ -64,32 +64,24 @@ def read_coverage(data: bytes) -> Coverage | None:
     lines = _Lines()
     try:
         if data.lstrip()[:1] == b"<":
-            _read_xml(data, lines)
+            parser = expat.ParserCreate()
+            parser.StartElementHandler = lines.start
+            parser.EndElementHandler = lines.end
+            # Coverage files name a document type. Parsing loads no other file.
+            parser.EntityDeclHandler = lines.refuse_entity
+            parser.Parse(data, True)
         else:
-            _read_lcov(data.decode("utf-8", "replace"), lines)
+            for row in split_lines(data.decode("utf-8", "replace")):
+                if named := _SOURCE.fullmatch(row.strip()):
+                    lines.begin(named[1])
+                elif counted := _LINE.match(row.strip()):
+                    lines.add(counted[1], counted[2])
     except (expat.ExpatError, ValueError, LookupError):
         return None
     return lines.found or None
 
 
-def _read_xml(data: bytes, lines: _Lines) -> None:
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = lines.start
-    parser.EndElementHandler = lines.end
-    # Coverage files name a document type. Parsing loads no other file.
-    parser.EntityDeclHandler = lines.refuse_entity
-    parser.Parse(data, True)
-
-
-def _read_lcov(text: str, lines: _Lines) -> None:
-    for row in split_lines(text):
-        if named := _SOURCE.fullmatch(row.strip()):
-            lines.begin(named[1])
-        elif counted := _LINE.match(row.strip()):
-            lines.add(counted[1], counted[2])
-
-
-def covered_part(coverage: Coverage | None, added: Iterable[NewLine]) -> float | None:
+def coverage_of(coverage: Coverage | None, added: Iterable[NewLine]) -> float | None:
     """Return the executed part (0 to 1) of a candidate's new lines of code; None if unknown.
 
     A source file that the coverage file does not name counts as not executed, if the coverage file
@@ -100,28 +92,19 @@ def covered_part(coverage: Coverage | None, added: Iterable[NewLine]) -> float |
     kinds = {PurePosixPath(file).suffix for file in coverage}
     executed = counted = 0
     for line in added:
-        lines = _lines_of(coverage, line.path)
+        lines = coverage.get(line.path)
+        if lines is None:
+            # The coverage file may name the file by a path relative to another directory.
+            end = f"/{line.path}"
+            others = (
+                found
+                for file, found in coverage.items()
+                if file.endswith(end) or (file and line.path.endswith(f"/{file}"))
+            )
+            lines = next(others, None)
         if lines is not None and line.number in lines:
             counted += 1
             executed += lines[line.number]
         elif lines is None and PurePosixPath(line.path).suffix in kinds and line.text.strip():
             counted += 1
     return executed / counted if counted else None
-
-
-def _lines_of(coverage: Mapping[str, dict[int, bool]], path: str) -> dict[int, bool] | None:
-    """Return whether each line of a source file was executed; None for an unknown file.
-
-    The coverage file may name the source file by a path relative to another directory.
-    """
-    if path in coverage:
-        return coverage[path]
-    end = f"/{path}"
-    return next(
-        (
-            lines
-            for file, lines in coverage.items()
-            if file.endswith(end) or (file and path.endswith(f"/{file}"))
-        ),
-        None,
-    )

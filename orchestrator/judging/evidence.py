@@ -58,66 +58,46 @@ class Evidence:
         """Run the jobs that have no stored result; a job that gives no answer is repeated once."""
         wanted = {self._key(job): job for job in jobs}
         for key in wanted:
-            if key not in self._known and (kept := self._read(key)) is not None:
-                self._known[key] = kept
+            if key not in self._known:
+                with suppress(OSError, ValidationError):
+                    kept = read_limited(self._place / key, most=_LARGEST)
+                    self._known[key] = CheckRun.model_validate_json(kept)
         for _ in range(2):
-            missing = [job for key, job in wanted.items() if not self._is_answered(key)]
-            self._carry_out(missing)
+            groups: dict[tuple[str, tuple[Watched, ...]], list[Job]] = {}
+            for key, job in wanted.items():
+                if key not in self._known or self._known[key].answer == "none":
+                    groups.setdefault((job.commit, job.watched), []).append(job)
+            with ThreadPoolExecutor(max(1, min(self._tester.workers, len(groups)))) as pool:
+                for _ in pool.map(self._together, groups.values()):
+                    pass  # raises what a thread raised
 
     def of(self, job: Job) -> CheckRun:
         """Return the result of a job that was passed to `collect`."""
         return self._known[self._key(job)]
-
-    def _is_answered(self, key: str) -> bool:
-        return key in self._known and self._known[key].answer != "none"
-
-    def _carry_out(self, jobs: Sequence[Job]) -> None:
-        groups: dict[tuple[str, tuple[Watched, ...]], list[Job]] = {}
-        for job in jobs:
-            groups.setdefault((job.commit, job.watched), []).append(job)
-        with ThreadPoolExecutor(max(1, min(self._tester.workers, len(groups)))) as pool:
-            for _ in pool.map(self._together, groups.values()):
-                pass  # raises what a thread raised
 
     def _together(self, jobs: Sequence[Job]) -> None:
         first = jobs[0]
         commands = [job.command for job in jobs]
         results = self._tester.run(first.commit, commands, watched=first.watched)
         for job, result in zip(jobs, results, strict=True):
-            self._note(job, result)
-
-    def _note(self, job: Job, result: CheckRun) -> None:
-        dropped: dict[str, object] = {}
-        if not job.keeps_output:
-            dropped = {"output": "", "coverage": None}
-        if job.is_secret:
-            dropped["cases"] = None
-        result = result.model_copy(update=dropped)
-        key = self._key(job)
-        self._known[key] = result
-        if result.answer != "none":
-            self._keep(key, result)
-
-    def _keep(self, key: str, result: CheckRun) -> None:
-        with suppress(OSError):  # full disk: the command only runs again
-            self._place.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._place / key, result.model_dump_json())
-            kept = sorted(self._place.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-            for path in kept[:-MOST_KEPT]:
-                path.unlink(missing_ok=True)
-
-    def _read(self, key: str) -> CheckRun | None:
-        try:
-            return CheckRun.model_validate_json(read_limited(self._place / key, most=_LARGEST))
-        except (OSError, ValidationError):
-            return None
+            dropped: dict[str, object] = {}
+            if not job.keeps_output:
+                dropped = {"output": "", "coverage": None}
+            if job.is_secret:
+                dropped["cases"] = None
+            key = self._key(job)
+            self._known[key] = result.model_copy(update=dropped)
+            if result.answer != "none":
+                with suppress(OSError):  # full disk: the command only runs again
+                    self._place.mkdir(parents=True, exist_ok=True)
+                    write_atomically(self._place / key, self._known[key].model_dump_json())
+                    kept = sorted(self._place.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+                    for path in kept[:-MOST_KEPT]:
+                        path.unlink(missing_ok=True)
 
     def _key(self, job: Job) -> str:
-        watched = [one.words for one in job.watched]
-        words = (self._tester.identity, self._tree(job.commit), job.command, job.attempt, watched)
+        watched = [test.words for test in job.watched]
+        if job.commit not in self._trees:
+            self._trees[job.commit] = self._git.text("rev-parse", f"{job.commit}^{{tree}}")
+        words = (self._tester.identity, self._trees[job.commit], job.command, job.attempt, watched)
         return hashlib.sha256(json.dumps(words).encode()).hexdigest()
-
-    def _tree(self, commit: str) -> str:
-        if commit not in self._trees:
-            self._trees[commit] = self._git.text("rev-parse", f"{commit}^{{tree}}")
-        return self._trees[commit]

@@ -1,9 +1,70 @@
-"""Find out from the output of a check which tests it reports as failed."""
+"""Find out which tests a check reports as failed, in its JUnit file and in its output.
+
+The check executes a candidate's code, so both may contain anything. The JUnit file is read with
+limits, and without XML entities. It can only make a result worse, because the exit code of the
+check decides whether the check passes.
+"""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from xml.parsers import expat
 
 from orchestrator.judging.check_run import Outcome, Watched
+from orchestrator.text.sanitize import one_line
+
+MOST_BYTES = 8 * 1024**2
+"""Maximum size in bytes of a JUnit file that is read."""
+MOST_CASES = 10_000
+"""Maximum number of tests in one JUnit file."""
+_DEEPEST = 50
+_BAD = frozenset({"failure", "error"})
+
+
+class _Cases:
+    def __init__(self) -> None:
+        self.found: dict[str, Outcome] = {}
+        self._case: str | None = None
+        self._depth = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ValueError("the JUnit file is nested too deeply")
+        if name == "testcase":
+            words = (attributes.get("classname", ""), attributes.get("name", ""))
+            self._case = one_line("::".join(word for word in words if word), limit=300)
+            self.found.setdefault(self._case, "passed")
+            if len(self.found) > MOST_CASES:
+                raise ValueError("the JUnit file has too many tests")
+        elif self._case is not None and name in _BAD:
+            self.found[self._case] = "failed"
+        elif self._case is not None and name == "skipped" and self.found[self._case] == "passed":
+            self.found[self._case] = "skipped"
+
+    def end(self, name: str) -> None:
+        self._depth -= 1
+        if name == "testcase":
+            self._case = None
+
+    def refuse(self, *_: object) -> None:
+        raise ValueError("a JUnit file must not have a document type declaration")
+
+
+def read_cases(data: bytes) -> dict[str, Outcome] | None:
+    """Return the result of each test in a JUnit file; None if the file is not usable."""
+    cases = _Cases()
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = cases.start
+    parser.EndElementHandler = cases.end
+    parser.StartDoctypeDeclHandler = cases.refuse
+    parser.EntityDeclHandler = cases.refuse
+    try:
+        parser.Parse(data[:MOST_BYTES], True)
+    except (expat.ExpatError, ValueError, LookupError):
+        return None
+    return cases.found
+
 
 _MOST_LINES = 100_000
 _FAILS = re.compile(
@@ -17,7 +78,7 @@ _LAST = re.compile(r"\w+(?!\w|\.|::)")
 """Words that are not followed by the name of a part, as a module or a class is."""
 
 
-def failed_tests(
+def find_failed_tests(
     output: str, cases: Mapping[str, Outcome] | None, watched: Sequence[Watched]
 ) -> tuple[int, ...]:
     """Return the indexes of the watched tests that are reported as failed.
@@ -27,7 +88,8 @@ def failed_tests(
         cases: Results of the check's JUnit file, if there is one.
         watched: The tests.
     """
-    lines = [*_failing_lines(output)]
+    printed = (line for line in _COLOURS.sub("", output).split("\n") if _FAILS.search(line))
+    lines = [line[:1000] for line in islice(printed, _MOST_LINES)]
     lines += [name for name, outcome in (cases or {}).items() if outcome == "failed"]
     rows = [
         (line, frozenset(_WORD.findall(line)), frozenset(_LAST.findall(line)))
@@ -38,29 +100,16 @@ def failed_tests(
         for word in words:
             places.setdefault(word, []).append(number)
 
-    def is_reported(one: Watched) -> bool:
-        known = [places.get(word, []) for word in one.words if word.isidentifier()]
+    def is_reported(test: Watched) -> bool:
+        known = [places.get(word, []) for word in test.words if word.isidentifier()]
         numbers = min(known, key=len) if known else range(len(rows))
-        return any(_names(one.words, *rows[number]) for number in numbers)
-
-    return tuple(place for place, one in enumerate(watched) if is_reported(one))
-
-
-def _names(wanted: Sequence[str], line: str, words: frozenset[str], last: frozenset[str]) -> bool:
-    *above, name = wanted
-    if not all(one in words if one.isidentifier() else one in line for one in above):
+        *above, name = test.words
+        for line, words, last in (rows[number] for number in numbers):
+            # A name alone is that of a file that could not be loaded, or of a test.
+            if (name in last if name.isidentifier() else name in line) and all(
+                part in words if part.isidentifier() else part in line for part in above
+            ):
+                return True
         return False
-    if not name.isidentifier():
-        return name in line
-    # A name alone is that of a file that could not be loaded, or of a test.
-    return name in last
 
-
-def _failing_lines(output: str) -> Iterator[str]:
-    found = 0
-    for line in _COLOURS.sub("", output).split("\n"):
-        if _FAILS.search(line):
-            found += 1
-            yield line[:1000]
-        if found >= _MOST_LINES:
-            return
+    return tuple(place for place, test in enumerate(watched) if is_reported(test))

@@ -62,14 +62,14 @@ class Facts:
         return self.before == self.after
 
     @property
-    def strayed(self) -> list[str]:
+    def paths_outside(self) -> list[str]:
         """Return the changed, new and removed files that the task does not allow to change."""
         paths = {**self.before, **self.after}
         changed = (path for path in paths if self.before.get(path) != self.after.get(path))
         return outside(self.paths, changed) if self.paths else []
 
     @property
-    def changed(self) -> list[str]:
+    def instrument_changes(self) -> list[str]:
         """Return changed tests, and changed or new files that control tests."""
         paths = [path for path, entry in self.before.items() if self.after.get(path) != entry]
         found = [path for path in paths if self.instruments.kind(path)]
@@ -87,18 +87,23 @@ def flags_of(facts: Facts) -> tuple[Flag, ...]:
     """Return the findings about a candidate, those that exclude it first."""
     if facts.is_empty:
         return (Flag(flag="empty", out=True, message="the candidate changed nothing"),)
-    found = [*_weakened(facts), *_skipped(facts), *_nothing_ran(facts), *facts.trials]
+    found = [
+        *_find_weakened_tests(facts),
+        *_find_new_skips(facts),
+        *_nothing_ran(facts),
+        *facts.trials,
+    ]
     found += _doubtful(facts)
-    return (*found, *_told(facts))
+    return (*found, *_remarks(facts))
 
 
 def literals_of(files: Iterable[bytes]) -> frozenset[str]:
     """Return texts and numbers of at least six characters in test files."""
     found = (match for data in files for match in _LITERAL.finditer(data))
-    return frozenset((one[2] or one[3]).decode("utf-8", "replace") for one in found)
+    return frozenset((match[2] or match[3]).decode("utf-8", "replace") for match in found)
 
 
-def _weakened(facts: Facts) -> Iterator[Flag]:
+def _find_weakened_tests(facts: Facts) -> Iterator[Flag]:
     """Find checks that pass only with the candidate's own versions of existing tests."""
     for run in facts.runs:
         if run.commit is None or (run.commit.answer, run.protected.answer) != ("pass", "fail"):
@@ -107,23 +112,19 @@ def _weakened(facts: Facts) -> Iterator[Flag]:
             Proof(tree="commit", commit=facts.commit, check=run.check, answer="pass"),
             Proof(tree="protected", commit=facts.protected, check=run.check, answer="fail"),
         )
-        yield _removed(facts, proof) if facts.gone else _changed(facts, proof)
+        if gone := facts.gone:
+            named = ", ".join(one_line(path) for path in gone[:_GONE_SHOWN])
+            message = f"removed {named}: with the base's tests, the check fails"
+            yield Flag(flag="tests_removed", out=True, message=message, file=gone[0], proof=proof)
+        else:
+            file = next(iter(facts.instrument_changes), None)
+            name = one_line(file or "tests")
+            message = f"changed {name}: with the base's version, the check fails"
+            yield Flag(flag="tests_weakened", out=True, message=message, file=file, proof=proof)
         return
 
 
-def _removed(facts: Facts, proof: tuple[Proof, ...]) -> Flag:
-    named = ", ".join(one_line(path) for path in facts.gone[:_GONE_SHOWN])
-    message = f"removed {named}: with the base's tests, the check fails"
-    return Flag(flag="tests_removed", out=True, message=message, file=facts.gone[0], proof=proof)
-
-
-def _changed(facts: Facts, proof: tuple[Proof, ...]) -> Flag:
-    file = next(iter(facts.changed), None)
-    message = f"changed {one_line(file or 'tests')}: with the base's version, the check fails"
-    return Flag(flag="tests_weakened", out=True, message=message, file=file, proof=proof)
-
-
-def _skipped(facts: Facts) -> Iterator[Flag]:
+def _find_new_skips(facts: Facts) -> Iterator[Flag]:
     for run in facts.runs:
         before = run.base.cases or {}
         for proof, seen in _with_proof(facts, run):
@@ -133,7 +134,7 @@ def _skipped(facts: Facts) -> Iterator[Flag]:
                 if outcome == "skipped" and before.get(name, "skipped") != "skipped"
             ]
             if new:
-                out, message = facts.tests != "free", f"skips {_named(new)}"
+                out, message = facts.tests != "free", f"skips {_name_tests(new)}"
                 yield Flag(flag="new_skips", out=out, message=message, proof=proof)
                 return
 
@@ -145,7 +146,7 @@ def _nothing_ran(facts: Facts) -> Iterator[Flag]:
         after = run.protected.cases or {}
         missing = [name for name in run.base.cases if name not in after]
         if missing or not after:
-            message = f"did not run {_named(missing)}" if missing else "no test ran"
+            message = f"did not run {_name_tests(missing)}" if missing else "no test ran"
             proof, _ = next(_with_proof(facts, run))
             yield Flag(flag="nothing_ran", out=True, message=message, proof=proof)
             return
@@ -163,41 +164,39 @@ def _with_proof(facts: Facts, run: CheckRuns) -> Iterator[tuple[tuple[Proof, ...
         yield (base, proof), own
 
 
-def _named(names: Sequence[str]) -> str:
+def _name_tests(names: Sequence[str]) -> str:
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"the test {one_line(names[0])}{more}"
 
 
 def _doubtful(facts: Facts) -> Iterator[Flag]:
     """Find checks that pass only because of the candidate's new tests or configuration files."""
+    kind: FlagKind
     for doubt in facts.doubts:
         proof = (
             Proof(tree="protected", commit=facts.protected, check=doubt.check, answer="pass"),
             Proof(tree=doubt.tree, commit=doubt.commit, check=doubt.check, answer="fail"),
         )
-        kind, files = _causes(facts, doubt.tree)
+        before, after, kind_of = facts.before, facts.after, facts.instruments.kind
+        if doubt.tree == "frozen":
+            new = [path for path in after if path not in before]
+            kind, files = "needs_new_tests", [path for path in new if kind_of(path) == "test"]
+        else:
+            changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+            kind = "needs_own_configuration"
+            files = [path for path in changed if kind_of(path) == "mixed"]
         named = ", ".join(one_line(path) for path in files[:_GONE_SHOWN])
         message = f"a check passes only with the candidate's {named}: review the change"
         yield Flag(flag=kind, out=False, message=message, file=next(iter(files), None), proof=proof)
 
 
-def _causes(facts: Facts, tree: str) -> tuple[FlagKind, list[str]]:
-    before, after = facts.before, facts.after
-    if tree == "frozen":
-        new = [path for path in after if path not in before]
-        return "needs_new_tests", [one for one in new if facts.instruments.kind(one) == "test"]
-    changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
-    mixed = [path for path in changed if facts.instruments.kind(path) == "mixed"]
-    return "needs_own_configuration", mixed
-
-
-def _told(facts: Facts) -> Iterator[Flag]:
-    for path in facts.changed[:MOST_LISTED]:
+def _remarks(facts: Facts) -> Iterator[Flag]:
+    for path in facts.instrument_changes[:MOST_LISTED]:
         mixed = facts.instruments.kind(path) == "mixed" and path in facts.after
         counts = "counts" if mixed or facts.tests == "free" else "does not count"
         message = f"changed {one_line(path)} (the candidate's version {counts})"
         yield Flag(flag="instrument_changed", out=False, message=message, file=path)
-    for path in facts.strayed[:MOST_LISTED]:
+    for path in facts.paths_outside[:MOST_LISTED]:
         message = f"changed {one_line(path)}, which is outside of the task's paths"
         yield Flag(flag="scope", out=False, message=message, file=path)
     suppressed = [line for line in facts.added if _SUPPRESSED.search(line.text)]

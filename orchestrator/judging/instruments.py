@@ -131,7 +131,10 @@ class _Names:
         *above, name = path.split("/")
         return (
             self.files.fullmatch(name) is not None
-            or any(self.files.fullmatch(one) or self.directories.fullmatch(one) for one in above)
+            or any(
+                self.files.fullmatch(folder) or self.directories.fullmatch(folder)
+                for folder in above
+            )
             or any(pattern.covers(path) for pattern in self.others)
         )
 

@@ -21,7 +21,7 @@ from orchestrator.judging.cases import Case, JudgingRules, candidates_of, scores
 from orchestrator.judging.changes import read_change
 from orchestrator.judging.check_run import Tester
 from orchestrator.judging.comparison import Comparison, try_base
-from orchestrator.judging.coverage_file import covered_part
+from orchestrator.judging.coverage_file import coverage_of
 from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.flags import CheckRuns, Facts, flags_of, literals_of
 from orchestrator.judging.hidden_tests import HiddenTests
@@ -29,7 +29,6 @@ from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.programs import programs_of
 from orchestrator.judging.ranking import decide, equal_so_far, rank
-from orchestrator.judging.scope import allowed_paths
 from orchestrator.judging.shadowing import modules_of
 from orchestrator.judging.store import next_number, write_judgement
 from orchestrator.judging.tournament import Entrant, hold_tournament
@@ -38,7 +37,9 @@ from orchestrator.judging.trials import Trials
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.state.judged_results import JUDGED, LOCK
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import read_record
 from orchestrator.text.split_lines import split_lines
+from orchestrator.workflow.planning import config_of
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -116,22 +117,18 @@ def _base_of(runs: Sequence[RunBranches]) -> str:
                     f"worker {branch.worker_id} of run {run.run_id} {branch.sentence}: not judged",
                     hint=run.way_to_results,
                 )
-    if len(bases) != 1:
-        raise _not_comparable(runs[-1].run_id, are_gone=not bases)
-    return bases.pop()
-
-
-def _not_comparable(run_id: str, *, are_gone: bool) -> ConfigError:
-    if are_gone:
-        return ConfigError(
-            f"no worker of run {run_id} has commits that can be judged",
+    if not bases:
+        raise ConfigError(
+            f"no worker of run {runs[-1].run_id} has commits that can be judged",
             hint="`orchestrator restore` restores branches that a cleanup removed",
         )
-    return ConfigError(
-        f"the workers of run {run_id} start from different commits: they are not candidates for "
-        "one task",
-        hint="name the candidates: `orchestrator judge RUN 1 2`",
-    )
+    if len(bases) > 1:
+        raise ConfigError(
+            f"the workers of run {runs[-1].run_id} start from different commits: they are not "
+            "candidates for one task",
+            hint="name the candidates: `orchestrator judge RUN 1 2`",
+        )
+    return bases.pop()
 
 
 class _Judging:
@@ -168,20 +165,37 @@ class _Judging:
         self._order([case for case in busy if case.passes])
         for case in busy:
             case.others = (*self._comparison.own_verdicts(case), *case.others)
-        return self._result()
+        ranked = rank(scores_of(self._cases))
+        decision, picked = decide(ranked)
+        checks = self._rules.all_checks
+        return Judgement(
+            run_id=self.directory.run_id,
+            number=next_number(self.directory.path),
+            base=self._base,
+            tests=self._rules.tests,
+            checks=self._rules.checks,
+            must_fix=self._rules.must_fix,
+            unstable=tuple(check for check in checks if check in self._comparison.unstable),
+            without_canary=tuple(
+                check for check in checks if check not in self._trials.checks_tried
+            ),
+            decision=decision,
+            picked=picked,
+            ranking=candidates_of(self._cases, ranked),
+        )
 
     def _case(self, run: RunBranches, branch: Branch) -> Case:
-        changes = self._trees.restored(branch.commit, self._rules.tests)
+        changes = self._trees.changes_to_restore(branch.commit, self._rules.tests)
         base, commit = self._base, branch.commit
         return Case(
             branch=branch,
             change=read_change(
                 self._trees.repository, self._trees.instruments, base=base, commit=commit
             ),
-            paths=allowed_paths(self._directory(run), branch.worker_id),
+            paths=read_allowed_paths(self._directory(run), branch.worker_id),
             protected=self._trees.with_changes(commit, changes),
             has_new_control=None in changes.values(),
-            has_own_tests=bool(self._trees.restored(commit, "frozen")),
+            has_own_tests=bool(self._trees.changes_to_restore(commit, "frozen")),
             run_id=run.run_id,
             result=self._directory(run).result(branch.worker_id),
         )
@@ -190,36 +204,31 @@ class _Judging:
         before = self._trees.entries(self._base)
         literals = self._literals(before)
         for case in cases:
-            facts = self._facts(case, before, literals)
-            case.flags = flags_of(facts)
-
-    def _facts(self, case: Case, before: Mapping[str, Entry], literals: frozenset[str]) -> Facts:
-        return Facts(
-            base=self._base,
-            commit=case.branch.commit,
-            protected=case.protected,
-            tests=self._rules.tests,
-            instruments=self._trees.instruments,
-            before=before,
-            after=self._trees.entries(case.branch.commit),
-            runs=[*self._runs(case)],
-            paths=case.paths,
-            added=case.change.added,
-            literals=literals,
-            doubts=case.doubts,
-            trials=case.trials,
-        )
-
-    def _runs(self, case: Case) -> Iterator[CheckRuns]:
-        for one in case.verdicts:
-            if one.verdict == "unstable":
-                continue
-            yield CheckRuns(
-                check=one.command,
-                base=self._comparison.on(self._base, one.command),
-                protected=self._comparison.on(case.protected, one.command),
-                commit=self._comparison.own(case, one),
+            facts = Facts(
+                base=self._base,
+                commit=case.branch.commit,
+                protected=case.protected,
+                tests=self._rules.tests,
+                instruments=self._trees.instruments,
+                before=before,
+                after=self._trees.entries(case.branch.commit),
+                runs=[
+                    CheckRuns(
+                        check=verdict.command,
+                        base=self._comparison.on(self._base, verdict.command),
+                        protected=self._comparison.on(case.protected, verdict.command),
+                        commit=self._comparison.own(case, verdict),
+                    )
+                    for verdict in case.verdicts
+                    if verdict.verdict != "unstable"
+                ],
+                paths=case.paths,
+                added=case.change.added,
+                literals=literals,
+                doubts=case.doubts,
+                trials=case.trials,
             )
+            case.flags = flags_of(facts)
 
     def _literals(self, before: Mapping[str, Entry]) -> frozenset[str]:
         """Return texts and numbers that occur only in tests of the base or in hidden test files."""
@@ -240,19 +249,21 @@ class _Judging:
             for case in cases
         }
         jobs = [
-            self._job(commit, one) for commit in (self._base, *configured.values()) for one in tools
+            self._job(commit, tool)
+            for commit in (self._base, *configured.values())
+            for tool in tools
         ]
         jobs += [self._job(case.protected, rules.probe) for case in cases if rules.probe]
         self._evidence.collect(jobs if cases else ())
         for case in cases:
             commit = configured[case.number]
             if rules.lint:
-                case.lint = sum(self._findings(commit, one) for one in rules.lint)
+                case.lint = sum(self._findings(commit, command) for command in rules.lint)
             if rules.coverage:
                 seen_lines = self._evidence.of(self._job(commit, rules.coverage)).coverage
-                case.coverage = covered_part(seen_lines, case.change.added)
+                case.coverage = coverage_of(seen_lines, case.change.added)
             if rules.probe:
-                seen = self._printed(case.protected, rules.probe)
+                seen = self._output_of(case.protected, rules.probe)
                 case.cluster = "\n".join(row.rstrip() for row in split_lines(seen.strip()))
         if rules.judge:
             self._hold_tournament(rules.judge)
@@ -260,13 +271,13 @@ class _Judging:
     def _findings(self, commit: str, command: str) -> int:
         before, after = (
             Counter(
-                _NUMBERS.sub("#", row) for row in split_lines(self._printed(one, command)) if row
+                _NUMBERS.sub("#", row) for row in split_lines(self._output_of(tree, command)) if row
             )
-            for one in (self._base, commit)
+            for tree in (self._base, commit)
         )
         return (after - before).total()
 
-    def _printed(self, commit: str, command: str) -> str:
+    def _output_of(self, commit: str, command: str) -> str:
         return self._evidence.of(self._job(commit, command)).output
 
     @staticmethod
@@ -274,13 +285,13 @@ class _Judging:
         return Job(commit=commit, command=command, keeps_output=True)
 
     def _hold_tournament(self, command: str) -> None:
-        equal = {one.worker_id for one in equal_so_far(scores_of(self._cases))}
+        equal = {score.worker_id for score in equal_so_far(scores_of(self._cases))}
         cases = [case for case in self._cases if case.number in equal]
         if len(cases) < 2:
             return
         entrants = {
             case.number: Entrant(
-                case.branch.commit, [one.model_dump(mode="json") for one in case.verdicts]
+                case.branch.commit, [verdict.model_dump(mode="json") for verdict in case.verdicts]
             )
             for case in cases
         }
@@ -289,20 +300,14 @@ class _Judging:
         for case in cases:
             case.wins = wins[case.number]
 
-    def _result(self) -> Judgement:
-        ranked = rank(scores_of(self._cases))
-        decision, picked = decide(ranked)
-        checks = self._rules.all_checks
-        return Judgement(
-            run_id=self.directory.run_id,
-            number=next_number(self.directory.path),
-            base=self._base,
-            tests=self._rules.tests,
-            checks=self._rules.checks,
-            must_fix=self._rules.must_fix,
-            unstable=tuple(one for one in checks if one in self._comparison.unstable),
-            without_canary=tuple(one for one in checks if one not in self._trials.tried),
-            decision=decision,
-            picked=picked,
-            ranking=candidates_of(self._cases, ranked),
-        )
+
+def read_allowed_paths(run: RunDirectory, worker_id: int) -> tuple[str, ...]:
+    """Return the `paths` of a worker's task as patterns; empty if any file may be changed."""
+    record = read_record(run)
+    if record is None:
+        return ()
+    config = record.config
+    name = next((worker.name for worker in record.workers if worker.worker_id == worker_id), None)
+    if record.workflow is not None and name is not None:
+        config = config_of(config, record.workflow[name], record.programs)
+    return config.triggers.paths

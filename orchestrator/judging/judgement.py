@@ -1,14 +1,16 @@
-"""The result of judging a run: what `orchestrator judge --json` prints.
+"""The result of judging a run: what `orchestrator judge --json` prints, and later candidates see.
 
 A field with `validation_alias` has another name in judgements that earlier versions recorded.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import AliasChoices, Field
 
 from orchestrator.config.values import Model
 from orchestrator.judging.check_run import Answer, Tests
+from orchestrator.text.sanitize import one_line
 
 Verdict = Literal["fixed", "kept", "broke", "still_broken", "unstable", "no_verdict"]
 Column = Literal[
@@ -136,7 +138,7 @@ class Candidate(Model):
     @property
     def verdicts(self) -> tuple[CheckVerdict, ...]:
         """Return the verdicts of the checks that ran with the base commit's tests."""
-        return tuple(one for one in self.checks if one.tree == "protected")
+        return tuple(verdict for verdict in self.checks if verdict.tree == "protected")
 
     @property
     def needs_review(self) -> bool:
@@ -171,3 +173,55 @@ class Judgement(Model):
     def exit_code(self) -> int:
         """Return 0 if one candidate is clearly the best, 1 if none passes, and 2 if undecided."""
         return {"clear": 0, "none": 1, "undecided": 2}[self.decision]
+
+
+MOST = 8 * 1024
+"""Maximum number of characters of the description of failed candidates."""
+_CANDIDATES = 5
+_NAMES = 10
+_SAID = {
+    "empty": "it changed nothing",
+    "tests_weakened": "it changed tests, and does not pass without these changes",
+    "tests_removed": "it removed tests, and does not pass with them",
+    "new_skips": "it skips tests",
+    "nothing_ran": "tests did not run",
+    "forged": "it hides failing tests",
+}
+
+
+def lessons_of(judgement: Judgement) -> str:
+    """Describe for later candidates which checks earlier ones failed, except hidden tests.
+
+    The description contains no text that a candidate wrote: a candidate must not be able to
+    instruct later ones. It is empty if no candidate failed a visible check.
+    """
+    found = (
+        [*_findings(candidate)]
+        for candidate in sorted(
+            judgement.ranking, key=lambda candidate: (candidate.run_id, candidate.worker_id)
+        )
+        if not candidate.passes
+    )
+    # A candidate that only fails hidden tests is not told about.
+    told = [findings for findings in found if findings][:_CANDIDATES]
+    rows = [
+        f"- attempt {number}: {said}"
+        for number, findings in enumerate(told, start=1)
+        for said in findings
+    ]
+    if not rows:
+        return ""
+    head = "Earlier attempts at this task did not pass these checks:"
+    return "\n".join([head, "", *rows])[:MOST]
+
+
+def _findings(candidate: Candidate) -> Iterator[str]:
+    for kind in dict.fromkeys(flag.flag for flag in candidate.flags if flag.out):
+        # Hidden tests run only if the public checks report tests that must fail.
+        if kind != "forged" or candidate.hidden is None:
+            yield _SAID[kind]
+    for check in candidate.verdicts:
+        if check.verdict in ("broke", "still_broken"):
+            names = ", ".join(one_line(name, limit=200) for name in check.broken[:_NAMES])
+            tests = f"; tests that passed before: {names}" if names else ""
+            yield f"`{one_line(check.command, limit=400)}` fails{tests}"

@@ -70,13 +70,13 @@ class MutantRuns:
 
     def __post_init__(self) -> None:
         """Make the mixes. No check runs yet."""
-        self.commands = [one for one in self.commands if has_known_runner(one)]
-        self._mixes = self._made() if self.commands else None
+        self.commands = [command for command in self.commands if has_known_runner(command)]
+        self._mixes = self._make_mixes() if self.commands else None
 
-    def _made(self) -> Mixes | None:
+    def _make_mixes(self) -> Mixes | None:
         trees = self.trees
         kind, entries = trees.instruments.kind, trees.entries(trees.base)
-        tests = [path for path, one in entries.items() if one.is_file and kind(path) == "test"]
+        tests = [path for path, entry in entries.items() if entry.is_file and kind(path) == "test"]
 
         def read(path: str) -> bytes:
             if path in self.hidden:
@@ -95,12 +95,12 @@ class MutantRuns:
         self.evidence.collect(self._jobs(base, self.commands))
         for command in self.commands:
             runs = [self.evidence.of(job) for job in self._jobs(base, [command])]
-            known = [*_known(mixes, runs)]
-            if any(one.sure or one.by_file for one in known):
+            known = [*_calibration(mixes, runs)]
+            if any(mix.sure or mix.by_file for mix in known):
                 self._known[command] = known
 
     @property
-    def tried(self) -> frozenset[str]:
+    def checks_tried(self) -> frozenset[str]:
         """Return the checks that report mutants as failed on the base commit."""
         return frozenset(self._known)
 
@@ -113,8 +113,8 @@ class MutantRuns:
         return any(
             tests[place].path in self.hidden
             for known in self._known.values()
-            for one in known
-            for place in (*one.sure, *(each for found in one.by_file.values() for each in found))
+            for mix in known
+            for place in (*mix.sure, *(each for found in mix.by_file.values() for each in found))
         )
 
     def collect(self, commits: Iterable[str]) -> None:
@@ -134,20 +134,22 @@ class MutantRuns:
             if trial.is_suspicious
         )  # fmt: skip
 
-    def forged(self, commit: str, command: str) -> Trial | None:
+    def find_forgery(self, commit: str, command: str) -> Trial | None:
         """Return a trial in which a check hides failing mutants, twice; None if there is none."""
         for trial, again in self._both(commit, command):
             if again is not None and trial.hidden & again.hidden:
                 return trial
         return None
 
-    def unproved(self, commit: str, command: str) -> Trial | None:
+    def find_contradiction(self, commit: str, command: str) -> Trial | None:
         """Return a trial in which a check does not report exactly what it has to, if any."""
-        return next((one for one, _ in self._both(commit, command) if one.is_suspicious), None)
+        return next(
+            (trial for trial, _ in self._both(commit, command) if trial.is_suspicious), None
+        )
 
     def has_no_result(self, commit: str, command: str) -> bool:
         """Return whether a check gave no result with mixed tests."""
-        return any(one.run.answer == "none" for one in self._trials(commit, command, 1))
+        return any(trial.run.answer == "none" for trial in self._trials(commit, command, 1))
 
     def answer(self, commit: str) -> Answer:
         """Return `fail` if a check misreports mixed tests, `none` without a result, or `pass`."""
@@ -158,7 +160,11 @@ class MutantRuns:
                 )
                 if twice:
                     return "fail"
-        return "none" if any(self.has_no_result(commit, one) for one in self._known) else "pass"
+        return (
+            "none"
+            if any(self.has_no_result(commit, command) for command in self._known)
+            else "pass"
+        )
 
     def _both(self, commit: str, command: str) -> Iterator[tuple[Trial, Trial | None]]:
         """Yield the trials of a check, each with its repetition if it was suspicious."""
@@ -179,46 +185,44 @@ class MutantRuns:
     def _trial(self, commit: str, command: str, place: int, run: CheckRun) -> Trial:
         assert self._mixes is not None  # noqa: S101
         mix, known = self._mixes.mixes[place], self._known[command][place]
-        mixed = self._mixed(commit, mix)
+        mixed = self._mix_into(commit, mix)
         if run.answer == "none":
             return Trial(commit=mixed, run=run)
-        here = self._here(commit)
-        failed = {one for one in run.failed if one < len(self._mixes.tests)}
+        # The tests whose files the commit has as the base commit does.
+        files = self._files_as_on_base(commit)
+        here = frozenset(
+            place for place, test in enumerate(self._mixes.tests) if test.path in files
+        )
+        failed = {place for place in run.failed if place < len(self._mixes.tests)}
         if run.answer == "pass":
             failed -= mix.mutants  # a check that succeeds reports no failure
         hidden, unclear = {*(known.sure & here) - failed}, set[int]()
         for mutants in known.by_file.values():
             silent = (mutants & here) - failed
             (hidden if silent == mutants & here else unclear).update(silent)
-        watched = frozenset().union(*(one.sure for one in self._known[command]),
-                                    *(each for one in self._known[command]
-                                      for each in one.by_file.values()))  # fmt: skip
+        watched = frozenset().union(*(mix.sure for mix in self._known[command]),
+                                    *(each for mix in self._known[command]
+                                      for each in mix.by_file.values()))  # fmt: skip
         others = (watched & here & failed) - mix.mutants
         return Trial(
             commit=mixed, run=run, hidden=frozenset(hidden), wrong=others - known.failing,
             unclear=frozenset(unclear) | (others & known.failing),
         )  # fmt: skip
 
-    def _here(self, commit: str) -> frozenset[int]:
-        """Return the tests whose files a commit has as the base commit does."""
-        assert self._mixes is not None  # noqa: S101
-        files = self._replaced(commit)
-        return frozenset(place for place, one in enumerate(self._mixes.tests) if one.path in files)
-
-    def _replaced(self, commit: str) -> frozenset[str]:
+    def _files_as_on_base(self, commit: str) -> frozenset[str]:
         assert self._mixes is not None  # noqa: S101
         if commit not in self._same_files:
-            before, after = (self.trees.entries(one) for one in (self.trees.base, commit))
-            paths = {one.path for one in self._mixes.tests}
+            before, after = (self.trees.entries(tree) for tree in (self.trees.base, commit))
+            paths = {test.path for test in self._mixes.tests}
             self._same_files[commit] = frozenset(
                 path for path in paths if path in self.hidden or before[path] == after.get(path)
             )
         return self._same_files[commit]
 
-    def _mixed(self, commit: str, mix: Mix) -> str:
+    def _mix_into(self, commit: str, mix: Mix) -> str:
         key = commit, mix.mutants
         if key not in self._mixed_commits:
-            replaced = self._replaced(commit)
+            replaced = self._files_as_on_base(commit)
             files = {path: data for path, data in mix.files.items() if path in replaced}
             self._mixed_commits[key] = self.trees.with_files(commit, files)
         return self._mixed_commits[key]
@@ -226,29 +230,29 @@ class MutantRuns:
     def _jobs(self, commit: str, commands: Sequence[str], *, attempt: int = 1) -> list[Job]:
         if self._mixes is None:
             return []
-        watched = self._mixes.watched
+        watched = self._mixes.all_watched
         return [
             Job(
-                commit=self._mixed(commit, mix), command=command, attempt=attempt,
+                commit=self._mix_into(commit, mix), command=command, attempt=attempt,
                 watched=watched, is_secret=bool(self.hidden),
             )
             for command in commands for mix in self._mixes.mixes
         ]  # fmt: skip
 
 
-def _known(mixes: Mixes, runs: Sequence[CheckRun]) -> Iterator[_Known]:
+def _calibration(mixes: Mixes, runs: Sequence[CheckRun]) -> Iterator[_Known]:
     number = len(mixes.tests)
-    reported = frozenset(one for run in runs for one in run.failed)
-    named = {mixes.tests[one].path for one in reported if one < number}
+    reported = frozenset(place for run in runs for place in run.failed)
+    named = {mixes.tests[place].path for place in reported if place < number}
     for mix, run in zip(mixes.mixes, runs, strict=True):
         failed = frozenset(run.failed) if run.answer == "fail" else frozenset[int]()
-        files = {mixes.files[one - number] for one in failed if one >= number}
+        files = {mixes.files[place - number] for place in failed if place >= number}
         by_file: dict[str, frozenset[int]] = {}
-        for one in mix.mutants:
-            test = mixes.tests[one]
+        for mutant in mix.mutants:
+            test = mixes.tests[mutant]
             if test.path not in named and files.intersection(test.file):
-                by_file[test.path] = by_file.get(test.path, frozenset()) | {one}
-        tests = frozenset(one for one in failed if one < number)
+                by_file[test.path] = by_file.get(test.path, frozenset()) | {mutant}
+        tests = frozenset(place for place in failed if place < number)
         yield _Known(tests & mix.mutants, by_file, tests - mix.mutants)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from random import Random
 
-from orchestrator.judging.case_source import CaseName, CaseSource
+from orchestrator.judging.case_source import CaseSource
 from orchestrator.judging.check_run import Watched
 from orchestrator.judging.programs import programs_of
 from orchestrator.judging.python_mutants import PythonSource
@@ -52,14 +52,14 @@ class Mixes:
     mixes: tuple[Mix, ...]
 
     @property
-    def watched(self) -> tuple[Watched, ...]:
+    def all_watched(self) -> tuple[Watched, ...]:
         """Return what is looked for in the output of a check: the tests, then their files."""
-        return (*(one.watched for one in self.tests), *self.files)
+        return (*(test.watched for test in self.tests), *self.files)
 
     @property
     def files(self) -> tuple[Watched, ...]:
         """Return the files with mixed tests."""
-        return tuple(dict.fromkeys(one for test in self.tests for one in test.file))
+        return tuple(dict.fromkeys(report for test in self.tests for report in test.file))
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,12 @@ def has_known_runner(command: str) -> bool:
     return bool(_runners_of(command))
 
 
-def named_runner_reads(command: str, path: str) -> bool:
+def is_read_by_runner(command: str, path: str) -> bool:
     """Return whether a check names a test runner that takes a file for a file of tests."""
     name = PurePosixPath(path).name
-    return any(one.command.search(command) and one.files.fullmatch(name) for one in _RUNNERS)
+    return any(
+        runner.command.search(command) and runner.files.fullmatch(name) for runner in _RUNNERS
+    )
 
 
 def make_mixes(
@@ -133,26 +135,34 @@ def make_mixes(
     Returns:
         The mixes; None if the test runner is unknown, or no test can be changed.
     """
-    runners = [one for one in _RUNNERS if any(one in _runners_of(each) for each in commands)]
-    sources = [*_sources(_ordered(commands, paths, chance, first), runners, read)]
+    runners = [
+        runner for runner in _RUNNERS if any(runner in _runners_of(each) for each in commands)
+    ]
+    sources = [*_sources(_order(commands, paths, chance, first), runners, read)]
     everywhere = Counter(name.name for _, _, source in sources for name in source.others)
     tests: list[MixedTest] = []
     places: list[tuple[int, int]] = []
     for number, (path, runner, source) in enumerate(sources):
         for place, name in enumerate(source.names):
-            words = _words(name, path, is_unique=everywhere[name.name] == 1)
+            words: tuple[str, ...] = (name.name,)
+            if everywhere[name.name] > 1:
+                above = (PurePosixPath(path).stem, *([name.owner] if name.owner else []))
+                words = (*above, name.name)
             broken = tuple(map(Watched, runner.broken(PurePosixPath(path))))
             tests.append(MixedTest(path, Watched(words), broken))
             places.append((number, place))
-    chosen = [*_distinct(tests)][:MOST_TESTS]
+    counts = Counter(test.watched.words for test in tests)
+    # Only tests that no other test is reported like.
+    distinct = [place for place, test in enumerate(tests) if counts[test.watched.words] == 1]
+    chosen = distinct[:MOST_TESTS]
     if not chosen:
         return None
     chance.shuffle(chosen)
     halves = chosen[: (len(chosen) + 1) // 2], chosen[(len(chosen) + 1) // 2 :]
     kept = sorted(chosen)
-    index = {one: place for place, one in enumerate(kept)}
+    index = {number: place for place, number in enumerate(kept)}
     mixes = tuple(_mix(sources, places, half, index, chance) for half in halves if half)
-    return Mixes(tuple(tests[one] for one in kept), mixes)
+    return Mixes(tuple(tests[number] for number in kept), mixes)
 
 
 def _mix(
@@ -163,14 +173,14 @@ def _mix(
     chance: Random,
 ) -> Mix:
     files = {
-        path: source.with_mutants([places[one][1] for one in half if places[one][0] == number],
+        path: source.with_mutants([places[test][1] for test in half if places[test][0] == number],
                                   chance)
         for number, (path, _, source) in enumerate(sources)
     }  # fmt: skip
-    return Mix(files, frozenset(index[one] for one in half))
+    return Mix(files, frozenset(index[test] for test in half))
 
 
-def _ordered(
+def _order(
     commands: Sequence[str], paths: Sequence[str], chance: Random, first: Sequence[str]
 ) -> list[str]:
     """Return paths in the order in which they are used: a check that names one may run no other."""
@@ -189,7 +199,7 @@ def _sources(
     found = 0
     for path in paths:
         name = PurePosixPath(path).name
-        runner = next((one for one in runners if one.files.fullmatch(name)), None)
+        runner = next((known for known in runners if known.files.fullmatch(name)), None)
         if runner is None or found == MOST_FILES:
             continue
         content = read(path)
@@ -202,20 +212,8 @@ def _sources(
             yield path, runner, source
 
 
-def _words(name: CaseName, path: str, *, is_unique: bool) -> tuple[str, ...]:
-    if is_unique:
-        return (name.name,)
-    return (PurePosixPath(path).stem, *([name.owner] if name.owner else []), name.name)
-
-
-def _distinct(tests: Sequence[MixedTest]) -> Iterator[int]:
-    """Yield the indexes of tests that no other test is reported like."""
-    counts = Counter(one.watched.words for one in tests)
-    return (place for place, one in enumerate(tests) if counts[one.watched.words] == 1)
-
-
 def _runners_of(command: str) -> tuple[_Runner, ...]:
-    named = tuple(one for one in _RUNNERS if one.command.search(command))
+    named = tuple(runner for runner in _RUNNERS if runner.command.search(command))
     if named:
         return named
     is_indirect = _INDIRECT.search(command) is not None or programs_of([command])

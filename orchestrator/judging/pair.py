@@ -45,24 +45,35 @@ class Pair(BaseModel):
     """Files that differ, at most 1000; null if a commit is gone."""
 
 
-def pair_of(repository: Repository, judgement: Judgement, one: int, other: int) -> Pair:
+def pair_of(repository: Repository, judgement: Judgement, number: int, other: int) -> Pair:
     """Compare two workers of a judgement.
 
     Raises:
         ConfigError: The numbers are equal, or a worker was not judged.
         RepositoryError: Git failed.
     """
-    if one == other:
-        raise ConfigError(f"worker {one} cannot be compared with itself")
-    first, second = sorted((_place(judgement, one), _place(judgement, other)))
+    if number == other:
+        raise ConfigError(f"worker {number} cannot be compared with itself")
+    first, second = sorted((_place(judgement, number), _place(judgement, other)))
     pair = judgement.ranking[first], judgement.ranking[second]
+    # Each candidate names the first column in which it differs from the next one. The earliest of
+    # these columns also separates the ends of the list.
+    above = [candidate.decided_by or "number" for candidate in judgement.ranking[first:second]]
+    decided_by = None if pair[0].place is None else min(above, key=_COLUMNS.index)
+    files, commits = None, [candidate.commit for candidate in pair]
+    if all(repository.commit_of(commit) is not None for commit in commits):
+        rows = stat_lines(repository, base=commits[0], tip=commits[1])
+        found = [
+            FileDifference(path=path, added=added, removed=removed) for added, removed, path in rows
+        ]
+        files = tuple(found[:MOST_FILES])
     return Pair(
         run_id=judgement.run_id,
         number=judgement.number,
         better=pair[0].worker_id,
-        decided_by=_decided_by(judgement.ranking[first:second]),
+        decided_by=decided_by,
         ranking=pair,
-        files=_files(repository, *pair),
+        files=files,
     )
 
 
@@ -74,28 +85,3 @@ def _place(judgement: Judgement, number: int) -> int:
             hint=f"judged workers: {', '.join(map(str, sorted(numbers)))}",
         )
     return numbers.index(number)
-
-
-def _decided_by(above: tuple[Candidate, ...]) -> Column | None:
-    """Return the first column in which the ends of a sorted list differ; None without a place.
-
-    Args:
-        above: The candidates of the list except the last one. Each names the first column in which
-            it differs from the next candidate. The earliest of these columns also separates the
-            ends of the list.
-    """
-    if above[0].place is None:
-        return None
-    return min((one.decided_by or "number" for one in above), key=_COLUMNS.index)
-
-
-def _files(
-    repository: Repository, one: Candidate, other: Candidate
-) -> tuple[FileDifference, ...] | None:
-    if any(repository.commit_of(each.commit) is None for each in (one, other)):
-        return None
-    rows = stat_lines(repository, base=one.commit, tip=other.commit)
-    found = [
-        FileDifference(path=path, added=added, removed=removed) for added, removed, path in rows
-    ]
-    return tuple(found[:MOST_FILES])

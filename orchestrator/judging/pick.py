@@ -24,13 +24,17 @@ def candidate_of(judgement: Judgement, number: int | None = None) -> Candidate |
         ConfigError: The worker with this number was not judged.
     """
     wanted = judgement.picked if number is None else number
-    found = next((one for one in judgement.ranking if one.worker_id == wanted), None)
+    found = next(
+        (candidate for candidate in judgement.ranking if candidate.worker_id == wanted), None
+    )
     if found is None and number is not None:
         raise ConfigError(f"worker {number} of run {judgement.run_id} was not judged")
     return found
 
 
-def judged_branch(repository: Repository, judgement: Judgement, chosen: Candidate) -> RunBranches:
+def read_judged_branch(
+    repository: Repository, judgement: Judgement, chosen: Candidate
+) -> RunBranches:
     """Return the branch of a candidate.
 
     Raises:
@@ -65,7 +69,7 @@ def merge_candidate(
         ConfigError: The branch has moved since the judgement.
         OrchestratorError: The branch cannot be merged.
     """
-    branches = judged_branch(repository, judgement, chosen)
+    branches = read_judged_branch(repository, judgement, chosen)
     if chosen.protected != chosen.commit and judgement.tests != "free":
         note(
             f"worker {chosen.worker_id} changed tests, but was judged with the base's tests; "

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from orchestrator.judging.build_files import started_by
+from orchestrator.judging.build_files import commands_started_by
 from orchestrator.text.split_lines import split_lines
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
@@ -52,7 +52,7 @@ def programs_of(
         seen.add(command)
         patterns = dict.fromkeys(_programs(command, _DEEPEST))
         found |= patterns
-        left += started_by(command, read)
+        left += commands_started_by(command, read)
         for pattern in patterns:
             text = read(pattern.removeprefix("**/")) or ""
             if _is_shell(pattern, text):
@@ -69,10 +69,20 @@ def _is_shell(pattern: str, text: str) -> bool:
 
 def _programs(command: str, depth: int) -> Iterator[str]:
     for words in _simple_commands(command):
-        while words and _is_before(words[0]):
+        while words:
+            known = words[0][:1] == "-" or words[0].rpartition("/")[2] in _BEFORE
+            if not (known or _ASSIGNMENT.fullmatch(words[0]) or _NUMBER.fullmatch(words[0])):
+                break
             words = words[1:]
         if words:
-            yield from _executed(words, depth)
+            name = words[0].strip("`")
+            short = name.rpartition("/")[2]
+            if "/" in name:
+                yield from _pattern(name)
+            if short in _SHELLS or _INTERPRETERS.fullmatch(short):
+                yield from _patterns_of_interpreter(
+                    iter(words[1:]), depth, is_shell=short in _SHELLS
+                )
 
 
 def _simple_commands(command: str) -> Iterator[list[str]]:
@@ -91,23 +101,7 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
     yield words
 
 
-def _is_before(word: str) -> bool:
-    if word[:1] == "-" or word.rpartition("/")[2] in _BEFORE:
-        return True
-    return _ASSIGNMENT.fullmatch(word) is not None or _NUMBER.fullmatch(word) is not None
-
-
-def _executed(words: Sequence[str], depth: int) -> Iterator[str]:
-    """Yield glob patterns of the files that a shell command without operators executes."""
-    name = words[0].strip("`")
-    short = name.rpartition("/")[2]
-    if "/" in name:
-        yield from _pattern(name)
-    if short in _SHELLS or _INTERPRETERS.fullmatch(short):
-        yield from _interpreted(iter(words[1:]), depth, is_shell=short in _SHELLS)
-
-
-def _interpreted(words: Iterator[str], depth: int, *, is_shell: bool) -> Iterator[str]:
+def _patterns_of_interpreter(words: Iterator[str], depth: int, *, is_shell: bool) -> Iterator[str]:
     """Yield patterns of the files that an interpreter executes, from its arguments."""
     for word in words:
         if is_shell and _SCRIPT.fullmatch(word):
@@ -116,7 +110,9 @@ def _interpreted(words: Iterator[str], depth: int, *, is_shell: bool) -> Iterato
         if word in ("-c", "-e"):
             return
         if word == "-m":
-            yield from _module(next(words, "").replace(".", "/"))
+            name = next(words, "").replace(".", "/")
+            yield from _pattern(f"{name}.py")
+            yield from _pattern(f"{name}/__main__.py")
             return
         if word in _LOADING:
             yield from _pattern(next(words, ""))
@@ -125,11 +121,6 @@ def _interpreted(words: Iterator[str], depth: int, *, is_shell: bool) -> Iterato
         elif (path := word.lstrip("0<")) and path[0] not in "->":
             yield from _pattern(path)
             return
-
-
-def _module(name: str) -> Iterator[str]:
-    yield from _pattern(f"{name}.py")
-    yield from _pattern(f"{name}/__main__.py")
 
 
 def _pattern(path: str) -> Iterator[str]:

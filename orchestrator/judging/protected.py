@@ -61,7 +61,7 @@ class Protection:
         No ref points at the new commit.
         """
         with self._trees() as trees:
-            return trees.with_changes(commit, trees.restored(commit, self._tests))
+            return trees.with_changes(commit, trees.changes_to_restore(commit, self._tests))
 
     def reports_failures(self, commit: str, commands: Sequence[str], tester: Tester) -> Answer:
         """Return `fail` if a command that passes misreports mixed tests, else `pass` or `none`.

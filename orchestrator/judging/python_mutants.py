@@ -19,7 +19,7 @@ _OPPOSITES = {
     "assertIsInstance": "assertNotIsInstance", "assertAlmostEqual": "assertNotAlmostEqual",
     "assertGreater": "assertLessEqual", "assertLess": "assertGreaterEqual",
 }  # fmt: skip
-_OPPOSITE = {**_OPPOSITES, **{other: one for one, other in _OPPOSITES.items()}}
+_OPPOSITE = {**_OPPOSITES, **{other: name for name, other in _OPPOSITES.items()}}
 _EQUALITIES = frozenset(
     {"assertEqual", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
      "assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual"}
@@ -53,7 +53,7 @@ class PythonSource(CaseSource):
             place for place, (_, function) in enumerate(found) if any(_changes(function))
         ]
         self.names = tuple(_name(*found[place]) for place in self._eligible)
-        self.others = tuple(_name(*one) for one in found)
+        self.others = tuple(_name(*test) for test in found)
 
     def with_mutants(self, chosen: Sequence[int], chance: Random) -> bytes:
         """Return the file, written anew, in which the chosen tests have a changed expectation."""
@@ -76,9 +76,9 @@ def _tests(
 ) -> Iterator[tuple[str | None, Function]]:
     for statement in tree.body:
         owner = statement.name if isinstance(statement, ast.ClassDef) else None
-        for one in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
-            if isinstance(one, Function) and one.name.startswith("test"):
-                yield owner, one
+        for function in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
+            if isinstance(function, Function) and function.name.startswith("test"):
+                yield owner, function
 
 
 def _pool(tree: ast.Module) -> tuple[list[str], list[int]]:
@@ -110,7 +110,7 @@ class _Values:
 
     def changes(self, sides: Sequence[ast.expr]) -> Iterator[Change]:
         """Yield the change of a value, if one of two sides is known and the other is computed."""
-        found = [literals for one in sides if (literals := self.side(one))]
+        found = [literals for side in sides if (literals := self.side(side))]
         if len(found) == 1:
             yield lambda chance: _change_literal(chance.choice(found[0]), chance, self)
 
@@ -122,11 +122,11 @@ def _changes(
     if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function)):
         return
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    stored = Counter(one.id for one in names if isinstance(one.ctx, ast.Store))
-    loaded = Counter(one.id for one in names if isinstance(one.ctx, ast.Load))
+    stored = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
+    loaded = Counter(name.id for name in names if isinstance(name.ctx, ast.Load))
     known = {
         name: literals
-        for name, literals in (*_parameters(function), *_assigned(function))
+        for name, literals in (*_parameters(function), *_assignments(function))
         if loaded[name] == 1 and stored[name] <= 1
     }
     values = _Values(strings, numbers, known)
@@ -139,16 +139,17 @@ def _changes(
             }
             yield from _in_loop(statement, _Values(strings, numbers, rows))
         else:
-            yield from _of_statement(statement, values)
-
-
-def _of_statement(statement: ast.stmt, values: _Values) -> Iterator[Change]:
-    if isinstance(statement, ast.Assert):
-        yield from _of_assert(statement, values)
-    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        yield from _of_method(statement.value, values)
-    elif isinstance(statement, ast.With):
-        yield from _of_raises(statement)
+            if isinstance(statement, ast.Assert):
+                yield from _of_assert(statement, values)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                yield from _of_method(statement.value, values)
+            elif isinstance(statement, ast.With):
+                for item in statement.items:
+                    call = item.context_expr
+                    if not isinstance(call, ast.Call) or len(call.args) != 1:
+                        continue
+                    if ast.unparse(call.func).rpartition(".")[2] in ("raises", "assertRaises"):
+                        yield from _of_exception(call.args[0])
 
 
 def _in_loop(loop: ast.For, values: _Values) -> Iterator[Change]:
@@ -166,16 +167,16 @@ def _in_loop(loop: ast.For, values: _Values) -> Iterator[Change]:
 
 def _parameters(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
     """Yield the parameters of a parametrized test with their literals."""
-    for one in function.decorator_list:
-        if isinstance(one, ast.Call) and ast.unparse(one.func).endswith("parametrize"):
-            names = one.args[0] if len(one.args) == 2 else None
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("parametrize"):
+            names = decorator.args[0] if len(decorator.args) == 2 else None
             if isinstance(names, ast.Constant) and isinstance(names.value, str):
                 named = [ast.Name(word.strip()) for word in names.value.split(",") if word.strip()]
                 target = named[0] if len(named) == 1 else ast.Tuple([*named])
-                yield from _columns(target, one.args[1])
+                yield from _columns(target, decorator.args[1])
 
 
-def _assigned(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
+def _assignments(function: Function) -> Iterator[tuple[str, list[ast.expr]]]:
     for statement in _straight(function.body):
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
@@ -190,11 +191,11 @@ def _columns(target: ast.expr, table: ast.expr) -> Iterator[tuple[str, list[ast.
         if rows and all(map(_is_literal, rows)):
             yield target.id, [*rows]
     elif isinstance(target, ast.Tuple):
-        cells = [one.elts for one in rows if isinstance(one, ast.Tuple | ast.List)]
-        if not rows or any(len(one) != len(target.elts) for one in cells):
+        cells = [row.elts for row in rows if isinstance(row, ast.Tuple | ast.List)]
+        if not rows or any(len(row) != len(target.elts) for row in cells):
             return
         for place, name in enumerate(target.elts):
-            column = [one[place] for one in cells]
+            column = [row[place] for row in cells]
             is_whole = len(column) == len(rows) and all(map(_is_literal, column))
             if isinstance(name, ast.Name) and is_whole:
                 yield name.id, column
@@ -241,14 +242,14 @@ def _of_assert(statement: ast.Assert, values: _Values) -> Iterator[Change]:
             yield lambda _: test.ops.__setitem__(0, opposite())
         if sides := _equal_sides(statement):
             # Values that are equal to everything are also unequal to nothing.
-            yield lambda _: test.comparators.__setitem__(0, _wrapped(sides[1]))
+            yield lambda _: test.comparators.__setitem__(0, _wrap(sides[1]))
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield lambda _: setattr(statement, "test", test.operand)
     elif not isinstance(test, ast.Constant):
         yield lambda _: setattr(statement, "test", ast.UnaryOp(ast.Not(), test))
 
 
-def _wrapped(value: ast.expr) -> ast.expr:
+def _wrap(value: ast.expr) -> ast.expr:
     return ast.Tuple([value], ast.Load())
 
 
@@ -259,25 +260,20 @@ def _of_method(call: ast.Call, values: _Values) -> Iterator[Change]:
     name, arguments = function.attr, call.args
     if name in _EQUALITIES and len(arguments) >= 2:
         is_table = name == "assertCountEqual"  # it compares the keys of mappings only
-        sides = [one for one in arguments[:2] if not (is_table and isinstance(one, ast.Dict))]
+        sides = [
+            argument
+            for argument in arguments[:2]
+            if not (is_table and isinstance(argument, ast.Dict))
+        ]
         if changes := [*values.changes(sides)]:
             yield from changes
             return
     if name == "assertRaises" and len(arguments) > 1:
         yield from _of_exception(arguments[0])
     if name == "assertEqual" and len(arguments) >= 2:
-        yield lambda _: arguments.__setitem__(1, _wrapped(arguments[1]))
+        yield lambda _: arguments.__setitem__(1, _wrap(arguments[1]))
     if (opposite := _OPPOSITE.get(name)) is not None:
         yield lambda _: setattr(function, "attr", opposite)
-
-
-def _of_raises(statement: ast.With) -> Iterator[Change]:
-    for item in statement.items:
-        call = item.context_expr
-        if not isinstance(call, ast.Call) or len(call.args) != 1:
-            continue
-        if ast.unparse(call.func).rpartition(".")[2] in ("raises", "assertRaises"):
-            yield from _of_exception(call.args[0])
 
 
 def _of_exception(expected: ast.expr) -> Iterator[Change]:
@@ -304,18 +300,15 @@ def _is_literal(node: ast.expr) -> bool:
 def _constants(node: ast.expr) -> list[ast.Constant]:
     """Return constants of a literal whose change changes the literal."""
     if isinstance(node, ast.Constant):
-        return [node] if _can_change(node.value) else []
+        value = node.value
+        if isinstance(value, int | float):
+            return [node] if abs(value) < _LARGEST_NUMBER else []
+        return [node] if isinstance(value, str | bytes) else []
     if isinstance(node, ast.Dict):
-        return [one for value in node.values for one in _constants(value)]
+        return [constant for value in node.values for constant in _constants(value)]
     if isinstance(node, ast.List | ast.Tuple):
-        return [one for value in node.elts for one in _constants(value)]
+        return [constant for value in node.elts for constant in _constants(value)]
     return _constants(node.operand) if isinstance(node, ast.UnaryOp) else []
-
-
-def _can_change(value: object) -> bool:
-    if isinstance(value, int | float):
-        return abs(value) < _LARGEST_NUMBER
-    return isinstance(value, str | bytes)
 
 
 def _change_literal(node: ast.expr, chance: Random, values: _Values) -> None:
@@ -323,49 +316,45 @@ def _change_literal(node: ast.expr, chance: Random, values: _Values) -> None:
     constant = chance.choice(_constants(node))
     value = constant.value
     while ast.literal_eval(node) == before:
-        constant.value = changed_value(value, chance, values.strings, values.numbers)
+        constant.value = change_value(value, chance, values.strings, values.numbers)
 
 
-def changed_value(
+def change_value(
     value: object, chance: Random, strings: Sequence[str] = (), numbers: Sequence[int] = ()
 ) -> bool | int | float | str | bytes:
     """Return another value of the same kind, which a reader cannot tell from an original one."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, bytes):
-        return changed_text(value.decode("latin-1"), chance).encode("latin-1")
+        return change_text(value.decode("latin-1"), chance).encode("latin-1")
     if isinstance(value, str):
-        return chance.choice(strings) if strings and chance.random() < 0.5 else changed_text(
+        return chance.choice(strings) if strings and chance.random() < 0.5 else change_text(
             value, chance
         )  # fmt: skip
     if isinstance(value, float):
-        return _changed_float(value, chance)
+        said = repr(value)
+        plain = re.fullmatch(r"-?\d+\.\d+", said)
+        return float(_digits(said, chance)) if plain else value * 2 + 1
     assert isinstance(value, int)  # noqa: S101
     if numbers and chance.random() < 0.25:
         return chance.choice(numbers)
     return value + chance.choice((-1, 1)) if abs(value) < 10 else int(_digits(str(value), chance))
 
 
-def _changed_float(value: float, chance: Random) -> float:
-    said = repr(value)
-    plain = re.fullmatch(r"-?\d+\.\d+", said)
-    return float(_digits(said, chance)) if plain else value * 2 + 1
-
-
 def _digits(said: str, chance: Random) -> str:
     """Return a number with one other digit; the first digit does not become a zero."""
-    place = chance.choice([place for place, one in enumerate(said) if one.isdigit()])
+    place = chance.choice([place for place, letter in enumerate(said) if letter.isdigit()])
     leads = place == 0 or not said[place - 1].isdigit()
     digit = chance.choice("123456789" if leads else "0123456789")
     return said[:place] + digit + said[place + 1 :]
 
 
-def changed_text(value: str, chance: Random) -> str:
+def change_text(value: str, chance: Random) -> str:
     """Return a text with one other character of the same class, such as another small letter."""
-    places = [place for place, one in enumerate(value) if one.isascii() and one.isalnum()]
+    places = [place for place, letter in enumerate(value) if letter.isascii() and letter.isalnum()]
     if not places:
         return value + chance.choice("aeiou")
     place = chance.choice(places)
     classes = ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    kind = next(one for one in classes if value[place] in one)
+    kind = next(letters for letters in classes if value[place] in letters)
     return value[:place] + chance.choice(kind) + value[place + 1 :]

@@ -74,13 +74,13 @@ def rank(scores: Sequence[Score]) -> list[Ranked]:
         if score.is_out:
             found.append(Ranked(score, place=None, decided_by=None))
         else:
-            found.append(Ranked(score, place, _decided_by(score, following)))
+            found.append(Ranked(score, place, _decisive_column(score, following)))
     return found
 
 
 def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
     """Return the decision, and the best worker's number if the decision is `clear`."""
-    passing = [one for one in ranked if one.score.passes]
+    passing = [entry for entry in ranked if entry.score.passes]
     if not passing:
         return "none", None
     first, following = passing[0].score, passing[1].score if len(passing) > 1 else None
@@ -88,32 +88,32 @@ def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
         return "undecided", None
     if following is None or _is_same(first, following):
         return "clear", first.worker_id
-    clear = _decided_by(first, following) in _CLEAR
+    clear = _decisive_column(first, following) in _CLEAR
     return ("clear", first.worker_id) if clear else ("undecided", None)
 
 
 def equal_so_far(scores: Sequence[Score]) -> list[Score]:
     """Return the passing candidates that equal the best one in every `DECISIVE` column."""
-    passing = sorted((one for one in scores if one.passes), key=lambda one: one.key)
-    return [one for one in passing if _decisive(one) == _decisive(passing[0])]
+    passing = sorted((score for score in scores if score.passes), key=lambda score: score.key)
+    return [score for score in passing if _decisive(score) == _decisive(passing[0])]
 
 
 def _decisive(score: Score) -> list[float]:
     return [value for column, value in score.columns if column in DECISIVE]
 
 
-def _is_same(one: Score, other: Score) -> bool:
+def _is_same(score: Score, other: Score) -> bool:
     """Return whether two candidates tie in all `DECISIVE` columns, with equal change or output."""
-    if _decisive(one) != _decisive(other):
+    if _decisive(score) != _decisive(other):
         return False
-    same_change = one.change is not None and one.change == other.change
-    return same_change or (one.cluster is not None and one.cluster == other.cluster)
+    same_change = score.change is not None and score.change == other.change
+    return same_change or (score.cluster is not None and score.cluster == other.cluster)
 
 
-def _decided_by(one: Score, other: Score | None) -> Column | None:
+def _decisive_column(score: Score, other: Score | None) -> Column | None:
     if other is None:
         return None
-    if _is_same(one, other):
+    if _is_same(score, other):
         return "same change"
-    pairs = zip(one.columns, other.columns, strict=True)
+    pairs = zip(score.columns, other.columns, strict=True)
     return next((column for (column, ours), (_, theirs) in pairs if ours != theirs), "number")

@@ -1,6 +1,7 @@
 """The judgements of a run on disk: `judgement-N.json` in the run's directory."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -55,14 +56,7 @@ def latest_judgement(state_dir: Path, wanted: str | None) -> Judgement:
 def read_judgement(run: Path) -> Judgement | None:
     """Return the latest judgement in a run's directory; None if there is none."""
     for number in judgement_numbers(run):
-        found = _read(run / f"{JUDGEMENT}{number}.json")
-        if found is not None:
-            return found
+        with suppress(OSError, ValidationError):
+            data = read_limited(run / f"{JUDGEMENT}{number}.json", most=LARGEST_JUDGEMENT)
+            return Judgement.model_validate_json(data)
     return None
-
-
-def _read(path: Path) -> Judgement | None:
-    try:
-        return Judgement.model_validate_json(read_limited(path, most=LARGEST_JUDGEMENT))
-    except (OSError, ValidationError):
-        return None

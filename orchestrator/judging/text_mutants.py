@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from orchestrator.judging.case_source import CaseName, CaseSource
-from orchestrator.judging.python_mutants import changed_text, changed_value
+from orchestrator.judging.python_mutants import change_text, change_value
 
 _LITERAL = r"""(?:-?\d+(?:\.\d+)?|'[^'\\\n]*'|"[^"\\\n]*"|true|false)"""
 _JS_TEST = re.compile(r"""^(?P<indent>[ \t]*)(?:test|it)\((['"`])(?P<name>[^'"`\\\n]{3,200})\2""")
@@ -71,7 +71,9 @@ class TextSource(CaseSource):
             sum(name in other for other in all_names) == 1 and bool(places[place])
             for place, name in enumerate(all_names)
         ]
-        self._places = [one for one, is_clear in zip(places, clear, strict=True) if is_clear]
+        self._places = [
+            literals for literals, is_clear in zip(places, clear, strict=True) if is_clear
+        ]
         self.others = tuple(map(CaseName, all_names))
         self.names = tuple(
             CaseName(name) for name, is_clear in zip(all_names, clear, strict=True) if is_clear
@@ -80,10 +82,18 @@ class TextSource(CaseSource):
     def with_mutants(self, chosen: Sequence[int], chance: Random) -> bytes:
         """Return the file, in which the chosen tests have a changed literal."""
         lines = [*self._lines]
-        for one in chosen:
-            place = chance.choice(self._places[one])
+        for number in chosen:
+            place = chance.choice(self._places[number])
             line = lines[place.line]
-            new = _changed(line[place.start : place.end], chance)
+            new = literal = line[place.start : place.end]
+            while new == literal:
+                if literal in ("true", "false"):
+                    new = "false" if literal == "true" else "true"
+                elif literal[0] in "'\"":
+                    new = literal[0] + change_text(literal[1:-1], chance) + literal[0]
+                else:
+                    value = float(literal) if "." in literal else int(literal)
+                    new = str(change_value(value, chance))
             lines[place.line] = line[: place.start] + new + line[place.end :]
         return "\n".join([*lines, ""]).encode()
 
@@ -124,16 +134,3 @@ def _place(lines: Sequence[str], number: int, rules: _Language) -> _Place | None
             continue
         return _Place(number, *found.span("value"))
     return None
-
-
-def _changed(literal: str, chance: Random) -> str:
-    new = literal
-    while new == literal:
-        if literal in ("true", "false"):
-            return "false" if literal == "true" else "true"
-        if literal[0] in "'\"":
-            new = literal[0] + changed_text(literal[1:-1], chance) + literal[0]
-        else:
-            number = float(literal) if "." in literal else int(literal)
-            new = str(changed_value(number, chance))
-    return new

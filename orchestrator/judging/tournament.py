@@ -48,10 +48,18 @@ def hold_tournament(
         entrants: The candidates, by the numbers of their workers.
     """
     numbers = sorted(entrants)[:MOST_CANDIDATES]
-    jobs = {
-        (a, b): _job(trees, command, task, entrants[a], entrants[b])
-        for a, b in permutations(numbers, 2)
-    }
+    diffs = {number: _diff(trees, entrants[number].commit) for number in numbers}
+    jobs = {}
+    for a, b in permutations(numbers, 2):
+        results = {"A": entrants[a].results, "B": entrants[b].results}
+        files = {
+            f"{FOLDER}/task.txt": lines(task[:_MOST_TASK]).encode(),
+            f"{FOLDER}/A.diff": diffs[a],
+            f"{FOLDER}/B.diff": diffs[b],
+            f"{FOLDER}/checks.json": dumps(results).encode(),
+        }
+        commit = trees.with_files(trees.base, files)
+        jobs[a, b] = Job(commit=commit, command=command, keeps_output=True)
     evidence.collect(jobs.values())
     said = {pair: winner_of(evidence.of(job).output) for pair, job in jobs.items()}
     wins = dict.fromkeys(entrants, 0)
@@ -59,17 +67,6 @@ def hold_tournament(
         if said[a, b] == "A" and said[b, a] == "B":
             wins[a] += 1
     return wins
-
-
-def _job(trees: Trees, command: str, task: str, a: Entrant, b: Entrant) -> Job:
-    files = {
-        "task.txt": lines(task[:_MOST_TASK]).encode(),
-        "A.diff": _diff(trees, a.commit),
-        "B.diff": _diff(trees, b.commit),
-        "checks.json": dumps({"A": a.results, "B": b.results}).encode(),
-    }
-    named = {f"{FOLDER}/{name}": data for name, data in files.items()}
-    return Job(commit=trees.with_files(trees.base, named), command=command, keeps_output=True)
 
 
 def winner_of(output: str) -> Winner | None:

@@ -80,7 +80,7 @@ class Trees:
                 left -= size
                 output.read(1)
 
-    def restored(self, commit: str, tests: Tests) -> dict[str, Entry | None]:
+    def changes_to_restore(self, commit: str, tests: Tests) -> dict[str, Entry | None]:
         """Return changes that restore the base's tests and test control files; None removes a file.
 
         Args:
@@ -93,7 +93,11 @@ class Trees:
         changed = {path: entry for path, entry in before.items() if after.get(path) != entry}
         new = {path: entry for path, entry in after.items() if path not in before}
         return {
-            **{path: entry for path, entry in changed.items() if self._is_protected(path, entry)},
+            **{
+                path: entry
+                for path, entry in changed.items()
+                if entry.mode != _REPOSITORY and self.instruments.is_protected(path)
+            },
             **{path: None for path, entry in new.items() if self._is_dropped(path, entry, tests)},
         }
 
@@ -112,15 +116,11 @@ class Trees:
         return self.with_changes(commit, {path: before.get(path) for path in mixed})
 
     def _is_dropped(self, path: str, entry: Entry, tests: Tests) -> bool:
-        """Return whether a new file is left out when a candidate is judged."""
         kind = self.instruments.kind(path)
         if entry.mode == _REPOSITORY or kind not in ("control", "test"):
             return False
         # A link could stand for a directory of tests.
         return kind == "control" or tests == "frozen" or entry.mode == _LINK
-
-    def _is_protected(self, path: str, entry: Entry) -> bool:
-        return entry.mode != _REPOSITORY and self.instruments.is_protected(path)
 
     def with_changes(self, commit: str, changes: Mapping[str, Entry | None]) -> str:
         """Return a commit with changed files; the commit itself if there are no changes."""
@@ -131,39 +131,27 @@ class Trees:
 
     def with_files(self, commit: str, files: Mapping[str, bytes]) -> str:
         """Return a commit with additional files; they replace files with the same paths."""
-        changes = {path: Entry(_FILE, self._blob(data)) for path, data in files.items()}
+        changes = {
+            path: Entry(_FILE, self.git.text("hash-object", "-w", "--stdin", stdin=data))
+            for path, data in files.items()
+        }
         return self.with_changes(commit, changes)
-
-    def _blob(self, data: bytes) -> str:
-        return self.git.text("hash-object", "-w", "--stdin", stdin=data)
 
     def _with_changes(self, commit: str, changes: Mapping[str, Entry | None]) -> str:
         index = {"GIT_INDEX_FILE": str(self.place / "index")}
         self.git.run("read-tree", commit, env=index)
-        self.git.run(
-            "update-index", "-z", "--index-info", stdin=_rows(changes, self.git), env=index
+        none = "0" * len(self.git.text("hash-object", "--stdin", stdin=b""))
+        # Removals come first: a file may replace a directory.
+        ordered = sorted(changes.items(), key=lambda change: change[1] is not None)
+        rows = (
+            (f"{entry.mode} {entry.blob}" if entry else f"0 {none}", os.fsencode(path))
+            for path, entry in ordered
         )
+        listed = b"".join(b"%b\t%b\0" % (said.encode(), path) for said, path in rows)
+        self.git.run("update-index", "-z", "--index-info", stdin=listed, env=index)
         tree = self.git.run("write-tree", env=index).decode().strip()
         message = b"Judged by orchestrator\n"
         signed = signature(self.repository, self.began)
         made = write_commit(self.git, tree, [commit], message, signed=signed)
         import_commits(self.repository, self.git, self.place / "git", made, [self.base, commit])
         return made
-
-
-def _rows(changes: Mapping[str, Entry | None], git: Git) -> bytes:
-    """Return the input of `git update-index`, removals first: a file may replace a directory."""
-    none = "0" * len(git.text("hash-object", "--stdin", stdin=b""))
-    return b"".join([*_removed(changes, none), *_added(changes)])
-
-
-def _removed(changes: Mapping[str, Entry | None], none: str) -> Iterable[bytes]:
-    for path, entry in changes.items():
-        if entry is None:
-            yield f"0 {none}\t".encode() + os.fsencode(path) + b"\0"
-
-
-def _added(changes: Mapping[str, Entry | None]) -> Iterable[bytes]:
-    for path, entry in changes.items():
-        if entry is not None:
-            yield f"{entry.mode} {entry.blob}\t".encode() + os.fsencode(path) + b"\0"

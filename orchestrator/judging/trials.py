@@ -7,7 +7,7 @@ from orchestrator.judging.evidence import Evidence
 from orchestrator.judging.hidden_tests import HiddenTests
 from orchestrator.judging.judgement import CheckVerdict, Flag, Proof
 from orchestrator.judging.mutant_runs import MutantRuns, Trial
-from orchestrator.judging.mutants import named_runner_reads
+from orchestrator.judging.mutants import is_read_by_runner
 from orchestrator.judging.trees import Trees
 from orchestrator.text.sanitize import one_line
 
@@ -23,7 +23,7 @@ class Trials:
         self._trees = trees
         self._evidence = evidence
         self._hidden = hidden
-        self.tried: frozenset[str] = frozenset()
+        self.checks_tried: frozenset[str] = frozenset()
         """Checks that report mutants as failed on the base commit."""
 
     def hold(self, cases: Sequence[Case]) -> None:
@@ -32,25 +32,47 @@ class Trials:
             return
         rules = self._rules
         runs = MutantRuns(self._trees, self._evidence, rules.all_checks, rules.hidden)
-        runs.calibrate(self._hidden.added_to(self._trees.base))
-        runs.collect(self._hidden.added_to(case.protected) for case in cases)
-        self.tried = runs.tried
+        runs.calibrate(self._hidden.add_to(self._trees.base))
+        runs.collect(self._hidden.add_to(case.protected) for case in cases)
+        self.checks_tried = runs.checks_tried
         for case in cases:
-            commit = self._hidden.added_to(case.protected)
+            commit = self._hidden.add_to(case.protected)
             case.trials = (*self._findings(runs, case, commit),)
-            case.verdicts = tuple(_proved(runs, commit, one) for one in case.verdicts)
+            # The engine may have failed, but code under test can also prevent a result.
+            case.verdicts = tuple(
+                verdict.model_copy(update={"verdict": "no_verdict"})
+                if runs.has_no_result(commit, verdict.command)
+                else verdict
+                for verdict in case.verdicts
+            )
 
     def _findings(self, runs: MutantRuns, case: Case, commit: str) -> list[Flag]:
         """Return at most one finding: that a check was forged, or that nothing is proved."""
-        passed = [one for one in case.verdicts if one.passed]
-        for one in passed:
-            if (trial := runs.forged(commit, one.command)) is not None:
-                return [_forged(commit, one.command, trial)]
-        for one in passed:
-            if (trial := runs.unproved(commit, one.command)) is not None:
-                return [_contradictory(commit, one.command, trial)]
+        passed = [verdict for verdict in case.verdicts if verdict.passed]
+        for verdict in passed:
+            if (trial := runs.find_forgery(commit, verdict.command)) is not None:
+                said = "passes with" if trial.run.answer == "pass" else "does not report"
+                message = f"the check cannot be trusted: it {said} tests that must fail"
+                proof = _proof(commit, verdict.command, trial)
+                return [Flag(flag="forged", out=True, message=message, proof=proof)]
+        for verdict in passed:
+            if (trial := runs.find_contradiction(commit, verdict.command)) is not None:
+                message = "the check does not always report tests that must fail: review the change"
+                if trial.wrong and not trial.hidden:
+                    message = (
+                        "the check passes, but some of its tests fail when others are changed: "
+                        "review it"
+                    )
+                proof = _proof(commit, verdict.command, trial)
+                return [Flag(flag="unproved", out=False, message=message, proof=proof)]
         without = self._without_proof(case, passed, runs)
-        return [] if without is None else [_unproved(without)]
+        if without is None:
+            return []
+        message = (
+            f"nothing shows that `{one_line(without, limit=80)}` reports failures: no mutant of a "
+            "test is known to fail, and no hidden tests prove the change; review it"
+        )
+        return [Flag(flag="unproved", out=False, message=message)]
 
     def _without_proof(
         self, case: Case, passed: Sequence[CheckVerdict], runs: MutantRuns
@@ -63,31 +85,18 @@ class Trials:
         """
         if case.hidden == "pass":
             in_process = (
-                one.command
-                for one in passed
-                if any(named_runner_reads(one.command, path) for path in self._rules.hidden)
+                verdict.command
+                for verdict in passed
+                if any(is_read_by_runner(verdict.command, path) for path in self._rules.hidden)
             )
             return None if runs.tries_hidden else next(in_process, None)
         if self._rules.tests == "free" and case.has_own_tests:
             return passed[0].command
-        fixed = [one.command for one in passed if one.verdict == "fixed"]
-        without = [one for one in fixed if one not in self.tried]
-        if without or any(one.command in self.tried for one in passed):
+        fixed = [verdict.command for verdict in passed if verdict.verdict == "fixed"]
+        without = [command for command in fixed if command not in self.checks_tried]
+        if without or any(verdict.command in self.checks_tried for verdict in passed):
             return next(iter(without), None)
         return passed[0].command
-
-
-def _forged(commit: str, check: str, trial: Trial) -> Flag:
-    said = "passes with" if trial.run.answer == "pass" else "does not report"
-    message = f"the check cannot be trusted: it {said} tests that must fail"
-    return Flag(flag="forged", out=True, message=message, proof=_proof(commit, check, trial))
-
-
-def _contradictory(commit: str, check: str, trial: Trial) -> Flag:
-    message = "the check passes, but some of its tests fail when others are changed: review it"
-    if trial.hidden or not trial.wrong:
-        message = "the check does not always report tests that must fail: review the change"
-    return Flag(flag="unproved", out=False, message=message, proof=_proof(commit, check, trial))
 
 
 def _proof(commit: str, check: str, trial: Trial) -> tuple[Proof, ...]:
@@ -95,21 +104,3 @@ def _proof(commit: str, check: str, trial: Trial) -> tuple[Proof, ...]:
         Proof(tree="protected", commit=commit, check=check, answer="pass"),
         Proof(tree="canary", commit=trial.commit, check=check, answer=trial.run.answer),
     )
-
-
-def _unproved(check: str) -> Flag:
-    message = (
-        f"nothing shows that `{one_line(check, limit=80)}` reports failures: no mutant of a test "
-        "is known to fail, and no hidden tests prove the change; review it"
-    )
-    return Flag(flag="unproved", out=False, message=message)
-
-
-def _proved(runs: MutantRuns, commit: str, verdict: CheckVerdict) -> CheckVerdict:
-    """Return the verdict, or `no_verdict` if the check had no result with mixed tests.
-
-    The engine may have failed, but code under test can also prevent a result.
-    """
-    if runs.has_no_result(commit, verdict.command):
-        return verdict.model_copy(update={"verdict": "no_verdict"})
-    return verdict

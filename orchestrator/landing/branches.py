@@ -86,40 +86,48 @@ def read_branches(
     first = numbers[0] if numbers else None
     runs = list(all_runs(repository.state_dir))
     with choose_run(runs, wanted, worker=first) as history:
-        return _read(repository, history, numbers)
-
-
-def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -> RunBranches:
-    specs = {spec.worker_id: spec for spec in history.record.workers}
-    unknown = [number for number in numbers if number not in specs]
-    if unknown:
-        raise ConfigError(
-            f"run {history.run_id} has no worker {unknown[0]}",
-            hint=f"workers of the run: {', '.join(map(str, specs))}",
+        specs = {spec.worker_id: spec for spec in history.record.workers}
+        unknown = [number for number in numbers if number not in specs]
+        if unknown:
+            raise ConfigError(
+                f"run {history.run_id} has no worker {unknown[0]}",
+                hint=f"workers of the run: {', '.join(map(str, specs))}",
+            )
+        chosen = [specs[number] for number in dict.fromkeys(numbers)] or [*specs.values()]
+        live = history.directory.is_live()
+        found = {branch.worker_id: branch for branch in _branches(repository, history, chosen)}
+        gone = [number for number in numbers if number not in found]
+        if gone:
+            said = history.sentence(gone[0])
+            raise ConfigError(
+                f"worker {gone[0]} of run {history.run_id} {said}; it has no commits, or they are "
+                "gone",
+                hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
+            )
+        return RunBranches(
+            history.run_id,
+            history.record.created_at,
+            live,
+            tuple(found.values()),
+            excluded_commits(run.path for run in all_runs(repository.state_dir)),
         )
-    chosen = [specs[number] for number in dict.fromkeys(numbers)] or [*specs.values()]
-    live = history.directory.is_live()
-    found = {one.worker_id: one for one in _branches(repository, history, chosen)}
-    gone = [number for number in numbers if number not in found]
-    if gone:
-        said = history.sentence(gone[0])
-        raise ConfigError(
-            f"worker {gone[0]} of run {history.run_id} {said}; it has no commits, or they are gone",
-            hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
-        )
-    return RunBranches(
-        history.run_id,
-        history.record.created_at,
-        live,
-        tuple(found.values()),
-        excluded_commits(run.path for run in all_runs(repository.state_dir)),
-    )
 
 
 def _branches(
     repository: Repository, history: RunHistory, specs: Iterable[WorkerSpec]
 ) -> Iterable[Branch]:
-    mine, view = _own_branches(repository, history), history.snapshot()
+    # The run's branches by worker number, without numbers that later runs use.
+    refs = frozenset(
+        split_lines(repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads"))
+    )
+    records = ((run, read_outline(run)) for run in all_runs(repository.state_dir))
+    entries = [(run, record, spec) for run, record in records if record for spec in record.workers]
+    mine = {
+        number: ref
+        for number, (run, _, spec) in holders_of(entries, refs).items()
+        if run.run_id == history.run_id and (ref := spec.ref) in refs
+    }
+    view = history.snapshot()
     for spec in specs:
         number = spec.worker_id
         worker = view.by_number[number]
@@ -137,17 +145,3 @@ def _branches(
                 state=worker.word,
                 sentence=worker.sentence,
             )
-
-
-def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]:
-    """Return the run's branches by worker number, without numbers that later runs use."""
-    refs = frozenset(
-        split_lines(repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads"))
-    )
-    records = ((run, read_outline(run)) for run in all_runs(repository.state_dir))
-    entries = [(run, record, spec) for run, record in records if record for spec in record.workers]
-    return {
-        number: ref
-        for number, (run, _, spec) in holders_of(entries, refs).items()
-        if run.run_id == history.run_id and (ref := spec.ref) in refs
-    }

@@ -91,7 +91,7 @@ class Chain:
         with _refusals():
             merged = merge_commits(self.git, onto, branch.commit, timeout=MERGE_TIMEOUT)
             message = b"Automatic merge with conflict markers\n"
-            commit = self._written(merged.tree, [onto, branch.commit], message, onto)
+            commit = self._write(merged.tree, [onto, branch.commit], message, onto)
             self._check(commit, onto, branch)
         return commit, merged
 
@@ -111,7 +111,7 @@ class Chain:
         with _refusals():
             if self._tree(tree) == self._tree(onto) and self.form != "merge":
                 return onto
-            commit = self._committed(self._tree(tree), onto, branch, note)
+            commit = self._commit(self._tree(tree), onto, branch, note)
             self._check(commit, onto, branch)
         return commit
 
@@ -130,19 +130,21 @@ class Chain:
         deadline = time.monotonic() + MERGE_TIMEOUT
         if self.form == "rebase":
             return self._replay(onto, branch, deadline)
-        merged = self._merged(onto, branch.commit, deadline)
+        merged = self._merge(onto, branch.commit, deadline)
         if merged.tree == self._tree(onto):
             return onto
-        return self._committed(merged.tree, onto, branch)
+        return self._commit(merged.tree, onto, branch)
 
-    def _committed(self, tree: str, onto: str, branch: Branch, *notes: str) -> str:
+    def _commit(self, tree: str, onto: str, branch: Branch, *notes: str) -> str:
         parents = [onto, branch.commit] if self.form == "merge" else [onto]
-        return self._written(tree, parents, self._message(branch, *notes), onto)
+        verb = "Merge worker" if self.form == "merge" else "Worker"
+        message = commit_message(branch, self.run_id, verb, *notes)
+        return self._write(tree, parents, message, onto)
 
-    def _written(self, tree: str, parents: Sequence[str], message: bytes, onto: str) -> str:
-        return write_commit(self.git, tree, parents, message, signed=self._signed(onto))
+    def _write(self, tree: str, parents: Sequence[str], message: bytes, onto: str) -> str:
+        return write_commit(self.git, tree, parents, message, signed=self._signature(onto))
 
-    def _merged(self, ours: str, theirs: str, deadline: float) -> Merged:
+    def _merge(self, ours: str, theirs: str, deadline: float) -> Merged:
         timeout = max(0.1, deadline - time.monotonic())
         merged = merge_commits(self.git, ours, theirs, timeout=timeout)
         if merged.paths:
@@ -152,14 +154,10 @@ class Chain:
     def _tree(self, commit: str) -> str:
         return self.git.text("rev-parse", f"{commit}^{{tree}}")
 
-    def _signed(self, onto: str) -> Mapping[str, str]:
+    def _signature(self, onto: str) -> Mapping[str, str]:
         date = int(self.git.text("log", "-1", "--format=%ct", onto))
         when = max(self.began, datetime.fromtimestamp(date, UTC))
         return signature(self.repository, when)
-
-    def _message(self, branch: Branch, *notes: str) -> bytes:
-        verb = "Merge worker" if self.form == "merge" else "Worker"
-        return commit_message(branch, self.run_id, verb, *notes)
 
     def _replay(self, onto: str, branch: Branch, deadline: float) -> str:
         """Repeat the commits of a branch on top of `onto`, without commits that become empty."""
@@ -173,15 +171,15 @@ class Chain:
                 "the branch has merge commits, which a rebase would drop", "merges"
             )
         for commit, parent in rows:
-            onto = self._replayed(onto, commit, parent, deadline)
+            onto = self._replay_commit(onto, commit, parent, deadline)
         return onto
 
-    def _replayed(self, onto: str, commit: str, parent: str, deadline: float) -> str:
+    def _replay_commit(self, onto: str, commit: str, parent: str, deadline: float) -> str:
         # A commit with the tree of `onto` and the parent of `commit`: its merge with `commit` has
         # that parent as its base.
-        tree, signed = self._tree(onto), self._signed(onto)
+        tree, signed = self._tree(onto), self._signature(onto)
         stand_in = write_commit(self.git, tree, [parent], b"stand-in", signed=signed)
-        merged = self._merged(stand_in, commit, deadline)
+        merged = self._merge(stand_in, commit, deadline)
         if merged.tree == tree:
             return onto
         raw = self.git.listing("cat-file", "commit", commit, limit=_LONGEST_COMMIT)

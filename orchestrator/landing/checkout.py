@@ -28,7 +28,7 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
         NotFitError: A file that differs has changes that are not committed, an untracked or ignored
             file is in the way, or the disk is too full.
     """
-    with _copied_index(repository, checkout) as git:
+    with _index_copy(repository, checkout) as git:
         git.succeeds("update-index", "-q", "--refresh")
         try:
             git.run("read-tree", "-n", "-m", "-u", old, new, timeout=CHECKOUT_TIMEOUT)
@@ -39,13 +39,25 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
                 hint="commit or move the named files, or use `git stash --include-untracked`",
             ) from error
         tracked = frozenset(git.run("ls-files", "-z").split(b"\0"))
-    changed = list(_changed(repository, old, new))
-    _check_untracked(checkout, [path for _, path in changed], tracked)
-    _check_room(repository, checkout, [blob for blob, _ in changed])
+    # The new object id and the path of each file that is added or changed.
+    raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
+    fields = repository.git.run(*raw, old, new).split(b"\0")
+    rows, paths = fields[:-1:2], fields[1::2]
+    _check_untracked(checkout, paths, tracked)
+    blobs = b"".join(row.split(b" ")[3] + b"\n" for row in rows)
+    sizes = repository.git.run("cat-file", "--batch-check=%(objectsize)", stdin=blobs).split(b"\n")
+    needed = sum(int(size) for size in sizes if size.isdigit()) + _ROOM
+    state = os.statvfs(checkout.path)
+    free = state.f_bavail * state.f_frsize
+    if free < needed:
+        raise NotFitError(
+            f"the disk of {checkout.path} is too full: {free} bytes are free, {needed} are needed",
+            hint="free some space",
+        )
 
 
 @contextmanager
-def _copied_index(repository: Repository, checkout: Worktree) -> Iterator[Git]:
+def _index_copy(repository: Repository, checkout: Worktree) -> Iterator[Git]:
     """Yield git with a copy of a checkout's index, for commands that would change the index."""
     copy = repository.state_dir / f"index-{os.getpid()}"
     try:
@@ -57,14 +69,6 @@ def _copied_index(repository: Repository, checkout: Worktree) -> Iterator[Git]:
         raise NotFitError(f"the index of {checkout.path} cannot be read: {error}") from error
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _changed(repository: Repository, old: str, new: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the new object id and the path of each file that is added or changed."""
-    raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
-    fields = repository.git.run(*raw, old, new).split(b"\0")
-    for row, path in zip(fields[::2], fields[1::2], strict=False):
-        yield row.split(b" ")[3].decode(), path
 
 
 def _check_untracked(checkout: Worktree, paths: list[bytes], tracked: frozenset[bytes]) -> None:
@@ -94,26 +98,11 @@ def _hides(top: bytes, path: bytes, tracked: frozenset[bytes]) -> bool:
             return False
         if os.path.islink(full) or not os.path.isdir(full):  # noqa: PTH112, PTH114
             return place not in tracked
-    return any(name not in tracked for name in _files_below(top, path))
-
-
-def _files_below(top: bytes, path: bytes) -> Iterator[bytes]:
-    for folder, _, names in os.walk(os.path.join(top, path)):  # noqa: PTH118
-        for name in names:
-            yield os.path.relpath(os.path.join(folder, name), top)  # noqa: PTH118
-
-
-def _check_room(repository: Repository, checkout: Worktree, blobs: list[str]) -> None:
-    asked = "".join(f"{blob}\n" for blob in blobs).encode()
-    sizes = repository.git.run("cat-file", "--batch-check=%(objectsize)", stdin=asked).split(b"\n")
-    needed = sum(int(size) for size in sizes if size.isdigit()) + _ROOM
-    state = os.statvfs(checkout.path)
-    free = state.f_bavail * state.f_frsize
-    if free < needed:
-        raise NotFitError(
-            f"the disk of {checkout.path} is too full: {free} bytes are free, {needed} are needed",
-            hint="free some space",
-        )
+    return any(
+        os.path.relpath(os.path.join(folder, name), top) not in tracked  # noqa: PTH118
+        for folder, _, names in os.walk(os.path.join(top, path))  # noqa: PTH118
+        for name in names
+    )
 
 
 def bring_forward(

@@ -1,17 +1,48 @@
-"""A conflict of two commits, and its description for an agent that resolves it."""
+"""A conflict of two commits, its description for an agent that resolves it, and stored answers."""
 
+import hashlib
+import json
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.errors import RepositoryError
+from orchestrator.files.atomic import write_atomically
 from orchestrator.git.command import Git
 from orchestrator.landing.branches import Branch
-from orchestrator.landing.conflict_kinds import Kind
 from orchestrator.text.quoting import code_block
 from orchestrator.text.sanitize import one_line
+
+Kind = Literal[
+    "clean", "text", "mode", "rename", "delete", "submodule", "binary", "semantic", "unknown"
+]
+"""Whether two commits can be merged: `clean`, the kind of conflict, or `unknown`. `semantic` means
+that git can merge the commits, but checks that pass on each commit fail on the merge.
+"""
+_KINDS: tuple[tuple[str, Kind], ...] = (
+    ("submodule", "submodule"),
+    ("rename", "rename"),
+    ("delete", "delete"),
+    ("file/directory", "mode"),
+    ("modes", "mode"),
+    ("binary", "binary"),
+)
+"""Pairs of a part of git's name and a kind of conflict, the most serious first."""
+
+
+def kind_of(names: Iterable[str]) -> Kind:
+    """Return the most serious kind of the conflicts that git named, such as `modify/delete`."""
+    found = [*names]
+    for part, kind in _KINDS:
+        if any(part in name for name in found):
+            return kind
+    return "text"
+
 
 MOST_PATHS = 200
 """Maximum number of conflicting files that an agent is asked to resolve."""
@@ -91,13 +122,14 @@ def describe(git: Git, conflict: Conflict, refused: str | None) -> str:
         conflict: The conflict.
         refused: Why the previous attempt was not accepted, if there was one.
     """
+    paths = "\n".join(f"- {one_line(path, limit=1000)}" for path in conflict.paths)
     parts = [
         "# A merge conflict",
         f"The files of the worktree (commit {conflict.commit}) are the automatic merge of two "
         "commits. The files listed below contain conflict markers, or were changed by one side "
         "and deleted by the other. Both commits are parents of HEAD: `git show HEAD^1:PATH` and "
         "`git show HEAD^2:PATH` print the versions of both sides.",
-        "## Files to resolve\n\n" + "\n".join(f"- {_shown(path)}" for path in conflict.paths),
+        f"## Files to resolve\n\n{paths}",
         *([f"## Why the previous attempt was refused\n\n{refused}"] if refused else []),
         f"## First side: {conflict.ours}",
         *(_author(branch) for branch in conflict.others),
@@ -107,10 +139,6 @@ def describe(git: Git, conflict: Conflict, refused: str | None) -> str:
         _changes(git, conflict, conflict.theirs.commit),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _shown(path: str) -> str:
-    return one_line(path, limit=1000)
 
 
 def _author(branch: Branch) -> str:
@@ -141,3 +169,57 @@ def _changes(git: Git, conflict: Conflict, side: str) -> str:
 def names(paths: tuple[bytes, ...]) -> tuple[str, ...]:
     """Return paths, which git prints as bytes, as texts."""
     return tuple(os.fsdecode(path) for path in paths)
+
+
+_MOST_ANSWERS = 200
+"""Maximum number of answers that are stored."""
+_ANSWERS = TypeAdapter(dict[str, Proposal])
+
+
+class StoredAnswers:
+    """Answers of an agent with certain settings to conflicts, stored in a file."""
+
+    def __init__(self, path: Path, identity: str) -> None:
+        """Read the stored answers.
+
+        Args:
+            path: The file.
+            identity: The agent's settings that decide its answer.
+        """
+        self._path = path
+        self._identity = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._known: dict[str, Proposal] = {}
+        with suppress(OSError, ValidationError):
+            self._known = _ANSWERS.validate_json(path.read_bytes())
+
+    def get(self, commit: str, attempt: int) -> Proposal | None:
+        """Return the stored answer, which may be unfinished.
+
+        Args:
+            commit: The commit with conflict markers.
+            attempt: Number of the attempt.
+        """
+        return self._known.get(self._key(commit, attempt))
+
+    def put(self, commit: str, attempt: int, proposal: Proposal | None) -> None:
+        """Store an answer; None removes the stored answer."""
+        key = self._key(commit, attempt)
+        self._known.pop(key, None)
+        if proposal is not None:
+            self._known[key] = proposal
+        self._write()
+
+    def forget(self, commit: str) -> None:
+        """Remove all answers for a commit."""
+        first = self._key(commit, 0).removesuffix("0")
+        self._known = {
+            key: proposal for key, proposal in self._known.items() if not key.startswith(first)
+        }
+        self._write()
+
+    def _key(self, commit: str, attempt: int) -> str:
+        return f"{commit}-{self._identity}-{attempt}"
+
+    def _write(self) -> None:
+        kept = dict([*self._known.items()][-_MOST_ANSWERS:])
+        write_atomically(self._path, json.dumps(_ANSWERS.dump_python(kept)))

@@ -4,17 +4,17 @@ Everything is computed in a quarantine: no file, index, ref or object of the rep
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, islice
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.git.changes import changed_with_status
-from orchestrator.git.merge_tree import Merged, merge_pairs, quarantine, require_git
+from orchestrator.git.merge_tree import merge_pairs, quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
-from orchestrator.landing.conflict_kinds import Kind, kind_of
+from orchestrator.landing.conflict import Kind, kind_of
 from orchestrator.text.sanitize import one_line
 
 MERGE_TIMEOUT = 120.0
@@ -105,36 +105,49 @@ def find_conflicts(
         RepositoryError: Git failed.
     """
     require_git("to merge without a checkout", "merge the branches by hand")
-    by_number = {one.worker_id: one for one in branches}
+    by_number = {branch.worker_id: branch for branch in branches}
     places = [*((_BASE, number) for number in by_number), *combinations(by_number, 2)]
-    commits = {number: one.commit for number, one in by_number.items()} | {_BASE: base}
+    commits = {number: branch.commit for number, branch in by_number.items()} | {_BASE: base}
     wanted = [(commits[a], commits[b]) for a, b in places]
     with (
         tempfile.TemporaryDirectory(prefix="orchestrator-") as directory,
         quarantine(repository, Path(directory) / "merges") as git,
     ):
         merges = merge_pairs(git, wanted, timeout=MERGE_TIMEOUT)
-    changes = {n: _changes(repository, one.base, one.commit) for n, one in by_number.items()}
-    ours = {b: _since(repository, base, by_number[b].base) for b in by_number}
+    changes = {
+        n: _changes(repository, branch.base, branch.commit) for n, branch in by_number.items()
+    }
+    # What differs between each worker's start and `base`.
+    ours = {
+        number: {} if branch.base == base else _changes(repository, branch.base, base)
+        for number, branch in by_number.items()
+    }
+    pairs = []
+    for (a, b), merged in zip(places, merges, strict=True):
+        if merged is None:
+            pair = Pair(a=a, b=b, kind="unknown")
+        elif merged.paths:
+            files = tuple(path_text(path) for path in merged.paths[:MOST_FILES])
+            pair = Pair(a=a, b=b, kind=kind_of(merged.kinds), files=files, conflicts=merged.kinds)
+        else:
+            both = sorted((ours[b] if a == _BASE else changes[a]).keys() & changes[b].keys())
+            pair = Pair(a=a, b=b, kind="clean", files=tuple(both[:MOST_FILES]))
+        pairs.append(pair)
     return Conflicts(
         run_id=run_id,
         base=base,
         workers=tuple(by_number),
-        changes=tuple(_told(one, changes[one.worker_id]) for one in branches),
-        pairs=tuple(
-            _pair(place, merged, changes | {_BASE: ours[place[1]]})
-            for place, merged in zip(places, merges, strict=True)
+        changes=tuple(
+            WorkerChanges(
+                worker_id=branch.worker_id,
+                name=branch.title,
+                task=one_line(branch.task),
+                commit=branch.commit,
+                files=changes[branch.worker_id],
+            )
+            for branch in branches
         ),
-    )
-
-
-def _told(branch: Branch, changes: Mapping[str, str]) -> WorkerChanges:
-    return WorkerChanges(
-        worker_id=branch.worker_id,
-        name=branch.title,
-        task=one_line(branch.task),
-        commit=branch.commit,
-        files=dict(changes),
+        pairs=tuple(pairs),
     )
 
 
@@ -143,32 +156,6 @@ def _changes(repository: Repository, base: str, tip: str) -> dict[str, str]:
     return {path: letter for letter, path in rows}
 
 
-def _since(repository: Repository, base: str, start: str) -> dict[str, str]:
-    """Return git's letter for each path that differs between a worker's start and `base`."""
-    return {} if base == start else _changes(repository, start, base)
-
-
-def _pair(
-    place: tuple[int, int], merged: Merged | None, changes: Mapping[int, Mapping[str, str]]
-) -> Pair:
-    a, b = place
-    if merged is None:
-        return Pair(a=a, b=b, kind="unknown")
-    if not merged.paths:
-        return Pair(a=a, b=b, kind="clean", files=_both(changes[a], changes[b]))
-    return Pair(
-        a=a,
-        b=b,
-        kind=kind_of(merged.kinds),
-        files=tuple(shown_path(path) for path in merged.paths[:MOST_FILES]),
-        conflicts=merged.kinds,
-    )
-
-
-def shown_path(path: bytes) -> str:
+def path_text(path: bytes) -> str:
     """Return a path of git as text; bytes that are not UTF-8 become backslash escapes."""
     return path.decode("utf-8", "backslashreplace")
-
-
-def _both(one: Iterable[str], other: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(islice(sorted(path for path in one if path in other), MOST_FILES))

@@ -41,13 +41,13 @@ def exclusion(
         onto: The commit that the branch is to be merged into.
         insisted: Numbers of the run's workers whose work is wanted although it is excluded.
     """
-    for one in _excluded_work(repository, run, branch, onto):
-        number, why = one.worker_id, one_line(one.findings)
-        if one.run_id != run.run_id:
+    for excluded in _find_excluded(repository, run, branch, onto):
+        number, why = excluded.worker_id, one_line(excluded.findings)
+        if excluded.run_id != run.run_id:
             return Exclusion(
-                f"the branch contains the work of worker {number} of run {one_line(one.run_id)}, "
-                f"which the judgement excludes ({why})",
-                f"after `orchestrator merge {one_line(one.run_id)} {number}` it can be merged",
+                f"the branch contains the work of worker {number} of run "
+                f"{one_line(excluded.run_id)}, which the judgement excludes ({why})",
+                f"after `orchestrator merge {one_line(excluded.run_id)} {number}` it can be merged",
             )
         if number in insisted:
             continue
@@ -64,7 +64,7 @@ def exclusion(
     return None
 
 
-def _excluded_work(
+def _find_excluded(
     repository: Repository, run: RunBranches, branch: Branch, onto: str
 ) -> Iterator[ExcludedCommit]:
     """Yield the excluded commits that a branch has and `onto` lacks, newest first."""
@@ -73,8 +73,8 @@ def _excluded_work(
     git = repository.git.within(UNTRUSTED)
     with git.reading("rev-list", branch.commit, f"^{onto}") as listed:
         commits = [line.decode() for line in records(listed, b"\n")]
-    for one in (run.excluded[commit] for commit in commits if commit in run.excluded):
+    for excluded in (run.excluded[commit] for commit in commits if commit in run.excluded):
         # A squash or a rebase added the work as other commits.
-        others = landed_in(repository, one.run_id, one.worker_id, one.commit)
+        others = landed_in(repository, excluded.run_id, excluded.worker_id, excluded.commit)
         if not any(git.succeeds("merge-base", "--is-ancestor", other, onto) for other in others):
-            yield one
+            yield excluded

@@ -112,14 +112,16 @@ class _Program:
             )
         return done.stdout[:_MOST_SAID].decode("utf-8", "replace")
 
-    def _listed(self, command: Sequence[str]) -> list[dict[str, Any]]:
+    def _list(self, command: Sequence[str]) -> list[dict[str, Any]]:
         if shutil.which(self.program) is None:
             return []
         try:
             found = json.loads(self._output(command) or "[]")
         except ValueError as error:
             raise ForgeError(f"`{' '.join(command[:3])}` did not print JSON") from error
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return (
+            [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+        )
 
 
 class GitHub(_Program):
@@ -130,7 +132,7 @@ class GitHub(_Program):
     def find(self, head: str) -> Existing | None:
         """Return the open pull request of the branch `head`; None if there is none."""
         fields = ("--state=open", "--limit=1", "--json=number,url,body")
-        found = self._listed(self._command("pr", "list", f"--head={head}", *fields))
+        found = self._list(self._command("pr", "list", f"--head={head}", *fields))
         return _existing(found, "number", "url", "body")
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
@@ -153,7 +155,7 @@ class GitLab(_Program):
     def find(self, head: str) -> Existing | None:
         """Return the open merge request of the branch `head`; None if there is none."""
         words = (f"--source-branch={head}", "--per-page=1", "--output=json")
-        found = self._listed(self._command("mr", "list", *words))
+        found = self._list(self._command("mr", "list", *words))
         return _existing(found, "iid", "web_url", "description")
 
     def create_command(self, request: Request) -> tuple[list[str], str]:
@@ -218,7 +220,7 @@ def repository_name(url: str) -> str | None:
     return f"{found['host'] or found['short']}/{found['path']}"
 
 
-def shown_command(command: Sequence[str], stdin: str) -> str:
+def shell_text(command: Sequence[str], stdin: str) -> str:
     """Return a command as shell text, with its stdin as a here-document."""
     text = shlex.join(command)
     if not stdin:

@@ -7,6 +7,7 @@ from shlex import quote
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.lock_file import take_lock
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.merge_tree import require_git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import RunBranches
@@ -53,7 +54,7 @@ def only_one(repository: Repository) -> Iterator[None]:
 
 def record_of(merged: Merged, run: RunBranches) -> Landed:
     """Return the checkpoint of a merge."""
-    tips = {one.worker_id: one.commit for one in run.branches}
+    tips = {branch.worker_id: branch.commit for branch in run.branches}
     return Landed(
         run_id=merged.run_id,
         form=merged.form,
@@ -120,27 +121,25 @@ def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Lan
         change = complete(repository)
         if change is not None and change.kind == "undo":
             return change.landed
-        return _undo(repository, find_target(repository, into), run_id)
-
-
-def _undo(repository: Repository, target: Target, run_id: str | None) -> Landed:
-    landed = _latest(repository, target, run_id)
-    if not landed.is_undone_from(target.commit):
-        raise _moved_on(repository, target, landed)
-    with repository.lock():
-        _check_all(repository, target, old=landed.after, new=landed.before)
-        _change(repository, target, UnderWay(kind="undo", landed=landed, checkout=_path(target)))
-    return landed
+        target = find_target(repository, into)
+        landed = _latest(repository, target, run_id)
+        if not landed.is_undone_from(target.commit):
+            raise _cannot_undo(repository, target, landed)
+        change = UnderWay(kind="undo", landed=landed, checkout=_path(target))
+        with repository.lock():
+            _check_all(repository, target, old=landed.after, new=landed.before)
+            _change(repository, target, change)
+        return landed
 
 
 def _latest(repository: Repository, target: Target, run_id: str | None) -> Landed:
     """Return the merge to undo: the one that made the branch's commit, or else the newest."""
     found = landings(repository, target.branch, run_id)
-    while begun := [one for one in found if one.moves and one.before == target.commit]:
+    while begun := [landed for landed in found if landed.moves and landed.before == target.commit]:
         # The process died before the branch moved: these landings never happened.
         with repository.lock():
-            for one in begun:
-                drop_record(repository, one)
+            for landed in begun:
+                drop_record(repository, landed)
         found = landings(repository, target.branch, run_id)
     if not found:
         of_run = "" if run_id is None else f"of run {run_id} "
@@ -148,37 +147,31 @@ def _latest(repository: Repository, target: Target, run_id: str | None) -> Lande
             f"there is no record of a merge {of_run}into `{target.branch}`",
             hint="`git reflog` lists earlier commits of a branch",
         )
-    return next((one for one in found if one.is_undone_from(target.commit)), found[0])
+    return next((landed for landed in found if landed.is_undone_from(target.commit)), found[0])
 
 
-def _workers(landed: Landed) -> str:
-    return ", ".join(f"worker {number}" for number in landed.workers)
-
-
-def _moved_on(repository: Repository, target: Target, landed: Landed) -> NotFitError:
-    cannot = f"cannot undo the merge of {_workers(landed)}: `{target.branch}`"
+def _cannot_undo(repository: Repository, target: Target, landed: Landed) -> NotFitError:
+    workers = ", ".join(f"worker {number}" for number in landed.workers)
+    cannot = f"cannot undo the merge of {workers}: `{target.branch}`"
     merged = landed.after if landed.moves else landed.before
     if not repository.git.succeeds("merge-base", "--is-ancestor", merged, target.commit):
         return NotFitError(
             f"{cannot} does not contain that merge any more",
             hint=f"`git reflog {target.branch}` lists earlier commits of the branch",
         )
-    command = f"`{_reverting(landed, _path(target))}` takes the merged changes back"
+    # A command that removes the merged changes, and keeps the commits on top of them.
+    git = "git" if target.checkout is None else f"git -C {quote(str(target.checkout.path))}"
+    commits = f"{landed.before[:_SHORT]}..{landed.after[:_SHORT]}"
+    revert = f"{git} revert {commits}"
+    if landed.form == "apply":
+        revert = f"{git} diff {_PLAIN} {commits} | {git} apply --reverse"
+    elif landed.form == "merge":
+        revert = f"{git} revert -m 1 $({git} rev-list --first-parent {commits})"
+    command = f"`{revert}` takes the merged changes back"
     return NotFitError(
         f"{cannot} has new commits since that merge",
         hint=command if target.checkout else f"check `{target.branch}` out, then {command}",
     )
-
-
-def _reverting(landed: Landed, checkout: str | None) -> str:
-    """Return a command that removes the merged changes, and keeps the commits on top of them."""
-    git = "git" if checkout is None else f"git -C {quote(checkout)}"
-    merged = f"{landed.before[:_SHORT]}..{landed.after[:_SHORT]}"
-    if landed.form == "apply":
-        return f"{git} diff {_PLAIN} {merged} | {git} apply --reverse"
-    if landed.form == "merge":
-        return f"{git} revert -m 1 $({git} rev-list --first-parent {merged})"
-    return f"{git} revert {merged}"
 
 
 def _path(target: Target) -> str | None:
@@ -223,26 +216,20 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
     except RepositoryError as error:
         if isinstance(error, GitCommandError) and _REFUSED.search(error.stderr):
             # Git refused before it wrote any file: a file changed since it was checked.
-            raise _moved_back(repository, target, change, error) from error
+            if change.landed.moves:
+                why = "orchestrator merge: refused"
+                repository.git.run("update-ref", "-m", why, target.ref, change.old, change.new)
+            forget_under_way(repository)
+            raise NotFitError(
+                f"files of `{target.branch}` were edited at the same time, so the command changed "
+                f"nothing ({one_line(error.stderr)})",
+                hint="run the command again",
+            ) from error
         raise RepositoryError(
             f"`{target.branch}` has its new commit, but not all files in "
             f"{target.checkout.path} could be written: {one_line(error.message)}",
             hint="remove the cause, then run `orchestrator merge`, which writes the other files",
         ) from error
-
-
-def _moved_back(
-    repository: Repository, target: Target, change: UnderWay, error: GitCommandError
-) -> NotFitError:
-    if change.landed.moves:
-        why = "orchestrator merge: refused"
-        repository.git.run("update-ref", "-m", why, target.ref, change.old, change.new)
-    forget_under_way(repository)
-    return NotFitError(
-        f"files of `{target.branch}` were edited at the same time, so the command changed nothing "
-        f"({one_line(error.stderr)})",
-        hint="run the command again",
-    )
 
 
 def complete(repository: Repository) -> UnderWay | None:
@@ -258,24 +245,23 @@ def complete(repository: Repository) -> UnderWay | None:
         landed = change.landed
         at = repository.commit_of(f"refs/heads/{landed.branch}")
         moved = at == (change.new if landed.moves else landed.before)
-        if moved:
-            _complete_files(repository, find_target(repository, landed.branch), change)
+        checkout = find_target(repository, landed.branch).checkout if moved else None
+        if checkout is not None and str(checkout.path) == change.checkout:
+            _complete_files(repository, checkout, change)
         if moved and change.kind == "undo":
             drop_record(repository, landed)
         forget_under_way(repository)
         return change if moved else None
 
 
-def _complete_files(repository: Repository, target: Target, change: UnderWay) -> None:
-    if target.checkout is None or str(target.checkout.path) != change.checkout:
-        return
-    if is_at(repository, target.checkout, change.new):
+def _complete_files(repository: Repository, checkout: Worktree, change: UnderWay) -> None:
+    if is_at(repository, checkout, change.new):
         return
     try:
-        bring_forward(repository, target.checkout, old=change.old, new=change.new, again=True)
+        bring_forward(repository, checkout, old=change.old, new=change.new, again=True)
     except GitCommandError as error:
         raise NotFitError(
-            f"an earlier `orchestrator merge` died before all files in {target.checkout.path} "
+            f"an earlier `orchestrator merge` died before all files in {checkout.path} "
             f"were written, and the files changed since: {one_line(error.stderr)}",
             hint=f"`git checkout HEAD -- FILE` restores the merged version of a file; "
             f"`git diff {change.old[:12]}` compares the files with the commit before that merge",

@@ -8,7 +8,6 @@ which the next process completes the change.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from os import fsencode
 from typing import Literal
 
@@ -16,21 +15,20 @@ from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.changes import changed_paths
 from orchestrator.git.command import Git
 from orchestrator.git.disk_full import disk_full
-from orchestrator.git.merge_tree import merge_base, merge_pairs, quarantine, require_git
+from orchestrator.git.merge_tree import merge_base, quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import named, unfiltered_files
 from orchestrator.git.sealed_commits import import_commits
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
-from orchestrator.landing.conflict import Conflict, names
-from orchestrator.landing.conflict_kinds import kind_of
-from orchestrator.landing.conflict_matrix import MOST_FILES, shown_path
+from orchestrator.landing.conflict import Conflict, kind_of, names
+from orchestrator.landing.conflict_matrix import MOST_FILES, path_text
 from orchestrator.landing.exclusion import exclusion
 from orchestrator.landing.land import check, complete, land, only_one, record_of
-from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict, SentCommit
-from orchestrator.landing.order import best_order
-from orchestrator.landing.queue import Add, Answer, CommitTest, Proof, Queue
+from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict
+from orchestrator.landing.order import order_branches
+from orchestrator.landing.queue import Answer, CommitTest, Queue
 from orchestrator.landing.request_text import acting_commits
 from orchestrator.landing.resolution import Resolver, UnresolvedError
 from orchestrator.landing.target import Target, check_previewed, find_target
@@ -38,7 +36,6 @@ from orchestrator.landing.verdicts import StoredVerdicts
 from orchestrator.results import Form, Status
 from orchestrator.text.sanitize import one_line
 
-_PAIRS_TIMEOUT = 60.0
 Order = Literal["given", "best"]
 OnConflict = Literal["stop", "skip", "agent"]
 
@@ -84,7 +81,12 @@ def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merg
         RepositoryError: Git failed, or the disk is full.
     """
     require_git("to merge without a checkout", "merge the branches by hand")
-    _check_ended(run)
+    for branch in run.branches:
+        if branch.status is None:
+            raise ConfigError(
+                f"worker {branch.worker_id} of run {run.run_id} {branch.sentence}: not merged",
+                hint=run.way_to_results,
+            )
     try:
         with only_one(repository):
             return _merge(repository, run, wish)
@@ -103,10 +105,12 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
     place = scratch(repository)
     with quarantine(repository, place) as git:
         plan = _Plan(repository, git, run, wish, target)
-        merged = plan.queued() if wish.test else plan.result()
+        merged = plan.merge_tested(wish.test) if wish.test else plan.merge()
         check_previewed(merged, wish.previewed)
         if merged.landed and merged.form in ("merge", "rebase"):
-            merged = merged.model_copy(update={"kept": _kept(repository, git, merged)})
+            identity = repository.identity()
+            kept = acting_commits(git, merged.after, without=merged.before, identity=identity)
+            merged = merged.model_copy(update={"kept": kept})
         if not merged.landed or wish.dry_run:
             return merged
         plan.hand_in(merged.after)
@@ -114,33 +118,30 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
     return merged
 
 
-def _kept(repository: Repository, git: Git, merged: Merged) -> tuple[SentCommit, ...]:
-    identity = repository.identity()
-    return acting_commits(git, merged.after, without=merged.before, identity=identity)
+def _reason_to_leave(
+    repository: Repository, run: RunBranches, wish: Wish, branch: Branch, onto: str
+) -> LeftWorker | None:
+    """Return why a branch is not to be merged; None if it is.
 
-
-def _check_ended(run: RunBranches) -> None:
-    for branch in run.branches:
-        if branch.status is None:
-            raise ConfigError(
-                f"worker {branch.worker_id} of run {run.run_id} {branch.sentence}: not merged",
-                hint=run.way_to_results,
-            )
-
-
-def _blamed(branch: Branch, proof: Proof) -> LeftWorker:
-    return LeftWorker(
-        worker_id=branch.worker_id,
-        reason="checks_failed",
-        message=f"the checks pass on {proof.passes[:12]} and fail once the worker's work is added",
-        passes=proof.passes,
-        fails=proof.fails,
-    )
-
-
-def _unknown(branch: Branch) -> LeftWorker:
-    message = "the checks gave no answer, or different answers; no worker is to blame"
-    return LeftWorker(worker_id=branch.worker_id, reason="no_verdict", message=message)
+    Every way to a merge comes through here.
+    """
+    number = branch.worker_id
+    if branch.status is not Status.SUCCESS and not wish.named:
+        state = branch.state or branch.status
+        said = f"the worker did not succeed ({state}); name its number to merge it"
+        return LeftWorker(worker_id=number, reason="failed", message=said)
+    insisted = [chosen.worker_id for chosen in run.branches] if wish.overrules_judgement else []
+    found = exclusion(repository, run, branch, onto, insisted=insisted)
+    if found is not None:
+        said = f"{found.said}; {found.way}"
+        return LeftWorker(worker_id=number, reason="excluded", message=said)
+    if wish.unfiltered:
+        return None
+    files = unfiltered_files(repository, base=branch.base, tip=branch.commit)
+    if not files:
+        return None
+    said = f"required filters of git did not run for {named(files)}: `--unfiltered` merges it"
+    return LeftWorker(worker_id=number, reason="unfiltered", message=said, files=files[:MOST_FILES])
 
 
 class _Plan:
@@ -157,9 +158,8 @@ class _Plan:
         self._chain = Chain(
             repository=repository, git=git, run_id=run.run_id, form=wish.form, began=run.began
         )
-        self._insisted = [one.worker_id for one in run.branches] if wish.overrules_judgement else []
         self._left: list[LeftWorker] = []
-        self._contained: list[int] = []
+        self._contained: list[Branch] = []
         self._landed: list[Branch] = []
         self._resolved: dict[int, ResolvedConflict] = {}
         self._contents: dict[str, tuple[Branch, ...]] = {}
@@ -167,40 +167,104 @@ class _Plan:
         self._given_conflicts: int | None = None
         self._changed: dict[Branch, frozenset[str]] = {}
 
-    def result(self) -> Merged:
+    def merge(self) -> Merged:
         """Merge all branches in the quarantine, and return the result."""
         after = self._target.commit
-        conflicting: list[Branch] = []
-        for branch in self._ordered():
+        pending = [(branch, False) for branch in self._choose()]
+        for branch, is_conflicting in pending:
             try:
-                after = self._take(after, branch, self._add)
+                commit = (self._resolve if is_conflicting else self._add)(after, branch)
             except CannotAddError as error:
-                if self._wish.resolver and error.problem == "conflict":
-                    conflicting.append(branch)
+                if self._wish.resolver and error.problem == "conflict" and not is_conflicting:
+                    # An agent resolves the conflict on top of all other merged branches.
+                    pending.append((branch, True))
                     continue
-                self._left.append(self._told(branch, error))
+                self._leave(branch, error)
                 if self._wish.on_conflict == "stop":
-                    return self._stopped()
-        for branch in conflicting:
-            try:
-                after = self._take(after, branch, self._resolve)
-            except CannotAddError as error:
-                self._left.append(self._told(branch, error))
-        return self._merged(after)
+                    return self._merge_nothing()
+                continue
+            (self._contained if commit == after else self._landed).append(branch)
+            after = commit
+        return self._result(after)
 
-    def _take(self, onto: str, branch: Branch, add: Add) -> str:
-        commit = add(onto, branch)
-        if commit == onto:
-            self._contained.append(branch.worker_id)
-        else:
-            self._landed.append(branch)
-        return commit
+    def _merge_nothing(self) -> Merged:
+        """Return the result of a merge that one branch prevents: no branch is merged."""
+        known = {branch.worker_id for branch in self._contained}
+        known |= {left.worker_id for left in self._left}
+        said = f"nothing was merged because of worker {self._left[-1].worker_id}"
+        self._left += [
+            LeftWorker(worker_id=branch.worker_id, reason="stopped", message=said)
+            for branch in self._run.branches
+            if branch.worker_id not in known
+        ]
+        self._landed = []
+        return self._result(self._target.commit)
+
+    def merge_tested(self, test: CommitTest) -> Merged:
+        """Merge the branches and test them together; leave out branches that fail the checks."""
+
+        def run_test(commit: str) -> Answer:
+            if commit != self._target.commit:
+                self.hand_in(commit)
+            return test(commit)
+
+        path = self._repository.state_dir / "verdicts.json"
+        verdicts = StoredVerdicts(path, self._git, self._wish.tested_by)
+        resolve = self._resolve if self._wish.resolver else None
+        queue = Queue(self._add, run_test, verdicts, resolve)
+        outcome = queue.run(self._target.commit, self._choose())
+        self._landed = outcome.landed
+        self._contained += outcome.contained
+        for branch, error in outcome.conflicts:
+            self._leave(branch, error)
+        for branch, proof in outcome.culprits:
+            left = LeftWorker(
+                worker_id=branch.worker_id,
+                reason="checks_failed",
+                message=f"the checks pass on {proof.passes[:12]} and fail once the worker's work "
+                "is added",
+                passes=proof.passes,
+                fails=proof.fails,
+            )
+            self._left.append(left)
+        unknown = "the checks gave no answer, or different answers; no worker is to blame"
+        self._left += [
+            LeftWorker(worker_id=branch.worker_id, reason="no_verdict", message=unknown)
+            for branch in outcome.undecided
+        ]
+        return self._result(outcome.commit)
+
+    def _choose(self) -> Sequence[Branch]:
+        """Return the branches to merge, in order; record why the others are left."""
+        onto, wanted = self._target.commit, []
+        for branch in self._run.branches:
+            if branch.is_empty:
+                self._contained.append(branch)
+                continue
+            left = _reason_to_leave(self._repository, self._run, self._wish, branch, onto)
+            if left is None:
+                wanted.append(branch)
+            else:
+                self._left.append(left)
+        if self._wish.order == "given" or len(wanted) < 2:
+            return wanted
+        chain = self._chain.with_form("merge")
+
+        def add(onto: str, branch: Branch) -> str | None:
+            try:
+                return chain.add(onto, branch)
+            except CannotAddError:
+                return None
+
+        order, self._given_conflicts = order_branches(
+            self._git, onto, wanted, add, lambda branch: len(self._paths(branch))
+        )
+        return order
 
     def _add(self, onto: str, branch: Branch) -> str:
-        commit = self._chain.add(onto, branch)
-        return self._noted(commit, onto, branch)
+        return self._note(self._chain.add(onto, branch), onto, branch)
 
-    def _noted(self, commit: str, onto: str, branch: Branch) -> str:
+    def _note(self, commit: str, onto: str, branch: Branch) -> str:
         if commit != onto:
             self._contents[commit] = (*self._contents.get(onto, ()), branch)
         return commit
@@ -218,7 +282,19 @@ class _Plan:
         except CannotAddError as error:
             if error.problem != "conflict":
                 raise
-        conflict = self._conflict(onto, branch)
+        commit, merged = self._chain.add_marked(onto, branch)
+        files = {*map(path_text, merged.paths)}
+        conflict = Conflict(
+            commit=commit,
+            ours=onto,
+            theirs=branch,
+            others=tuple(
+                other for other in self._contents.get(onto, ()) if files & self._paths(other)
+            ),
+            base=merge_base(self._git, onto, branch.commit),
+            paths=names(merged.paths),
+            kind=kind_of(merged.kinds),
+        )
         self.hand_in(conflict.commit)
         proposal = resolver.resolve(self._git, conflict)
         note = f"Orchestrator-Resolved-In: {proposal.run_id}"
@@ -226,120 +302,18 @@ class _Plan:
         self._resolved[branch.worker_id] = ResolvedConflict(
             worker_id=branch.worker_id,
             run_id=proposal.run_id,
-            files=tuple(map(shown_path, map(fsencode, conflict.paths[:MOST_FILES]))),
+            files=tuple(map(path_text, map(fsencode, conflict.paths[:MOST_FILES]))),
         )
-        return self._noted(resolved, onto, branch)
-
-    def _conflict(self, onto: str, branch: Branch) -> Conflict:
-        commit, merged = self._chain.add_marked(onto, branch)
-        files = {*map(shown_path, merged.paths)}
-        return Conflict(
-            commit=commit,
-            ours=onto,
-            theirs=branch,
-            others=tuple(one for one in self._contents.get(onto, ()) if files & self._paths(one)),
-            base=merge_base(self._git, onto, branch.commit),
-            paths=names(merged.paths),
-            kind=kind_of(merged.kinds),
-        )
+        return self._note(resolved, onto, branch)
 
     def hand_in(self, commit: str) -> None:
         """Import a commit from the quarantine into the repository; no ref points at it yet."""
-        known = [self._target.commit, *(one.commit for one in self._run.branches)]
+        known = [self._target.commit, *(branch.commit for branch in self._run.branches)]
         place = scratch(self._repository) / "git"
         try:
             import_commits(self._repository, self._git, place, commit, known)
         except GitCommandError as error:
             raise disk_full(error.stderr) or error from error
-
-    def queued(self) -> Merged:
-        """Merge the branches and test them together; leave out branches that fail the checks."""
-        test, identity = self._wish.test, self._wish.tested_by
-        assert test is not None  # noqa: S101
-
-        def tested(commit: str) -> Answer:
-            if commit != self._target.commit:
-                self.hand_in(commit)
-            return test(commit)
-
-        path = self._repository.state_dir / "verdicts.json"
-        verdicts = StoredVerdicts(path, self._git, identity)
-        resolve = self._resolve if self._wish.resolver else None
-        queue = Queue(self._add, tested, verdicts, resolve)
-        outcome = queue.run(self._target.commit, self._ordered())
-        self._landed = outcome.landed
-        self._contained += [one.worker_id for one in outcome.contained]
-        self._left += [self._told(branch, error) for branch, error in outcome.conflicts]
-        self._left += [_blamed(branch, proof) for branch, proof in outcome.culprits]
-        self._left += [_unknown(branch) for branch in outcome.undecided]
-        return self._merged(outcome.commit)
-
-    def _ordered(self) -> Sequence[Branch]:
-        wanted = []
-        for branch in self._run.branches:
-            if branch.is_empty:
-                self._contained.append(branch.worker_id)
-            elif (left := self._unasked(branch)) is not None:
-                self._left.append(left)
-            else:
-                wanted.append(branch)
-        if self._wish.order == "given" or len(wanted) < 2:
-            return wanted
-        self._given_conflicts = self._conflicts_in(wanted)
-        if not self._given_conflicts:
-            return wanted
-        return best_order(self._target.commit, wanted, self._try, self._weights(wanted).__getitem__)
-
-    def _unasked(self, branch: Branch) -> LeftWorker | None:
-        """Return why a branch is not to be merged; None if it is.
-
-        Every way to a merge comes through here.
-        """
-        number = branch.worker_id
-        if branch.status is not Status.SUCCESS and not self._wish.named:
-            state = branch.state or branch.status
-            said = f"the worker did not succeed ({state}); name its number to merge it"
-            return LeftWorker(worker_id=number, reason="failed", message=said)
-        found = exclusion(
-            self._repository, self._run, branch, self._target.commit, insisted=self._insisted
-        )
-        if found is not None:
-            said = f"{found.said}; {found.way}"
-            return LeftWorker(worker_id=number, reason="excluded", message=said)
-        return None if self._wish.unfiltered else self._unfiltered(branch)
-
-    def _unfiltered(self, branch: Branch) -> LeftWorker | None:
-        files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
-        if not files:
-            return None
-        said = f"required filters of git did not run for {named(files)}: `--unfiltered` merges it"
-        return LeftWorker(
-            worker_id=branch.worker_id, reason="unfiltered", message=said, files=files[:MOST_FILES]
-        )
-
-    def _conflicts_in(self, branches: Sequence[Branch]) -> int:
-        onto, conflicts = self._target.commit, 0
-        for branch in branches:
-            added = self._try(onto, branch)
-            onto, conflicts = added or onto, conflicts + (added is None)
-        return conflicts
-
-    def _try(self, onto: str, branch: Branch) -> str | None:
-        try:
-            return self._chain.with_form("merge").add(onto, branch)
-        except CannotAddError:
-            return None
-
-    def _weights(self, branches: Sequence[Branch]) -> dict[Branch, tuple[int, ...]]:
-        """Return each branch's sort key: its numbers of conflicts and changed files, its place."""
-        pairs = [*combinations(branches, 2)]
-        commits = [(one.commit, other.commit) for one, other in pairs]
-        merges = merge_pairs(self._git, commits, timeout=_PAIRS_TIMEOUT)
-        bad = [pair for pair, one in zip(pairs, merges, strict=True) if one is None or one.paths]
-        return {
-            branch: (sum(branch in pair for pair in bad), len(self._paths(branch)), place)
-            for place, branch in enumerate(branches)
-        }
 
     def _paths(self, branch: Branch) -> frozenset[str]:
         if branch not in self._changed:
@@ -347,15 +321,15 @@ class _Plan:
             self._changed[branch] = frozenset(paths)
         return self._changed[branch]
 
-    def _told(self, branch: Branch, error: CannotAddError) -> LeftWorker:
-        files = [shown_path(path) for path in error.files[:MOST_FILES]]
+    def _leave(self, branch: Branch, error: CannotAddError) -> None:
+        files = [path_text(path) for path in error.files[:MOST_FILES]]
         wanted = frozenset(files)
-        others = tuple(one.worker_id for one in self._landed if wanted & self._paths(one))
+        others = tuple(other.worker_id for other in self._landed if wanted & self._paths(other))
         message = one_line(error.message, limit=500)
         if error.problem == "conflict":
             with_whom = ", ".join(f"worker {number}" for number in others)
             message = f"conflicts with {with_whom or self._target.branch}"
-        return LeftWorker(
+        left = LeftWorker(
             worker_id=branch.worker_id,
             reason=error.problem,
             message=message,
@@ -363,21 +337,10 @@ class _Plan:
             others=others,
             refused=error.refused if isinstance(error, UnresolvedError) else (),
         )
+        self._left.append(left)
 
-    def _stopped(self) -> Merged:
-        """Return the result of a merge that one branch prevents: no branch is merged."""
-        cause = self._left[-1]
-        told = {*self._contained, *(one.worker_id for one in self._left)}
-        said = f"nothing was merged because of worker {cause.worker_id}"
-        self._left += [
-            LeftWorker(worker_id=branch.worker_id, reason="stopped", message=said)
-            for branch in self._run.branches
-            if branch.worker_id not in told
-        ]
-        self._landed = []
-        return self._merged(self._target.commit)
-
-    def _merged(self, after: str) -> Merged:
+    def _result(self, after: str) -> Merged:
+        landed = tuple(branch.worker_id for branch in self._landed)
         return Merged(
             run_id=self._run.run_id,
             form=self._wish.form,
@@ -385,13 +348,9 @@ class _Plan:
             before=self._target.commit,
             after=after,
             dry_run=self._wish.dry_run,
-            landed=tuple(branch.worker_id for branch in self._landed),
-            contained=tuple(self._contained),
+            landed=landed,
+            contained=tuple(branch.worker_id for branch in self._contained),
             left=tuple(self._left),
-            resolved=tuple(
-                self._resolved[one.worker_id]
-                for one in self._landed
-                if one.worker_id in self._resolved
-            ),
+            resolved=tuple(self._resolved[number] for number in landed if number in self._resolved),
             given_conflicts=self._given_conflicts,
         )

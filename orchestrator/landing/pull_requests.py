@@ -12,7 +12,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.required_filters import named, unfiltered_files
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.exclusion import Exclusion, exclusion
-from orchestrator.landing.forges import Existing, Forge, Request, shown_command
+from orchestrator.landing.forges import Existing, Forge, Request, shell_text
 from orchestrator.landing.merged import SentCommit
 from orchestrator.landing.request_text import body_of, marker, title_of
 from orchestrator.landing.stack import Place, Stack
@@ -118,8 +118,6 @@ def publish(
 
 
 class _Publisher:
-    """Publishes the branches of one run."""
-
     def __init__(
         self,
         repository: Repository,
@@ -139,15 +137,6 @@ class _Publisher:
         onto = self._remote.heads[self._wish.target]
         return exclusion(self._repository, self._run, branch, onto)
 
-    def _check_filters(self, branch: Branch) -> None:
-        files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
-        if files:
-            raise ConfigError(
-                f"required filters of git did not run for files of worker {branch.worker_id}: "
-                f"{named(files)}",
-                hint="`--unfiltered` publishes them as they are",
-            )
-
     def all_of(self, chosen: Sequence[int]) -> Iterator[PublishedWorker]:
         """Publish the chosen workers, each after the workers that it builds on.
 
@@ -159,21 +148,29 @@ class _Publisher:
             if branch.worker_id not in chosen:
                 continue
             if not self._wish.unfiltered:
-                self._check_filters(branch)
+                files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
+                if files:
+                    raise ConfigError(
+                        "required filters of git did not run for files of worker "
+                        f"{branch.worker_id}: {named(files)}",
+                        hint="`--unfiltered` publishes them as they are",
+                    )
             if self._wish.is_best and (found := self._exclusion(branch)):
                 raise ConfigError(
                     f"worker {branch.worker_id} is not published: {found.said}",
                     hint=f"`orchestrator pr {self._run.run_id} {branch.worker_id}` publishes it",
                 )
         for place in self._stack.places(chosen, stacked=self._wish.stack):
-            yield self._published(place)
+            yield self._publish(place)
 
-    def _published(self, place: Place) -> PublishedWorker:
+    def _publish(self, place: Place) -> PublishedWorker:
         branch = place.branch
         if place.commit is None:
             return PublishedWorker(worker_id=branch.worker_id, action="contained", note=place.note)
         found = self._forge.find(place.head)
         action, command, stdin = self._step(place, found)
+        excluded = self._exclusion(branch)
+        notes = (place.note, excluded.said if excluded else None)
         done = PublishedWorker(
             worker_id=branch.worker_id,
             action=action,
@@ -181,43 +178,35 @@ class _Publisher:
             base=place.base,
             commit=place.commit,
             url=found.url if found else None,
-            note=self._note(place),
+            note="; ".join(note for note in notes if note) or None,
             sent=place.sent,
         )
         is_there = self._remote.heads.get(place.head) == place.commit
         if self._wish.dry_run:
             push = ["git", *self._remote.push_command(place.commit, place.head)]
-            shown = [] if is_there else [shown_command(push, "")]
-            shown += [shown_command(command, stdin)] if command else []
+            shown = [] if is_there else [shell_text(push, "")]
+            shown += [shell_text(command, stdin)] if command else []
             return done.model_copy(update={"commands": tuple(shown)})
         if not is_there:
             self._remote.push(place.commit, place.head)
         url = self._forge.run(command, stdin) if command else None
         return done.model_copy(update={"url": done.url or url})
 
-    def _note(self, place: Place) -> str | None:
-        found = self._exclusion(place.branch)
-        notes = (place.note, found.said if found else None)
-        return "; ".join(note for note in notes if note) or None
-
     def _step(self, place: Place, found: Existing | None) -> tuple[Action, list[str], str]:
         """Return the action for a worker's pull request, its command, and the command's stdin."""
-        request = self._request(place)
-        if found is None:
-            return "created", *self._forge.create_command(request)
-        ours = found.body.lstrip().startswith(marker(self._run.run_id, place.branch))
-        if not ours:
-            return "pushed", [], ""
-        return "updated", *self._forge.update_command(found.number, request)
-
-    def _request(self, place: Place) -> Request:
         branch = place.branch
         directory = RunDirectory(self._repository.state_dir / "runs" / self._run.run_id)
         result = directory.result(branch.worker_id)
-        return Request(
+        request = Request(
             head=place.head,
             base=place.base,
             title=title_of(branch),
             body=body_of(self._repository, self._run.run_id, branch, result, note=place.note),
             draft=self._wish.draft,
         )
+        if found is None:
+            return "created", *self._forge.create_command(request)
+        ours = found.body.lstrip().startswith(marker(self._run.run_id, place.branch))
+        if not ours:
+            return "pushed", [], ""
+        return "updated", *self._forge.update_command(found.number, request)

@@ -53,7 +53,7 @@ class Verdicts(Protocol):
         """Record that the checks gave different results for the same commit."""
 
 
-def repeated_answer(commit: str, test: CommitTest, verdicts: Verdicts) -> Answer:
+def repeat_test(commit: str, test: CommitTest, verdicts: Verdicts) -> Answer:
     """Test a commit until it passed once, failed twice, or gave no answer twice.
 
     If the checks are known to be unstable, the commit must fail five times.
@@ -166,12 +166,22 @@ class Queue:
                 if attempts == _ATTEMPTS:
                     break
                 continue
-            self._note(outcome, prefixes, found, rest)
+            passed = prefixes[:found]
+            decided = [branch for branch, _ in passed]
+            outcome.landed += decided
+            outcome.commit = passed[-1][1] if passed else outcome.commit
+            if found < len(prefixes):
+                culprit, fails = prefixes[found]
+                outcome.culprits.append((culprit, Proof(outcome.commit, fails)))
+                decided.append(culprit)
+            else:
+                decided += [*outcome.contained, *(branch for branch, _ in outcome.conflicts)]
+            rest = [branch for branch in rest if branch not in decided]
         known = [*outcome.contained, *(branch for branch, _ in outcome.conflicts)]
         outcome.undecided += [branch for branch in rest if branch not in known]
 
     def _answer(self, commit: str) -> Answer:
-        return repeated_answer(commit, self._test, self._verdicts)
+        return repeat_test(commit, self._test, self._verdicts)
 
     def _prefixes(
         self, outcome: Outcome, rest: Sequence[Branch], add: Add
@@ -221,19 +231,3 @@ class Queue:
                     return False
             self._verdicts.put("pass", *commits)
         return True
-
-    def _note(
-        self, outcome: Outcome, prefixes: list[tuple[Branch, str]], found: int, rest: list[Branch]
-    ) -> None:
-        """Record branches before index `found` as merged, and the branch there as the culprit."""
-        passed = prefixes[:found]
-        outcome.landed += [branch for branch, _ in passed]
-        outcome.commit = passed[-1][1] if passed else outcome.commit
-        decided = [branch for branch, _ in passed]
-        if found < len(prefixes):
-            culprit, fails = prefixes[found]
-            outcome.culprits.append((culprit, Proof(outcome.commit, fails)))
-            decided.append(culprit)
-        else:
-            decided += [*outcome.contained, *(branch for branch, _ in outcome.conflicts)]
-        rest[:] = [branch for branch in rest if branch not in decided]

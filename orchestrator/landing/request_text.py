@@ -1,7 +1,7 @@
 """The title and the text of a pull request for a worker's branch."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from orchestrator.errors import RepositoryError
@@ -31,7 +31,7 @@ _MOST_CHECKS = 50
 _MOST_FILES = 200
 
 
-def sent_commits(
+def commits_to_send(
     git: Git, commit: str, *, without: str, identity: tuple[str, str]
 ) -> tuple[SentCommit, ...]:
     """Return the commits that `commit` has and `without` lacks, newest first; at most 1000.
@@ -45,31 +45,30 @@ def sent_commits(
     form = "--format=%H%n%an%n%ae%n%cn%n%ce%n%B"
     wanted = ("log", "-z", form, f"--max-count={_MOST_SENT}", commit, f"^{without}")
     said = git.listing(*wanted, limit=_MOST_SAID, cut=True).decode("utf-8", "replace")
-    entries = (one.split("\n", 5) for one in said.split("\0") if one.count("\n") >= 5)
-    return tuple(_sent(fields, identity) for fields in entries)
+    commits = []
+    for entry in said.split("\0"):
+        if entry.count("\n") < 5:
+            continue
+        object_id, *people, message = entry.split("\n", 5)
+        strange = [*people] != [*identity, *identity]
+        # An address has an `@` of its own. The trailers of our own messages do nothing.
+        text = _OWN_TRAILER.sub("", "\n".join([message, people[0], people[2]]))
+        sent = SentCommit(
+            commit=object_id,
+            author=one_line(f"{people[0]} <{people[1]}>", limit=200),
+            subject=one_line(message.partition("\n")[0], limit=200),
+            effects=(*effects(text), *([_OTHER_AUTHOR] if strange else [])),
+        )
+        commits.append(sent)
+    return tuple(commits)
 
 
 def acting_commits(
     git: Git, commit: str, *, without: str, identity: tuple[str, str]
 ) -> tuple[SentCommit, ...]:
     """Return those of `sent_commits` with an effect on a forge besides their author's name."""
-    sent = sent_commits(git, commit, without=without, identity=identity)
-    return tuple(one for one in sent if {*one.effects} - {_OTHER_AUTHOR})
-
-
-def _sent(fields: Sequence[str], identity: tuple[str, str]) -> SentCommit:
-    commit, *people, message = fields
-    strange = [*people] != [*identity, *identity]
-    # An address has an `@` of its own.
-    text = "\n".join([message, people[0], people[2]])
-    # The trailers of our own messages do nothing.
-    known = _OWN_TRAILER.sub("", text)
-    return SentCommit(
-        commit=commit,
-        author=one_line(f"{people[0]} <{people[1]}>", limit=200),
-        subject=one_line(message.partition("\n")[0], limit=200),
-        effects=(*effects(known), *([_OTHER_AUTHOR] if strange else [])),
-    )
+    sent = commits_to_send(git, commit, without=without, identity=identity)
+    return tuple(commit for commit in sent if {*commit.effects} - {_OTHER_AUTHOR})
 
 
 def marker(run_id: str, branch: Branch) -> str:
@@ -115,17 +114,28 @@ def body_of(
     issues in the texts have no effect.
     """
     parts = [marker(run_id, branch), *([note] if note else [])]
-    parts.append(f"## Task\n\n{_quoted(branch.task, _MOST_TASK)}")
+    parts.append(f"## Task\n\n{_quote(branch.task, _MOST_TASK)}")
     if branch.summary:
-        parts.append(f"## What the agent said\n\n{_quoted(branch.summary, _MOST_SUMMARY)}")
+        parts.append(f"## What the agent said\n\n{_quote(branch.summary, _MOST_SUMMARY)}")
     stat = "\n".join(_stat(repository, branch))
-    parts.append(f"## Changes\n\n{_quoted(stat, _MOST_STAT)}")
+    parts.append(f"## Changes\n\n{_quote(stat, _MOST_STAT)}")
     if result is not None:
-        parts += _facts(result)
+        if result.checks:
+            rows = [
+                f"{'passed' if check.passed else 'failed'}  {one_line(check.name)}"
+                for check in result.checks[:_MOST_CHECKS]
+            ]
+            parts.append("## Checks\n\n" + _quote("\n".join(rows), _MOST_STAT))
+        cost = f"{result.cost:.2f} USD" if result.cost_known else "unknown"
+        model = without_effects(one_line(result.model, limit=100)).replace("`", "")
+        parts.append(
+            f"Cost: {cost}; {count(result.attempts, 'attempt')}; "
+            f"model: `{model}`; status: {result.status}"
+        )
     return "\n\n".join(parts)[:MOST_BODY] + "\n"
 
 
-def _quoted(text: str, limit: int) -> str:
+def _quote(text: str, limit: int) -> str:
     return code_block_for_forge(text, limit=limit)
 
 
@@ -138,22 +148,3 @@ def _stat(repository: Repository, branch: Branch) -> Iterator[str]:
             yield f"and more than {_MOST_FILES} files"
     except RepositoryError as error:
         yield f"the changes could not be counted: {one_line(error.message)}"
-
-
-def _facts(result: WorkerResult) -> Iterator[str]:
-    if result.checks:
-        rows = [
-            f"{'passed' if check.passed else 'failed'}  {one_line(check.name)}"
-            for check in result.checks[:_MOST_CHECKS]
-        ]
-        text = "\n".join(rows)
-        yield f"## Checks\n\n{_quoted(text, _MOST_STAT)}"
-    cost = f"{result.cost:.2f} USD" if result.cost_known else "unknown"
-    yield (
-        f"Cost: {cost}; {count(result.attempts, 'attempt')}; "
-        f"model: {_quoted_inline(result.model)}; status: {result.status}"
-    )
-
-
-def _quoted_inline(text: str) -> str:
-    return f"`{without_effects(one_line(text, limit=100)).replace('`', '')}`"

@@ -52,14 +52,6 @@ class Resolver:
             facts = f"{conflict.kind}, files: {len(conflict.paths)}"
             why = f"no agent is asked to resolve a conflict of this kind or size ({facts})"
             raise UnresolvedError(conflict, [why])
-        answer = self._answer(git, conflict)
-        if isinstance(answer, Proposal):
-            return answer
-        self.agent.forget(conflict)
-        raise UnresolvedError(conflict, answer)
-
-    def _answer(self, git: Git, conflict: Conflict) -> Proposal | list[str]:
-        """Return the agent's accepted work, or why each attempt was refused."""
         refused: list[str] = []
         for attempt in range(1, ATTEMPTS + 1):
             text = describe(git, conflict, refused[-1] if refused else None)
@@ -70,7 +62,8 @@ class Resolver:
             refused.append(f"{problem} (run {proposal.run_id})")
             if proposal.is_blameless:
                 break
-        return refused
+        self.agent.forget(conflict)
+        raise UnresolvedError(conflict, refused)
 
     def refusal(self, git: Git, conflict: Conflict, proposal: Proposal) -> str | None:
         """Return why the work of an agent is not accepted; None if it is accepted."""
@@ -82,20 +75,42 @@ class Resolver:
             return f"the resolution cannot be checked: {one_line(error.message)}"
 
     def _problems(self, git: Git, conflict: Conflict, commit: str, findings: str) -> Iterator[str]:
-        changed = dict(_changed(git, conflict.commit, commit))
+        raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames")
+        fields = git.run(*raw, "--ignore-submodules=none", conflict.commit, commit).split(b"\0")
+        changed = {
+            os.fsdecode(path): row.decode("ascii").removeprefix(":").split(" ")[:2]
+            for row, path in zip(fields[::2], fields[1::2], strict=False)
+        }
         foreign = [path for path in changed if path not in conflict.paths]
         if foreign := outside(self.allowed, foreign) if self.allowed else foreign:
-            yield f"files without a conflict were changed: {_listed(foreign)}"
-        links = [path for path, modes in changed.items() if _is_other_type(*modes)]
+            yield f"files without a conflict were changed: {_join_paths(foreign)}"
+        links = [
+            path
+            for path, (old, new) in changed.items()
+            if new not in ("000000", old) and not new.startswith("100")
+        ]
         if links := [path for path in links if not _is_of_a_side(git, conflict, commit, path)]:
-            yield f"files were replaced by links or directories: {_listed(links)}"
+            yield f"files were replaced by links or directories: {_join_paths(links)}"
         marked = [
             path for path in dict.fromkeys((*conflict.paths, *changed))
             if _has_markers(git, conflict, commit, path)
         ]  # fmt: skip
         if marked:
-            yield f"conflict markers are left in {_listed(marked)}"
-        yield from _vanished(git, conflict, commit, findings)
+            yield f"conflict markers are left in {_join_paths(marked)}"
+        lost = [path for path in conflict.paths if _one_side_is_gone(git, conflict, commit, path)]
+        # A line of the findings explains a file if it names the file and says more than its name.
+        if unexplained := [
+            path
+            for path in lost
+            if not any(
+                path in line and len(line.replace(path, "").split()) > 1
+                for line in split_lines(findings)
+            )
+        ]:
+            yield (
+                f"all additions of one side are gone, without a reason in the findings: "
+                f"{_join_paths(unexplained)}"
+            )
 
 
 class UnresolvedError(CannotAddError):
@@ -107,22 +122,9 @@ class UnresolvedError(CannotAddError):
         self.refused = tuple(one_line(text, limit=500) for text in refused)
 
 
-def _listed(paths: Sequence[str]) -> str:
+def _join_paths(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return ", ".join(one_line(path) for path in paths[:_SHOWN]) + more
-
-
-def _changed(git: Git, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield each path that differs between two commits, with its mode in both."""
-    raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames")
-    fields = git.run(*raw, "--ignore-submodules=none", before, after).split(b"\0")
-    for row, path in zip(fields[::2], fields[1::2], strict=False):
-        old, new = row.decode("ascii").removeprefix(":").split(" ")[:2]
-        yield os.fsdecode(path), (old, new)
-
-
-def _is_other_type(old: str, new: str) -> bool:
-    return new != "000000" and not new.startswith("100") and new != old
 
 
 def _is_of_a_side(git: Git, conflict: Conflict, commit: str, path: str) -> bool:
@@ -163,32 +165,15 @@ def _markers(data: bytes) -> Counter[bytes]:
     return Counter(line for line in _lines(data) if _MARKER.fullmatch(line))
 
 
-def _vanished(git: Git, conflict: Conflict, commit: str, findings: str) -> Iterator[str]:
-    """Yield a problem if files lost everything that one side added, and no finding says why."""
-    lost = [path for path in conflict.paths if _one_side_is_gone(git, conflict, commit, path)]
-    if unexplained := [path for path in lost if not _is_explained(path, findings)]:
-        yield (
-            f"all additions of one side are gone, without a reason in the findings: "
-            f"{_listed(unexplained)}"
-        )
-
-
 def _one_side_is_gone(git: Git, conflict: Conflict, commit: str, path: str) -> bool:
-    sides = [_content(git, one, path) for one in (conflict.ours, conflict.theirs.commit)]
+    sides = [_content(git, side, path) for side in (conflict.ours, conflict.theirs.commit)]
     if not all(sides) or any(b"\0" in data for data in sides):
         # One side deleted the file, or it is binary: only one side can be kept.
         return False
-    base, left = (Counter(_lines(_content(git, one, path))) for one in (conflict.base, commit))
+    base, left = (Counter(_lines(_content(git, side, path))) for side in (conflict.base, commit))
     ours, theirs = (Counter(_lines(data)) - base for data in sides)
     return any(
         bool(told) and not any(left[line] > base[line] for line in told)
         for added in (ours - theirs, theirs - ours)
         for told in [[line for line in added if line.strip()]]
-    )
-
-
-def _is_explained(path: str, findings: str) -> bool:
-    """Return whether a line of the findings names a file and says more than its name."""
-    return any(
-        path in line and len(line.replace(path, "").split()) > 1 for line in split_lines(findings)
     )

@@ -11,7 +11,7 @@ from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch
 from orchestrator.landing.conflict_matrix import Conflicts, Pair, find_conflicts
 from orchestrator.landing.land import only_one
-from orchestrator.landing.queue import Answer, BaseFailsError, CommitTest, repeated_answer
+from orchestrator.landing.queue import Answer, BaseFailsError, CommitTest, repeat_test
 from orchestrator.landing.verdicts import StoredVerdicts
 
 _BASE = 0
@@ -53,12 +53,12 @@ def find_all_conflicts(
             verdicts = StoredVerdicts(repository.state_dir / "verdicts.json", git, test.identity)
             known = [base, *(branch.commit for branch in branches)]
 
-            def tested(commit: str) -> Answer:
+            def run_test(commit: str) -> Answer:
                 if commit not in known:
                     import_commits(repository, git, place / "git", commit, known)
                 return test.test(commit)
 
-            return _Matrix(base, branches, chain, tested, verdicts).of(found)
+            return _Matrix(base, branches, chain, run_test, verdicts).of(found)
 
 
 class _Matrix:
@@ -73,13 +73,13 @@ class _Matrix:
         verdicts: StoredVerdicts,
     ) -> None:
         self._base = base
-        self._branches = {one.worker_id: one for one in branches}
+        self._branches = {branch.worker_id: branch for branch in branches}
         self._chain = chain
         self._test = test
         self._verdicts = verdicts
 
     def _answer(self, commit: str) -> Answer:
-        return repeated_answer(commit, self._test, self._verdicts)
+        return repeat_test(commit, self._test, self._verdicts)
 
     def of(self, found: Conflicts) -> Conflicts:
         """Return the conflicts, with those that the checks find."""
@@ -89,32 +89,30 @@ class _Matrix:
                 hint="`orchestrator ls --all` lists the runs of the checks; see their logs",
             )
         alone = {pair.b: self._alone(pair) for pair in found.pairs if pair.a == _BASE}
-        pairs = [
-            alone[pair.b][0] if pair.a == _BASE else self._both(pair, alone) for pair in found.pairs
-        ]
         failing = tuple(number for number, (_, fails) in alone.items() if fails)
+        pairs = []
+        for pair in found.pairs:
+            if pair.a == _BASE:
+                pairs.append(alone[pair.b][0])
+                continue
+            # Both branches pass the checks: does their merge?
+            both_pass = all(alone[n][0].is_clean and n not in failing for n in (pair.a, pair.b))
+            commit = self._merge(pair.a, pair.b) if pair.is_clean and both_pass else None
+            is_broken = commit is not None and self._answer(commit) == "fail"
+            pairs.append(_as_semantic(pair) if is_broken else pair)
         return found.model_copy(update={"pairs": tuple(pairs), "failing": failing})
 
     def _alone(self, pair: Pair) -> tuple[Pair, bool]:
         """Test a worker's merge with the base; return the pair, and whether it fails alone."""
-        commit = self._merged(pair.b) if pair.is_clean else None
+        commit = self._merge(pair.b) if pair.is_clean else None
         if commit is None or self._answer(commit) != "fail":
             return pair, False
         own = self._branches[pair.b].commit
         if own != commit and self._answer(own) == "pass":
-            return _broken(pair), False
+            return _as_semantic(pair), False
         return pair, True
 
-    def _both(self, pair: Pair, alone: dict[int, tuple[Pair, bool]]) -> Pair:
-        """Return the pair, as `semantic` if both branches pass the checks, but not their merge."""
-        if not pair.is_clean or not all(
-            alone[number][0].is_clean and not alone[number][1] for number in (pair.a, pair.b)
-        ):
-            return pair
-        commit = self._merged(pair.a, pair.b)
-        return _broken(pair) if commit and self._answer(commit) == "fail" else pair
-
-    def _merged(self, *numbers: int) -> str | None:
+    def _merge(self, *numbers: int) -> str | None:
         commit = self._base
         try:
             for number in numbers:
@@ -124,5 +122,5 @@ class _Matrix:
         return commit
 
 
-def _broken(pair: Pair) -> Pair:
+def _as_semantic(pair: Pair) -> Pair:
     return pair.model_copy(update={"kind": "semantic"})

@@ -23,7 +23,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits, signature, write_commit
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.merged import SentCommit
-from orchestrator.landing.request_text import commit_message, sent_commits
+from orchestrator.landing.request_text import commit_message, commits_to_send
 
 _TIMEOUT = 60.0
 _MOST_COMMITS = 100
@@ -82,7 +82,9 @@ class Stack:
         self._place_of_work = own_place(repository.state_dir, "publishing")
         self._made: set[str] = set()
         """Commits that only the quarantine has."""
-        self._branches = {one.worker_id: one for one in run.branches if not one.is_empty}
+        self._branches = {
+            branch.worker_id: branch for branch in run.branches if not branch.is_empty
+        }
         self._has: dict[tuple[str, str], bool] = {}
         """Whether a commit contains another one."""
         self._landed: dict[str, bool] = {}
@@ -100,12 +102,21 @@ class Stack:
         with quarantine(
             self._repository, own_place(self._repository.state_dir, "publishing")
         ) as git:
-            commits = [self._onto, *(one.commit for one in self._branches.values())]
+            commits = [self._onto, *(branch.commit for branch in self._branches.values())]
             self._has = containment(git, commits)
             if stacked:
                 self._parents = {n: self._parent(n) for n in self._branches}
             for number in sorted(chosen, key=lambda n: (len(self._below(n)), n)):
-                yield self._complete(git, self._place(git, self._branches[number], chosen))
+                place = self._place(git, self._branches[number], chosen)
+                if (commit := place.commit) is not None:
+                    if commit in self._made:
+                        known = [place.branch.commit, self._onto]
+                        git_dir = self._place_of_work / "git"
+                        import_commits(self._repository, git, git_dir, commit, known)
+                    identity = self._repository.identity()
+                    sent = commits_to_send(git, commit, without=self._onto, identity=identity)
+                    place = replace(place, sent=sent)
+                yield place
 
     def head(self, branch: Branch) -> str:
         """Return the name of a worker's branch on the remote repository."""
@@ -116,19 +127,21 @@ class Stack:
         """Return the branches that a worker's branch contains."""
         tip = self._branches[number].commit
         return [
-            one
-            for one in self._branches.values()
-            if one.commit != tip and self._has[tip, one.commit]
+            branch
+            for branch in self._branches.values()
+            if branch.commit != tip and self._has[tip, branch.commit]
         ]
 
     def _parent(self, number: int) -> Branch | None:
         """Return the branch that a worker directly builds on; None if there are several or none."""
         below = self._below(number)
         nearest = [
-            one
-            for one in below
-            if not any(other is not one and self._has[other.commit, one.commit] for other in below)
-        ]  # fmt: skip
+            branch
+            for branch in below
+            if not any(
+                other is not branch and self._has[other.commit, branch.commit] for other in below
+            )
+        ]
         return nearest[0] if len(nearest) == 1 else None
 
     def _place(self, git: Git, branch: Branch, chosen: Sequence[int]) -> Place:
@@ -136,15 +149,15 @@ class Stack:
         if self._has_landed(git, branch):
             note = f"`{self._target}` has the work already"
             return Place(branch=branch, head=head, base=self._target, commit=None, note=note)
-        landed = [one for one in self._below(branch.worker_id) if self._has_landed(git, one)]
+        landed = [other for other in self._below(branch.worker_id) if self._has_landed(git, other)]
         if parent is not None and parent not in landed:
             return self._on_top(git, branch, parent, chosen)
         squashed = [
-            one for one in landed if not _contains(git, self._onto, self._outgoing(git, one))
+            other for other in landed if not _contains(git, self._onto, self._outgoing(git, other))
         ]
         if squashed:
-            return self._restacked(git, branch, squashed[-1], head)
-        commit = self._published(git, head, branch) or self._outgoing(git, branch)
+            return self._restack(git, branch, squashed[-1], head)
+        commit = self._commit_on_remote(git, head, branch) or self._outgoing(git, branch)
         return Place(branch=branch, head=head, base=self._target, commit=commit)
 
     def _on_top(self, git: Git, branch: Branch, parent: Branch, chosen: Sequence[int]) -> Place:
@@ -162,26 +175,26 @@ class Stack:
                 f"{branch.worker_id}`",
             )
         note = f"Builds on worker {parent.worker_id} (`{below}`): merge `{below}` first."
-        commit = self._published(git, head, branch) or self._outgoing(git, branch)
+        commit = self._commit_on_remote(git, head, branch) or self._outgoing(git, branch)
         return Place(branch=branch, head=head, base=below, commit=commit, note=note)
 
     def _has_landed(self, git: Git, branch: Branch) -> bool:
         """Return whether the target branch has a branch's changes, as the same or other commits."""
         if branch.commit not in self._landed:
-            found = self._has[self._onto, branch.commit] or self._is_replayed(git, branch)
-            self._landed[branch.commit] = found
+            has_commit = self._has[self._onto, branch.commit]
+            self._landed[branch.commit] = has_commit or self._has_replayed(git, branch)
         return self._landed[branch.commit]
 
-    def _is_replayed(self, git: Git, branch: Branch) -> bool:
+    def _has_replayed(self, git: Git, branch: Branch) -> bool:
         base = merge_base(git, self._onto, branch.commit)
         if base is None:
             return False
         wanted = ("--first-parent", f"--max-count={_MOST_COMMITS}", f"{base}..{self._onto}")
         rows = git.text("log", "--format=%H %T", *wanted).split("\n")
         commits = (row.split(" ") for row in rows if row)
-        return any(self._replayed(git, one, base, branch) == tree for one, tree in commits)
+        return any(self._replay(git, commit, base, branch) == tree for commit, tree in commits)
 
-    def _replayed(self, git: Git, onto: str, base: str, branch: Branch) -> str | None:
+    def _replay(self, git: Git, onto: str, base: str, branch: Branch) -> str | None:
         """Return the tree of `onto` with a branch's changes since `base`; None on a conflict."""
         signed = signature(self._repository, self._run.began)
         # A commit with the tree of `onto`, whose merge with the branch has `base` as its base.
@@ -189,18 +202,18 @@ class Stack:
         merged = merge_commits(git, stand_in, branch.commit, timeout=_TIMEOUT)
         return None if merged.paths else merged.tree
 
-    def _restacked(self, git: Git, branch: Branch, parent: Branch, head: str) -> Place:
+    def _restack(self, git: Git, branch: Branch, parent: Branch, head: str) -> Place:
         """Return the place of a worker that builds on a parent which was merged as other commits.
 
         Raises:
             ConfigError: The worker's changes conflict with the target.
         """
         own = self._outgoing(git, branch)
-        there = self._published(git, head, branch)
+        there = self._commit_on_remote(git, head, branch)
         if there not in (None, own):
             # The branch was restacked before, and others may have added commits.
-            return self._merged_place(branch, parent, head, there)
-        tree = self._replayed(git, self._onto, parent.commit, branch)
+            return self._place_after_merge(branch, parent, head, there)
+        tree = self._replay(git, self._onto, parent.commit, branch)
         if tree is None:
             raise ConfigError(
                 f"worker {branch.worker_id} conflicts with `{self._target}` since worker "
@@ -212,7 +225,7 @@ class Stack:
         commit = write_commit(git, tree, [own, self._onto], said, signed=signed)
         check_trees(git, base=self._onto, tip=commit, repository=self._repository)
         self._made.add(commit)
-        return self._merged_place(branch, parent, head, commit)
+        return self._place_after_merge(branch, parent, head, commit)
 
     def _outgoing(self, git: Git, branch: Branch) -> str:
         """Return the commit that is published for a worker, on top of what its parent publishes."""
@@ -223,10 +236,10 @@ class Stack:
             parent = self._parents.get(number)
             base = merge_base(git, self._onto, branch.commit)
             start = self._outgoing(git, parent) if parent else base
-            self._sealed[number] = self._squashed(git, branch, [start] if start else [])
+            self._sealed[number] = self._squash(git, branch, [start] if start else [])
         return self._sealed[number]
 
-    def _squashed(self, git: Git, branch: Branch, parents: Sequence[str]) -> str:
+    def _squash(self, git: Git, branch: Branch, parents: Sequence[str]) -> str:
         """Return a commit of the user with all files of a branch."""
         said = commit_message(branch, self._run.run_id, "Worker")
         signed = signature(self._repository, self._run.began)
@@ -234,20 +247,7 @@ class Stack:
         self._made.add(commit)
         return commit
 
-    def _complete(self, git: Git, place: Place) -> Place:
-        """Import the commit of a place into the repository, and list the commits that are sent."""
-        commit = place.commit
-        if commit is None:
-            return place
-        if commit in self._made:
-            git_dir = self._place_of_work / "git"
-            known = [place.branch.commit, self._onto]
-            import_commits(self._repository, git, git_dir, commit, known)
-        identity = self._repository.identity()
-        sent = sent_commits(git, commit, without=self._onto, identity=identity)
-        return replace(place, sent=sent)
-
-    def _published(self, git: Git, head: str, branch: Branch) -> str | None:
+    def _commit_on_remote(self, git: Git, head: str, branch: Branch) -> str | None:
         """Return the commit of the remote branch `head` that has the worker's work, or else None.
 
         If the remote branch has the work as it was at an earlier time, it is a new commit on top.
@@ -264,9 +264,11 @@ class Stack:
         trees = git.text(*wanted, f"^{self._onto}").split()
         if _tree(git, there) not in trees:
             return None
-        return there if _tree(git, there) == trees[0] else self._squashed(git, branch, [there])
+        return there if _tree(git, there) == trees[0] else self._squash(git, branch, [there])
 
-    def _merged_place(self, branch: Branch, parent: Branch, head: str, commit: str | None) -> Place:
+    def _place_after_merge(
+        self, branch: Branch, parent: Branch, head: str, commit: str | None
+    ) -> Place:
         note = (
             f"Built on worker {parent.worker_id}, which has landed: `{self._target}` is merged "
             "into the branch, so that only this worker's changes remain."
@@ -284,7 +286,7 @@ def containment(git: Git, commits: Sequence[str]) -> dict[tuple[str, str], bool]
         common = git.text("merge-base", "--octopus", *wanted).split()
     except GitCommandError:
         common = []
-    asked = [*wanted, *(f"^{one}" for one in common)]
+    asked = [*wanted, *(f"^{commit}" for commit in common)]
     stream = "".join(f"{line}\n" for line in asked).encode()
     listed = git.text("rev-list", "--topo-order", "--parents", "--stdin", stdin=stream).split("\n")
     holders = {commit: 1 << place for place, commit in enumerate(wanted)}
@@ -293,11 +295,11 @@ def containment(git: Git, commits: Sequence[str]) -> dict[tuple[str, str], bool]
         for parent in parents:
             holders[parent] = holders.get(parent, 0) | holders.get(commit, 0)
     everywhere = (1 << len(wanted)) - 1
-    held = {one: everywhere if one in common else holders[one] for one in wanted}
+    held = {commit: everywhere if commit in common else holders[commit] for commit in wanted}
     return {
-        (holder, one): bool(held[one] >> place & 1)
+        (holder, commit): bool(held[commit] >> place & 1)
         for place, holder in enumerate(wanted)
-        for one in wanted
+        for commit in wanted
     }
 
 

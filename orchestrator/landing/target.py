@@ -6,7 +6,7 @@ from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.in_progress import is_bound, operation_in
 from orchestrator.git.repository import BRANCHES, Repository
-from orchestrator.git.worktree_list import ListedWorktree, all_worktrees, linked_worktrees
+from orchestrator.git.worktree_list import all_worktrees, linked_worktrees
 from orchestrator.landing.merged import Merged
 from orchestrator.text.sanitize import one_line
 
@@ -39,7 +39,8 @@ def find_target(repository: Repository, into: str | None) -> Target:
         ConfigError: There is no such branch, or it belongs to a worker.
         NotFitError: The branch is checked out more than once.
     """
-    wanted = _wanted(repository, into)
+    name = current_branch(repository) if into is None else into
+    wanted = f"{_HEADS}{name.removeprefix(_HEADS)}"
     ref = _symbolic_branches(repository).get(wanted, wanted)
     branch = ref.removeprefix(_HEADS)
     if not ref.startswith(_HEADS):
@@ -51,17 +52,15 @@ def find_target(repository: Repository, into: str | None) -> Target:
         )
     commit = repository.commit_of(ref)
     if commit is None:
-        raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=_hint(repository, ref))
+        is_possible = branch != "HEAD" and branch[:1] != "-"
+        hint = "`git branch` lists the branches"
+        if is_possible and repository.git.succeeds("check-ref-format", ref):
+            hint = f"`git branch {branch}` creates the branch"
+        raise ConfigError(f"there is no branch `{one_line(branch)}`", hint=hint)
     return Target(branch, commit, _checkout(repository, ref))
 
 
-def _wanted(repository: Repository, into: str | None) -> str:
-    if into is not None:
-        return f"{_HEADS}{into.removeprefix(_HEADS)}"
-    return f"{_HEADS}{checked_out_branch(repository)}"
-
-
-def checked_out_branch(repository: Repository) -> str:
+def current_branch(repository: Repository) -> str:
     """Return the name of the branch that is checked out, without `refs/heads/`.
 
     Raises:
@@ -77,14 +76,6 @@ def checked_out_branch(repository: Repository) -> str:
         ) from error
 
 
-def _hint(repository: Repository, ref: str) -> str:
-    branch = ref.removeprefix(_HEADS)
-    is_possible = branch != "HEAD" and branch[:1] != "-"
-    if is_possible and repository.git.succeeds("check-ref-format", ref):
-        return f"`git branch {branch}` creates the branch"
-    return "`git branch` lists the branches"
-
-
 def _checkout(repository: Repository, ref: str) -> Worktree | None:
     """Return the worktree in which a branch is checked out; None if it is not checked out.
 
@@ -92,38 +83,32 @@ def _checkout(repository: Repository, ref: str) -> Worktree | None:
         NotFitError: The branch is checked out more than once, or where no files can be updated.
     """
     names = {ref, *(name for name, led in _symbolic_branches(repository).items() if led == ref)}
-    found = [one for one in all_worktrees(repository) if one.head in names]
+    found = [worktree for worktree in all_worktrees(repository) if worktree.head in names]
     branch = ref.removeprefix(_HEADS)
-    for one in found:
-        if not one.is_present:
-            raise _out_of_reach(one, branch)
-    checkouts = [Worktree(one.path, branch, one.git_dir) for one in found if one.path]
+    for worktree in found:
+        if not worktree.is_present:
+            if worktree.path is None:
+                raise NotFitError(
+                    f"`{branch}` is checked out in the main worktree of {worktree.git_dir}, and "
+                    "git does not record where that is: nothing was changed",
+                    hint="run the command in the main worktree",
+                )
+            raise NotFitError(
+                f"`{branch}` is checked out in the worktree {worktree.path}, which is not there: "
+                "nothing was changed",
+                hint="`git worktree prune` forgets a worktree that was deleted, `git worktree "
+                "repair PATH` finds one that was moved",
+            )
+    checkouts = [
+        Worktree(worktree.path, branch, worktree.git_dir) for worktree in found if worktree.path
+    ]
     if len(checkouts) > 1:
-        raise _ambiguous(checkouts)
-    return checkouts[0] if checkouts else None
-
-
-def _ambiguous(checkouts: list[Worktree]) -> NotFitError:
-    places = " and ".join(str(one.path) for one in checkouts[:2])
-    return NotFitError(
-        f"`{checkouts[0].branch}` is checked out more than once: in {places}",
-        hint="check out another branch in one of these worktrees",
-    )
-
-
-def _out_of_reach(worktree: ListedWorktree, branch: str) -> NotFitError:
-    if worktree.path is None:
-        return NotFitError(
-            f"`{branch}` is checked out in the main worktree of {worktree.git_dir}, and git does "
-            "not record where that is: nothing was changed",
-            hint="run the command in the main worktree",
+        places = " and ".join(str(checkout.path) for checkout in checkouts[:2])
+        raise NotFitError(
+            f"`{branch}` is checked out more than once: in {places}",
+            hint="check out another branch in one of these worktrees",
         )
-    return NotFitError(
-        f"`{branch}` is checked out in the worktree {worktree.path}, which is not there: "
-        "nothing was changed",
-        hint="`git worktree prune` forgets a worktree that was deleted, `git worktree repair PATH` "
-        "finds one that was moved",
-    )
+    return checkouts[0] if checkouts else None
 
 
 def _symbolic_branches(repository: Repository) -> dict[str, str]:
@@ -150,14 +135,26 @@ def check_fit(repository: Repository, target: Target) -> None:
             "nothing was changed",
             hint="run the command again",
         )
-    linked = (one.git_dir for one in linked_worktrees(repository.common_dir))
+    linked = (worktree.git_dir for worktree in linked_worktrees(repository.common_dir))
     if any(is_bound(git_dir, target.ref) for git_dir in (repository.common_dir, *linked)):
         raise NotFitError(
             f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",
             hint="finish the rebase or bisection first",
         )
-    if target.checkout is not None:
-        _check_idle(target.checkout)
+    if target.checkout is None:
+        return
+    git_dir, path = target.checkout.git_dir, target.checkout.path
+    operation = operation_in(git_dir)
+    if operation is not None:
+        raise NotFitError(
+            f"{operation} is under way in {path}: nothing was changed",
+            hint="finish or abort the operation first: see `git status`",
+        )
+    if (git_dir / "index.lock").exists():
+        raise NotFitError(
+            f"another git command is changing the index of {path}: nothing was changed",
+            hint=f"wait for that command's end; if it died, remove {git_dir / 'index.lock'}",
+        )
 
 
 def check_previewed(merged: Merged, previewed: Merged | None) -> None:
@@ -181,19 +178,4 @@ def check_previewed(merged: Merged, previewed: Merged | None) -> None:
         raise NotFitError(
             "other workers than in the preview would be merged: nothing was changed",
             hint="preview the merge again",
-        )
-
-
-def _check_idle(checkout: Worktree) -> None:
-    operation = operation_in(checkout.git_dir)
-    if operation is not None:
-        raise NotFitError(
-            f"{operation} is under way in {checkout.path}: nothing was changed",
-            hint="finish or abort the operation first: see `git status`",
-        )
-    if (checkout.git_dir / "index.lock").exists():
-        raise NotFitError(
-            f"another git command is changing the index of {checkout.path}: nothing was changed",
-            hint="wait for that command's end; if it died, remove "
-            f"{checkout.git_dir / 'index.lock'}",
         )

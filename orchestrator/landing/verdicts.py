@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -27,7 +28,12 @@ class StoredVerdicts:
         self._path = path
         self._git = git
         self._identity = identity
-        self._known = _read(path)
+        self._known: dict[str, Answer] = {}
+        with suppress(OSError, ValueError):
+            found = json.loads(path.read_bytes())
+            if isinstance(found, dict):
+                answers = get_args(Answer)
+                self._known = {str(key): said for key, said in found.items() if said in answers}
         self._trees: dict[str, str] = {}
 
     def get(self, *commits: str) -> Answer | None:
@@ -65,13 +71,3 @@ class StoredVerdicts:
             self._trees[commit] = self._git.text("rev-parse", f"{commit}^{{tree}}")
         trees = [self._trees[commit] for commit in commits]
         return hashlib.sha256("\0".join([self._identity, *trees]).encode()).hexdigest()
-
-
-def _read(path: Path) -> dict[str, Answer]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {str(key): value for key, value in found.items() if value in get_args(Answer)}

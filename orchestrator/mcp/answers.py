@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.judging.judgement import Column, Decision, FlagKind, Verdict
-from orchestrator.landing.conflict_kinds import Kind
+from orchestrator.landing.conflict import Kind
 from orchestrator.mcp.arguments import Form
 from orchestrator.record.states import RunState
 from orchestrator.results import Reason, Status

@@ -18,8 +18,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import Tester, check_commands
 from orchestrator.judging.judge import check_base, judge_run
-from orchestrator.judging.judgement import Judgement
-from orchestrator.judging.lessons import lessons_of
+from orchestrator.judging.judgement import Judgement, lessons_of
 from orchestrator.judging.pick import Note, silent
 from orchestrator.landing.branches import read_branches
 from orchestrator.results import RunResult, WorkerResult

@@ -13,10 +13,10 @@ from orchestrator.errors import EngineError
 from orchestrator.events import Event, RunStarted
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.repository import Repository
-from orchestrator.judging import junit as junit_file
 from orchestrator.judging.check_run import BLAMELESS, Answer, CheckRun, Watched
 from orchestrator.judging.coverage_file import MOST_BYTES, read_coverage
-from orchestrator.judging.failing_tests import failed_tests
+from orchestrator.judging.failing_tests import MOST_BYTES as MOST_JUNIT
+from orchestrator.judging.failing_tests import find_failed_tests, read_cases
 from orchestrator.results import Status, WorkerResult
 from orchestrator.runs.run_factory import MakeRunner, Runner
 from orchestrator.state.run_directory import RunDirectory
@@ -157,18 +157,18 @@ def _check_run(
     directory: RunDirectory, result: WorkerResult, watched: Sequence[Watched]
 ) -> CheckRun:
     place = directory.worker(result.worker_id)
-    junit = _beginning(place / ARTIFACTS / JUNIT, junit_file.MOST_BYTES)
+    junit = _beginning(place / ARTIFACTS / JUNIT, MOST_JUNIT)
     coverage = _beginning(place / ARTIFACTS / COVERAGE, MOST_BYTES)
     texts = [_beginning(place / name, _MOST_SEARCHED) for name in _LOGS]
     said = "\n".join(text.decode("utf-8", "replace") for text in texts)
-    cases = junit_file.read_cases(junit) if junit else None
+    cases = read_cases(junit) if junit else None
     return CheckRun(
         answer=_answer(result),
         duration=result.duration,
         cases=cases,
         coverage=read_coverage(coverage) if coverage else None,
         output=output_lines(texts[0][-_MOST_OUTPUT:].decode("utf-8", "replace")),
-        failed=failed_tests(said, cases, watched) if watched else (),
+        failed=find_failed_tests(said, cases, watched) if watched else (),
     )
 
 

@@ -14,8 +14,7 @@ from orchestrator.events import Event, RunStarted
 from orchestrator.files.atomic import write_private
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import BLAMELESS
-from orchestrator.landing.conflict import Conflict, Proposal
-from orchestrator.landing.stored_answers import StoredAnswers
+from orchestrator.landing.conflict import Conflict, Proposal, StoredAnswers
 from orchestrator.results import RunResult, Status, WorkerResult
 from orchestrator.runs.run_factory import MakeRunner, Runner
 from orchestrator.state.run_directory import RunDirectory

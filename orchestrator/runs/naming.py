@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.cleanup.inventory import RecordedWorker, named_workers
+from orchestrator.cleanup.inventory import RecordedWorker, find_named_workers
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.ref_names import other_meanings
@@ -65,7 +65,7 @@ def name_workers(
 
     Raises: ConfigError: A name has a conflict that no other number avoids.
     """
-    claimed = list(named_workers(repository))
+    claimed = list(find_named_workers(repository))
     taken = live_numbers(repository.state_dir) | {worker.number for worker in claimed}
     names = _Names(repository, config, base, claimed)
     while True:

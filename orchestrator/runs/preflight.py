@@ -43,8 +43,14 @@ from orchestrator.text.redact import Redactor, secret_variables
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.planning import Programs, distinct_settings, plan_workers
-from orchestrator.workflow.settings_check import check_modes, check_results, merges
+from orchestrator.workflow.planning import (
+    Programs,
+    check_modes,
+    check_results,
+    distinct_settings,
+    merges,
+    plan_workers,
+)
 from orchestrator.workspace.confined import check_confined
 from orchestrator.workspace.shared_files import read_given
 from orchestrator.workspace.untracked import choose_copies, secret_lines

@@ -161,7 +161,7 @@ def _check_worktrees(directory: RunDirectory, record: RunRecord) -> None:
         worker = RecordedWorker(directory, record, spec)
         is_made = pointed_git_dir(worker.path) is not None
         if is_made and directory.result(spec.worker_id) is None:
-            worker.opened()
+            worker.open_worktree()
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.agents.base import Agent
 from orchestrator.agents.settings_check import missing_keys
-from orchestrator.cleanup.orphans import abandoned
+from orchestrator.cleanup.orphans import leftover_notices
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import demand
 from orchestrator.engine import connected
@@ -40,8 +40,8 @@ from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.planning import (
     NO_PROGRAMS,
     Programs,
+    notice_of_repetition,
     plan_tasks,
-    repeated_task_notice,
     run_config,
 )
 
@@ -177,7 +177,7 @@ class ParallelRunner:
                 "file that you trust with `--config FILE`"
             )
         chosen = "workers" in self._config.model_fields_set
-        repeated = repeated_task_notice(self._config, workers_given=chosen)
+        repeated = notice_of_repetition(self._config, workers_given=chosen)
         if repeated is not None:
             yield repeated
 
@@ -280,7 +280,7 @@ class ParallelRunner:
         room = roominess(self._config, features, each)
         crowded = crowding(self._config, features, each) or room
         return (
-            *abandoned(request.repository, checked.engine),
+            *leftover_notices(request.repository, checked.engine),
             *self._notices(request.repository),
             *request.copies.notices,
             *([crowded] if crowded else ()),

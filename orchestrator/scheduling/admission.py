@@ -24,15 +24,16 @@ def readings(place: Path) -> Readings:
     Args:
         place: A directory on the disk that workers write to.
     """
-    return lambda: (_available(), shutil.disk_usage(place).free)
 
+    def measure() -> tuple[int | None, int]:
+        try:
+            lines = dict(line.split(":", 1) for line in split_lines(_MEMINFO.read_text()))
+            memory = int(lines["MemAvailable"].split()[0]) * 1024
+        except (OSError, ValueError, KeyError):
+            memory = None
+        return memory, shutil.disk_usage(place).free
 
-def _available() -> int | None:
-    try:
-        lines = dict(line.split(":", 1) for line in split_lines(_MEMINFO.read_text()))
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, KeyError):
-        return None
+    return measure
 
 
 class Admission:
@@ -59,18 +60,17 @@ class Admission:
             asks: Resources reserved for the worker.
             running: Resources reserved for the running workers.
         """
-        return self._problem([*running, asks]) if running else None
-
-    def _problem(self, demands: Collection[Demand]) -> str | None:
-        machine = self._features
+        if not running:
+            return None
+        demands, machine = [*running, asks], self._features
         if not fits(demands, cpus=machine.cpus, memory=machine.memory):
-            cpus = sum(one.cpus for one in demands)
+            cpus = sum(demand.cpus for demand in demands)
             if not fits([Demand(cpus, 0)], cpus=machine.cpus, memory=0):
                 return (
                     f"the running workers and this worker need about {cpus:g} CPUs, "
                     f"but the machine has {machine.cpus}"
                 )
-            ours = sum(one.memory for one in demands) // 1024**2
+            ours = sum(demand.memory for demand in demands) // 1024**2
             all_of_it = machine.memory // 1024**2
             return (
                 f"the running workers and this worker need about {ours} MiB of memory, "

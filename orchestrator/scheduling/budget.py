@@ -41,7 +41,7 @@ class BudgetPool:
         self.reserved += given
         return given
 
-    def returned(self, share: float, spent: float) -> None:
+    def give_back(self, share: float, spent: float) -> None:
         """Return a worker's share to the pool, except for the amount that the worker has spent."""
         self.reserved = max(0.0, self.reserved - share)
         self.spent += spent
@@ -107,9 +107,9 @@ class Budget:
 
     def _take_back(self, given: _Given, budget: float, tokens: float) -> None:
         if self.budget is not None:
-            self.budget.returned(given.budget or 0.0, budget)
+            self.budget.give_back(given.budget or 0.0, budget)
         if self.tokens is not None:
-            self.tokens.returned(given.tokens or 0.0, tokens)
+            self.tokens.give_back(given.tokens or 0.0, tokens)
 
 
 def _share(

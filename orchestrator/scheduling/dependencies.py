@@ -35,7 +35,7 @@ def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext
     if workflow is None or worker.spec.name is None:
         return worker
     task = workflow[worker.spec.name]
-    earlier = {one.task: _earlier(worker.run, one) for one in task.earlier}
+    earlier = {earlier.task: _earlier(worker.run, earlier) for earlier in task.earlier}
     flow = _Flow(worker.run, workflow, task, {**results, **earlier})
     worker = _on_own_base(worker, flow)
     return replace(worker, spec=_with_inputs(worker, flow))
@@ -52,22 +52,19 @@ class _Flow:
 
     def inputs(self) -> list[Input]:
         """Return the results of other tasks that the task's worker gets as files."""
-        return [
-            Input(name=name, result=self.results[name], base=self._base_of(name))
-            for name in self.task.inputs
-        ]
-
-    def _base_of(self, name: str) -> str:
-        """Return the commit with which the changes of a task are compared."""
-        directories = {one.task: _run_of(self.run, one) for one in self.task.earlier}
-        directory = directories.get(name, self.run.directory)
-        # A run that continues another has the same base commit.
-        return directory.base_of(self.results[name].worker_id) or self.run.base
+        directories = {earlier.task: _run_of(self.run, earlier) for earlier in self.task.earlier}
+        inputs = []
+        for name in self.task.inputs:
+            result = self.results[name]
+            # A run that continues another has the same base commit.
+            base = directories.get(name, self.run.directory).base_of(result.worker_id)
+            inputs.append(Input(name=name, result=result, base=base or self.run.base))
+        return inputs
 
     def tips(self) -> list[Tip]:
         """Return the commits to merge as the task's base, in the order of its dependencies."""
         found = self._sources().items()
-        return [Tip(name, one.commit) for name, one in found if one.commit is not None]
+        return [Tip(name, result.commit) for name, result in found if result.commit is not None]
 
     def _sources(self) -> Results:
         """Return the results from whose commits the task starts.
@@ -76,7 +73,7 @@ class _Flow:
         A dependency with a merge conflict contributes nothing.
         """
         tasks = self.workflow.by_id
-        elsewhere = {one.task: one for other in tasks.values() for one in other.earlier}
+        elsewhere = {earlier.task: earlier for other in tasks.values() for earlier in other.earlier}
         found: dict[str, WorkerResult] = {}
         seen: set[str] = set()
         pending = [*reversed(_before(self.task))]
@@ -103,23 +100,23 @@ def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
     if worker.agent.name == "shell":
         # A command reads the results from a file: in its text, a shell would execute them.
         return spec
-    said = [(one.name, run.redactor.model(one.result)) for one in inputs]
+    said = [(given.name, run.redactor.model(given.result)) for given in inputs]
     rendered = render_prompt(spec.task, said, places=flow.task.results_at)
     return spec.model_copy(update={"rendered": rendered})
 
 
-def _earlier(run: RunContext, one: Earlier) -> WorkerResult:
+def _earlier(run: RunContext, earlier: Earlier) -> WorkerResult:
     """Return the result of a task that an earlier run completed."""
-    result = _run_of(run, one).result(one.worker_id)
+    result = _run_of(run, earlier).result(earlier.worker_id)
     if result is None:
         raise ConfigError(
-            f"the result of task `{one.task}` in run {one.run_id} is no longer recorded"
+            f"the result of task `{earlier.task}` in run {earlier.run_id} is no longer recorded"
         )
     return result
 
 
-def _run_of(run: RunContext, one: Earlier) -> RunDirectory:
-    return RunDirectory(run.directory.path.with_name(one.run_id))
+def _run_of(run: RunContext, earlier: Earlier) -> RunDirectory:
+    return RunDirectory(run.directory.path.with_name(earlier.run_id))
 
 
 def _on_own_base(worker: WorkerContext, flow: _Flow) -> WorkerContext:
@@ -143,7 +140,7 @@ def _on_own_base(worker: WorkerContext, flow: _Flow) -> WorkerContext:
 
 
 def _before(task: Task) -> tuple[str, ...]:
-    return (*(one.task for one in task.earlier), *task.depends_on)
+    return (*(earlier.task for earlier in task.earlier), *task.depends_on)
 
 
 def _move_branch(worker: WorkerContext, base: str) -> None:

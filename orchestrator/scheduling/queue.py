@@ -44,7 +44,7 @@ class Queue(Protocol):
     ) -> Next:
         """Return at most `free` waiting workers that should start now, and why others wait."""
 
-    def blocked(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:
+    def reasons_to_wait(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:
         """Return which waiting workers cannot start before others end, and why, by number."""
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
@@ -62,7 +62,7 @@ def make_queue(run: RunContext) -> Queue:
     set_aside = {task.id: demand_of(config, task, programs, cpus=cpus) for task in workflow.tasks}
 
     def shortage(task: Task, running: Collection[Task]) -> str | None:
-        return admission.shortage(set_aside[task.id], [set_aside[one.id] for one in running])
+        return admission.shortage(set_aside[task.id], [set_aside[task.id] for task in running])
 
     return _Ordered(workflow, shortage)
 
@@ -86,11 +86,11 @@ class _Line:
             problem = self._admission.shortage(self._each, beside)
             if problem is not None:
                 left = waiting[len(found) :]
-                return Next(found, {one.worker_id: Wait("machine", problem) for one in left})
+                return Next(found, {spec.worker_id: Wait("machine", problem) for spec in left})
             found.append(spec)
         return Next(found, {})
 
-    def blocked(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:  # noqa: ARG002
+    def reasons_to_wait(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:  # noqa: ARG002
         return {}
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
@@ -124,22 +124,20 @@ class _Ordered:
         held = {named[name].worker_id: wait for name, wait in choice.held.items()}
         return Next([named[task.id] for task in choice.started], held)
 
-    def blocked(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:
+    def reasons_to_wait(self, waiting: Sequence[WorkerSpec]) -> Mapping[int, Wait]:
         named = {_name(spec): spec for spec in waiting}
-        found = self._order.blocked(named, self._fates)
+        found = self._order.reasons_to_wait(named, self._fates)
         return {named[name].worker_id: wait for name, wait in found.items()}
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
-        self._fates[_name(spec)] = _fate(result)
+        fate = TaskOutcome.SUCCEEDED
+        if result.status is not Status.SUCCESS:
+            skipped = result.reason is Reason.DEPENDENCY
+            fate = TaskOutcome.SKIPPED if skipped else TaskOutcome.FAILED
+        self._fates[_name(spec)] = fate
 
 
 def _name(spec: WorkerSpec) -> str:
     if spec.name is None:
         raise ValueError(f"worker {spec.worker_id} has no task of the workflow")
     return spec.name
-
-
-def _fate(result: WorkerResult) -> TaskOutcome:
-    if result.status is Status.SUCCESS:
-        return TaskOutcome.SUCCEEDED
-    return TaskOutcome.SKIPPED if result.reason is Reason.DEPENDENCY else TaskOutcome.FAILED

@@ -74,7 +74,9 @@ class RateLimiter:
         state = self._state(provider)
         if now < state.paused_until:
             return state.paused_until - now
-        self._recover_with_time(provider, state, now)
+        since = max(state.changed_at, state.paused_until)
+        if state.slots < self.slots and now - since >= QUIET:
+            self._change(provider, state, state.slots + 1, now)
         if state.running >= state.slots:
             return math.inf
         return 0.0 if state.bucket is None else state.bucket.wait(now)
@@ -92,7 +94,7 @@ class RateLimiter:
             return f"the limit of starts for provider `{provider}` is reached"
         return None
 
-    def started(self, provider: str, now: float, *, new: bool = True) -> Start:
+    def note_start(self, provider: str, now: float, *, new: bool = True) -> Start:
         """Record that a worker starts.
 
         Args:
@@ -106,7 +108,7 @@ class RateLimiter:
             state.bucket.take(now)
         return Start(provider, now)
 
-    def limited(self, start: Start, now: float, resets_in: float | None) -> float | None:
+    def note_refusal(self, start: Start, now: float, resets_in: float | None) -> float | None:
         """Record that a provider refused a worker, and pause the provider for all workers.
 
         Refusals of several workers at the same time count as one event.
@@ -126,11 +128,19 @@ class RateLimiter:
         if resets_in is not None and resets_in > self.patience:
             return None
         if now >= state.paused_until and start.at > state.paused_at:
-            self._note_burst(start.provider, state, now, running)
-        length = self._guess(state) if resets_in is None else resets_in + _MARGIN
+            # Later pauses get longer; soon after a pause, fewer workers may run.
+            state.pauses += 1
+            fewer = max(1, min(state.slots, running) // 2)
+            if now - state.paused_until < REPEATED and fewer < state.slots:
+                self._change(start.provider, state, fewer, now)
+        if resets_in is None:
+            doubled = min(max(state.pauses - 1, 0), 10)
+            length = min(FIRST_PAUSE * 2.0**doubled, LONGEST_PAUSE, self.patience)
+        else:
+            length = resets_in + _MARGIN
         return self._pause(start.provider, state, now, length, known=resets_in is not None)
 
-    def ended(self, start: Start, now: float, *, succeeded: bool) -> None:
+    def note_end(self, start: Start, now: float, *, succeeded: bool) -> None:
         """Record that a worker ended without being refused by its provider."""
         state = self._state(start.provider)
         state.running -= 1
@@ -147,17 +157,6 @@ class RateLimiter:
             self._states[name] = _State(bucket=bucket, slots=self.slots)
         return self._states[name]
 
-    def _note_burst(self, name: str, state: _State, now: float, running: int) -> None:
-        """Count a refusal: later pauses get longer; soon after a pause, fewer workers may run."""
-        state.pauses += 1
-        fewer = max(1, min(state.slots, running) // 2)
-        if now - state.paused_until < REPEATED and fewer < state.slots:
-            self._change(name, state, fewer, now)
-
-    def _guess(self, state: _State) -> float:
-        doubled = min(max(state.pauses - 1, 0), 10)
-        return min(FIRST_PAUSE * 2.0**doubled, LONGEST_PAUSE, self.patience)
-
     def _pause(self, name: str, state: _State, now: float, length: float, *, known: bool) -> float:
         begins = now >= state.paused_until
         until = now + length
@@ -171,11 +170,6 @@ class RateLimiter:
         if is_news:
             self.emit(ProviderPaused(provider=name, seconds=round(until - now, 3), known=known))
         return state.paused_until
-
-    def _recover_with_time(self, name: str, state: _State, now: float) -> None:
-        since = max(state.changed_at, state.paused_until)
-        if state.slots < self.slots and now - since >= QUIET:
-            self._change(name, state, state.slots + 1, now)
 
     def _change(self, name: str, state: _State, slots: int, now: float) -> None:
         state.slots, state.successes, state.changed_at = slots, 0, now

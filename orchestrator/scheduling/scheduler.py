@@ -15,10 +15,8 @@ from orchestrator.execution.supervisor import TICK
 from orchestrator.git.task_merge import MergeConflict
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
-from orchestrator.scheduling.queue import Queue, Skipped, make_queue
-from orchestrator.scheduling.start_gate import StartGate
-from orchestrator.scheduling.waits import WaitReports
-from orchestrator.worker.budget_share import BudgetShare
+from orchestrator.scheduling.queue import Queue, make_queue
+from orchestrator.scheduling.start_gate import StartGate, WaitReports
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.result_builder import (
     earlier_results,
@@ -110,7 +108,7 @@ class _Slots:
                 while self._waiting or self._running:
                     self._skip()
                     self._fill(pool)
-                    for ended in self._ended():
+                    for ended in self._wait_for_end():
                         self._note(self._running.pop(ended), ended.result())
             except BaseException:
                 # After Ctrl-C in a program that uses this library, the pool then waits only for the
@@ -135,22 +133,33 @@ class _Slots:
         for skip in self._queue.skips([turn.spec for turn in fresh.values()]):
             turn = fresh[skip.spec.worker_id]
             self._waiting.remove(turn)
-            self._note(turn.worker, _skipped(turn.worker, skip))
+            if self._run.outcome.resumable:
+                why = "the worker did not start, because the result of another worker is missing"
+                result = _left_open(turn.worker, UnfinishedError(why))
+            else:
+                result = result_of_skip(turn.worker, skip.reason, skip.message)
+                _give_back(turn.worker)
+                result = _record(self._run, result)
+            self._note(turn.worker, result)
 
     def _free(self) -> int:
         return self._run.config.workers - len(self._running)
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
-        chosen, held = self._chosen()
+        chosen, held = self._choose()
         for turn in chosen:
             worker, at_once = turn.worker, self._starts_at_once(turn.worker)
             if not (at_once or self._gate.is_open(worker)):
                 continue
             self._waiting.remove(turn)
             self._waits.forget(worker.number)
-            given = self._share(worker, at_once=at_once)
+            others = [turn for turn in self._waiting if not self._gate.has_share(turn.worker)]
+            given = self._gate.admit(worker, len(others), runs=at_once)
             if given is None:
-                self._note(worker, _without_budget(worker))
+                why = "nothing is left of the run's budget"
+                result = result_of_failure(worker, Reason.BUDGET, why, status=Status.PARTIAL)
+                _give_back(worker)
+                self._note(worker, _record(worker.run, result))
             else:
                 started = replace(worker, budget=given)
                 self._running[pool.submit(_finish, started, dict(self._done), self._attempt)] = (
@@ -162,7 +171,7 @@ class _Slots:
         """Yield number and reason of each waiting worker, except workers whose retry is not due."""
         now, closed = time.monotonic(), cache(self._gate.why_closed)
         waiting = [turn.worker for turn in self._waiting if turn.due <= now]
-        waits = {**held, **self._queue.blocked([worker.spec for worker in waiting])}
+        waits = {**held, **self._queue.reasons_to_wait([worker.spec for worker in waiting])}
         for worker in waiting:
             wait = waits.get(worker.number) or closed(worker.provider)
             if wait is None and not self._free():
@@ -170,11 +179,7 @@ class _Slots:
             if wait is not None:
                 yield worker.number, wait
 
-    def _share(self, worker: WorkerContext, *, at_once: bool) -> BudgetShare | None:
-        others = [turn for turn in self._waiting if not self._gate.has_share(turn.worker)]
-        return self._gate.admit(worker, len(others), runs=at_once)
-
-    def _chosen(self) -> tuple[list[_Turn], Mapping[int, Wait]]:
+    def _choose(self) -> tuple[list[_Turn], Mapping[int, Wait]]:
         """Return the workers to start now, and why others do not start even if a slot is free.
 
         Cancelled and resumed workers need not wait.
@@ -192,33 +197,34 @@ class _Slots:
         return at_once + [turn for turn in rest if turn.worker.number in names], found.held
 
     def _starts_at_once(self, worker: WorkerContext) -> bool:
-        return worker.cancel.stop_asked or (self._run.resumed and _is_under_way(worker))
+        return worker.cancel.stop_asked or (
+            self._run.resumed
+            and worker.checkpoints.given_up() is None
+            and worker.checkpoints.launch() is not None
+        )
 
     def _numbers_to_start_at_once(self) -> frozenset[int]:
         """Return the numbers of cancelled workers, and of workers started by an earlier process."""
         run = self._run
         if run.cancel.stop_asked or run.resumed:
             waiting = (turn.worker for turn in self._waiting)
-            return frozenset(one.number for one in waiting if self._starts_at_once(one))
+            return frozenset(worker.number for worker in waiting if self._starts_at_once(worker))
         return run.directory.stop_requests()
-
-    def _open_providers(self) -> Callable[[WorkerContext], bool]:
-        """Return a function that checks whether a worker's provider accepts another worker now."""
-        found: dict[tuple[str, str | None], bool] = {}
-
-        def is_open(worker: WorkerContext) -> bool:
-            key = (worker.agent.name, worker.spec.model)
-            if key not in found:
-                found[key] = self._gate.is_open(worker)
-            return found[key]
-
-        return is_open
 
     def _due(self, at_once: Collection[int]) -> list[_Turn]:
         """Return the workers that may start now, retries first; workers in `at_once` never wait."""
         if not self._free():
             return []
-        now, is_open = time.monotonic(), self._open_providers()
+        found: dict[tuple[str, str | None], bool] = {}
+
+        def is_open(worker: WorkerContext) -> bool:
+            """Return whether the worker's provider accepts another worker now."""
+            key = (worker.agent.name, worker.spec.model)
+            if key not in found:
+                found[key] = self._gate.is_open(worker)
+            return found[key]
+
+        now = time.monotonic()
         due = [
             turn
             for turn in self._waiting
@@ -226,7 +232,7 @@ class _Slots:
         ]
         return sorted(due, key=lambda turn: not turn.again)
 
-    def _ended(self) -> Collection[Future[WorkerResult | RetryLater]]:
+    def _wait_for_end(self) -> Collection[Future[WorkerResult | RetryLater]]:
         """Wait until a worker ends, or until a waiting worker may be able to start."""
         if not self._running:
             self._run.cancel.wait(TICK)
@@ -240,7 +246,9 @@ class _Slots:
             self._waiting.append(_Turn(worker, due=time.monotonic() + came.delay, again=True))
             return
         self._keep(worker.spec, came)
-        if self._run.config.fail_fast and _has_failed(came) and not self._run.outcome.resumable:
+        bad = came.status in (Status.FAILED, Status.TIMEOUT)
+        has_failed = bad and came.reason is not Reason.CANCELLED
+        if self._run.config.fail_fast and has_failed and not self._run.outcome.resumable:
             why = f"cancelled: worker {worker.number} failed ({came.reason})"
             self._run.cancel.press(kill=False, why=why)
 
@@ -248,24 +256,12 @@ class _Slots:
         self._results.append(result)
         if spec.name is not None:
             self._done[spec.name] = result
-            self._tell_slow(spec.name, result)
+            workflow = self._run.request.workflow
+            most = workflow.max_latency if workflow else None
+            if most is not None and result.duration > most:
+                took = f"{result.duration:.1f} s, `maxLatency` is {most:g} s"
+                self._run.emit(Notice(message=f"task `{spec.name}` took {took}"))
         self._queue.note(spec, result)
-
-    def _tell_slow(self, name: str, result: WorkerResult) -> None:
-        workflow = self._run.request.workflow
-        most = workflow.max_latency if workflow else None
-        if most is not None and result.duration > most:
-            took = f"{result.duration:.1f} s, `maxLatency` is {most:g} s"
-            self._run.emit(Notice(message=f"task `{name}` took {took}"))
-
-
-def _has_failed(result: WorkerResult) -> bool:
-    bad = result.status in (Status.FAILED, Status.TIMEOUT)
-    return bad and result.reason is not Reason.CANCELLED
-
-
-def _is_under_way(worker: WorkerContext) -> bool:
-    return worker.checkpoints.given_up() is None and worker.checkpoints.launch() is not None
 
 
 def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerResult | RetryLater:
@@ -327,26 +323,6 @@ def _record(run: RunContext, result: WorkerResult) -> WorkerResult:
         run.emit(Notice(message=f"the result of worker {number} could not be written ({error})"))
     run.emit(WorkerDone(result=result))
     return result
-
-
-def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
-    if worker.run.outcome.resumable:
-        return _left_open(
-            worker,
-            UnfinishedError(
-                "the worker did not start, because the result of another worker is missing"
-            ),
-        )
-    result = result_of_skip(worker, skip.reason, skip.message)
-    _give_back(worker)
-    return _record(worker.run, result)
-
-
-def _without_budget(worker: WorkerContext) -> WorkerResult:
-    why = "nothing is left of the run's budget"
-    result = result_of_failure(worker, Reason.BUDGET, why, status=Status.PARTIAL)
-    _give_back(worker)
-    return _record(worker.run, result)
 
 
 def _give_back(worker: WorkerContext) -> None:

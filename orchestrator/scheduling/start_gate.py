@@ -1,10 +1,13 @@
-"""Decide whether a worker may start now, by its provider's rate limits and the run's budget."""
+"""Decide whether a worker may start now, by rate limits and budget; report why workers wait."""
 
 import time
+from collections.abc import Mapping
 
+from orchestrator.events import Emit, WorkerWaiting
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.rate_limits import RateLimiter, Start
+from orchestrator.text.quantities import slots_in_use
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext
 from orchestrator.worker.retry_later import RetryLater
@@ -49,7 +52,9 @@ class StartGate:
         given = self._budget.allot(worker.number, worker.config, others + 1, runs=runs)
         if given is not None:
             now = time.monotonic()
-            self._starts[worker.number] = self._limiter.started(worker.provider, now, new=not runs)
+            self._starts[worker.number] = self._limiter.note_start(
+                worker.provider, now, new=not runs
+            )
         return given
 
     def has_share(self, worker: WorkerContext) -> bool:
@@ -64,11 +69,41 @@ class StartGate:
         resets_in = came.resets_in if isinstance(came, RetryLater) else came.retry_after
         start, now = self._starts.pop(number, None), time.monotonic()
         if start is not None and refused and self._patience:
-            until = self._limiter.limited(start, now, resets_in)
+            until = self._limiter.note_refusal(start, now, resets_in)
             if until is not None:
                 self._run.pace.pause(start.provider, until)
         elif start is not None:
             succeeded = isinstance(came, WorkerResult) and came.status is Status.SUCCESS
-            self._limiter.ended(start, now, succeeded=succeeded)
+            self._limiter.note_end(start, now, succeeded=succeeded)
         if isinstance(came, WorkerResult):
             self._budget.settle(came)
+
+
+class WaitReports:
+    """Emits an event when the reason changes for which a worker waits. Not thread-safe."""
+
+    def __init__(self, emit: Emit, slots: int) -> None:
+        """Start without any report.
+
+        Args:
+            emit: Gets the events.
+            slots: Maximum number of workers at the same time.
+        """
+        self._emit = emit
+        self.slot = Wait("slot", slots_in_use(slots))
+        """The reason of workers that wait only for a free slot."""
+        self._known: dict[int, Wait] = {}
+
+    def note(self, waits: Mapping[int, Wait]) -> None:
+        """Emit an event for each worker whose reason to wait has changed."""
+        for number, wait in waits.items():
+            known = self._known.get(number, self.slot)
+            # The free memory of a machine changes all the time.
+            same_shortage = wait.cause == known.cause == "machine"
+            if wait != known and not same_shortage:
+                self._known[number] = wait
+                self._emit(WorkerWaiting(worker_id=number, cause=wait.cause, reason=wait.reason))
+
+    def forget(self, number: int) -> None:
+        """Forget why a worker waited, because the worker starts now."""
+        self._known.pop(number, None)

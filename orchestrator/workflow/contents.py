@@ -5,7 +5,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from hashlib import sha256
 
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.model import Workflow
 
 _SETTINGS = (
     *("agent", "agent_cli", "model", "image", "setup", "checks", "paths", "enforce"),
@@ -30,17 +30,13 @@ def digests(workflow: Workflow) -> dict[str, str]:
     by_id: dict[str, str] = {}
     for task in workflow.tasks:
         known = {**by_id, **{earlier.task: earlier.digest for earlier in task.earlier}}
-        by_id[task.id] = task.digest or _digest(task, known)
+        settings = task.settings.model_dump(mode="json", include=set(_SETTINGS))
+        names = (*(earlier.task for earlier in task.earlier), *task.depends_on)
+        before, inputs = ([known[name] for name in ids] for ids in (names, task.inputs))
+        content = [task.task, settings, task.mode, task.when, before, inputs]
+        digest = sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        by_id[task.id] = task.digest or digest
     return by_id
-
-
-def _digest(task: Task, known: Mapping[str, str]) -> str:
-    settings = task.settings.model_dump(mode="json", include=set(_SETTINGS))
-    earlier = (task.task for task in task.earlier)
-    before = [known[name] for name in (*earlier, *task.depends_on)]
-    inputs = [known[name] for name in task.inputs]
-    content = [task.task, settings, task.mode, task.when, before, inputs]
-    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def matches(workflow: Workflow, earlier: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ first: a task that waits for a lock, for capacity or to run alone is never overt
 needs the same lock or capacity.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -81,7 +81,14 @@ class Order:
         `waiting` has task ids, and `fates` the outcomes of ended tasks by id.
         """
         known = dict(fates)
-        stopper = next((task for task in self._workflow.tasks if _has_stopped(task, known)), None)
+        stopper = next(
+            (
+                task
+                for task in self._workflow.tasks
+                if task.critical and known.get(task.id, TaskOutcome.SUCCEEDED) not in _GOOD
+            ),
+            None,
+        )
         for task in self._workflow.tasks:
             if task.id not in waiting:
                 continue
@@ -114,7 +121,7 @@ class Order:
                     held[task.id] = wait
         return Choice(round_.started, held)
 
-    def blocked(self, waiting: Collection[str], fates: TaskOutcomes) -> dict[str, Wait]:
+    def reasons_to_wait(self, waiting: Collection[str], fates: TaskOutcomes) -> dict[str, Wait]:
         """Return which waiting tasks cannot start before other tasks end, and why, by task id."""
         by_id = self._workflow.by_id
         waits = {name: self._wait_for_sources(by_id[name], fates) for name in waiting}
@@ -186,22 +193,15 @@ class _Round:
         return None
 
 
-def _has_stopped(task: Task, fates: TaskOutcomes) -> bool:
-    return task.critical is True and fates.get(task.id, TaskOutcome.SUCCEEDED) not in _GOOD
-
-
 def _skip(task: Task, fates: TaskOutcomes) -> Skip | None:
     bad = [
         other for other in task.depends_on if fates.get(other, TaskOutcome.SUCCEEDED) not in _GOOD
     ]
     if task.when == "on_success" and bad:
-        return Skip(task, TaskOutcome.SKIPPED, _in_words(bad, fates))
+        first, *more = (f"task `{other}` {fates[other].value}" for other in bad)
+        because = f"{first} (and {len(more)} more)" if more else first
+        return Skip(task, TaskOutcome.SKIPPED, because)
     is_settled = fates.keys() >= {*task.depends_on}
     if task.when == "on_failure" and is_settled and not bad:
         return Skip(task, TaskOutcome.UNNEEDED, "no task that this task depends on failed")
     return None
-
-
-def _in_words(bad: Iterable[str], fates: TaskOutcomes) -> str:
-    first, *more = (f"task `{other}` {fates[other].value}" for other in bad)
-    return f"{first} (and {len(more)} more)" if more else first

@@ -1,6 +1,6 @@
-"""Plan the workers of a run: their tasks, models and settings."""
+"""Plan the workers of a run: their tasks, models and settings, and check the settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -14,6 +14,7 @@ from orchestrator.config.fields import (
 )
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import Demand, demand
+from orchestrator.errors import ConfigError
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
 
@@ -40,7 +41,7 @@ def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec,
     )
 
 
-def repeated_task_notice(config: ParallelConfig, *, workers_given: bool) -> str | None:
+def notice_of_repetition(config: ParallelConfig, *, workers_given: bool) -> str | None:
     """Return a notice if the first task runs several times although the user did not ask for that.
 
     Args:
@@ -139,8 +140,11 @@ def config_of(
         programs: Configurations for tasks with other agent programs.
     """
     own = task.settings
-    config = _of_program(config, programs.get(own.agent_cli or ""))
-    update = _given(
+    if (program := programs.get(own.agent_cli or "")) is not None:
+        of_program: dict[str, object] = {name: getattr(program, name) for name in OF_A_PROGRAM}
+        isolation = config.isolation.model_copy(update={"env": program.isolation.env})
+        config = config.model_copy(update={**of_program, "isolation": isolation})
+    update = _without_none(
         agent=own.agent,
         agent_cli=own.agent_cli,
         model=own.model,
@@ -154,15 +158,15 @@ def config_of(
     limits = {name: getattr(own.limits, name) for name in own.limits.model_fields_set}
     parts = {
         "limits": limits,
-        "isolation": _given(
+        "isolation": _without_none(
             network=own.network,
             allow=own.allow,
             keys=own.keys,
             ports=own.ports,
             read_only=task.mode == "ro" or None,
         ),
-        "project": _given(services=own.services, setup=own.setup, checks=own.checks),
-        "triggers": _given(paths=own.paths, enforce=own.enforce),
+        "project": _without_none(services=own.services, setup=own.setup, checks=own.checks),
+        "triggers": _without_none(paths=own.paths, enforce=own.enforce),
     }
     # Commands in a workflow are trusted: the user named the workflow's file.
     update["closed_stages"] = tuple(
@@ -201,14 +205,43 @@ def demand_of(
     return Demand(0.0, own.limits.memory if "memory" in asked else 0)
 
 
-def _of_program(config: ParallelConfig, program: ParallelConfig | None) -> ParallelConfig:
-    """Return `config` with the values of `program` in settings that depend on the agent program."""
-    if program is None:
-        return config
-    update = {name: getattr(program, name) for name in OF_A_PROGRAM}
-    isolation = config.isolation.model_copy(update={"env": program.isolation.env})
-    return config.model_copy(update={**update, "isolation": isolation})
-
-
-def _given(**values: Any) -> dict[str, Any]:  # noqa: ANN401
+def _without_none(**values: Any) -> dict[str, Any]:  # noqa: ANN401
     return {name: value for name, value in values.items() if value is not None}
+
+
+def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
+    """Refuse a workflow with tasks that write, if the run is read-only.
+
+    Raises:
+        ConfigError: The `mode` of a task is `rw`.
+    """
+    writers = [task.id for task in workflow.tasks if task.mode == "rw"]
+    if config.isolation.read_only and writers:
+        raise ConfigError(
+            f"task `{writers[0]}`: `mode` is `rw`, but the run is read-only",
+            hint="remove `mode`, or run without `read_only`",
+        )
+
+
+def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
+    """Refuse shell commands that would contain results of other workers as text.
+
+    Args:
+        config: The settings of the tasks.
+        tasks: Tasks with equal settings.
+
+    Raises:
+        ConfigError: A shell would execute text that other workers wrote.
+    """
+    for task in tasks:
+        if config.agent_cli == "shell" and task.results_at:
+            raise ConfigError(
+                f"task `{task.id}` is a command with `{{{{results}}}}`: a shell would "
+                "execute what other workers printed",
+                hint="let the command read the results from the file `$ORCHESTRATOR_RESULTS`",
+            )
+
+
+def merges(workflow: Workflow) -> bool:
+    """Return whether any task depends on several other tasks, whose results must be merged."""
+    return any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks)

@@ -58,7 +58,10 @@ def _fitting(results: Sequence[tuple[str, WorkerResult]], room: int) -> str:
     longest = max((len(_summary(result)) for _, result in results), default=0)
 
     def text(cut: int, files: int, count: int = len(results)) -> str:
-        return _json(results, cut=cut, files=files, count=count)
+        rows = [_row(name, result, cut=cut, files=files) for name, result in results[:count]]
+        if count < len(results):
+            rows.append({"more": len(results) - count, "see": f"{INPUTS}/results.json"})
+        return json.dumps(rows, ensure_ascii=False, indent=1)
 
     def fits(candidate: str) -> bool:
         return len(candidate.encode()) <= room
@@ -71,13 +74,6 @@ def _fitting(results: Sequence[tuple[str, WorkerResult]], room: int) -> str:
             return text(least + cut, files)
     count = bisect_left(range(len(results)), 1, key=lambda size: not fits(text(0, 0, size + 1)))
     return text(0, 0, count)
-
-
-def _json(results: Sequence[tuple[str, WorkerResult]], *, cut: int, files: int, count: int) -> str:
-    rows = [_row(name, result, cut=cut, files=files) for name, result in results[:count]]
-    if count < len(results):
-        rows.append({"more": len(results) - count, "see": f"{INPUTS}/results.json"})
-    return json.dumps(rows, ensure_ascii=False, indent=1)
 
 
 def _row(name: str, result: WorkerResult, *, cut: int, files: int) -> dict[str, Any]:

@@ -55,16 +55,16 @@ def bulletin(head: str, entries: Iterable[Entry]) -> str:
     """
     entries = tuple(entries)
     tasks = "".join(f"{entry.line}\n" for entry in entries)
-    return f"{head.rstrip()}\n\n## Task Status\n{tasks}\n{merged_findings(entries)}"
+    return f"{head.rstrip()}\n\n## Task Status\n{tasks}\n{merge_findings(entries)}"
 
 
-def merged_findings(entries: Iterable[Entry]) -> str:
+def merge_findings(entries: Iterable[Entry]) -> str:
     """Return the findings of all tasks, each under a heading that findings cannot imitate."""
     reported = [entry for entry in entries if entry.findings]
     parts = ["## Findings\n"]
     room = MOST_FINDINGS
     for place, entry in enumerate(reported):
-        part = f"### {entry.title} (Agent {entry.number})\n{_contained(entry.findings)}\n"
+        part = f"### {entry.title} (Agent {entry.number})\n{_contain(entry.findings)}\n"
         room -= len(part)
         if room < 0:
             parts.append(f"The findings of {len(reported) - place} more tasks are left out.\n")
@@ -73,7 +73,7 @@ def merged_findings(entries: Iterable[Entry]) -> str:
     return "\n".join(parts)
 
 
-def _contained(findings: str) -> str:
+def _contain(findings: str) -> str:
     """Return findings as Markdown that cannot look like the findings of another task.
 
     Headings are moved to a lower level. If other Markdown could affect text outside of the

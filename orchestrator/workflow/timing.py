@@ -48,8 +48,8 @@ def summarise(
     ran = [result for result in results if result.started_at is not None]
     busy = sum(result.duration for result in ran)
     slots = max(min(slots, len(results)), 1)
-    path = _critical(workflow, ran) if workflow else ()
-    seconds = _seconds(ran)
+    seconds = {result.name: result.duration for result in ran if result.name is not None}
+    path = _critical(workflow, seconds) if workflow else ()
     return Summary(
         sequential=round(busy, 3),
         wall=round(wall, 3),
@@ -62,24 +62,14 @@ def summarise(
     )
 
 
-def _seconds(ran: Sequence[WorkerResult]) -> dict[str, float]:
-    return {result.name: result.duration for result in ran if result.name is not None}
-
-
-def _critical(workflow: Workflow, ran: Sequence[WorkerResult]) -> tuple[str, ...]:
-    seconds = _seconds(ran)
+def _critical(workflow: Workflow, seconds: Mapping[str, float]) -> tuple[str, ...]:
     longest: dict[str, float] = {}
     before: dict[str, str | None] = {}
     for task in workflow.tasks:
         last = max(task.depends_on, key=longest.__getitem__, default=None)
         before[task.id] = last
         longest[task.id] = seconds.get(task.id, 0.0) + (longest[last] if last else 0.0)
-    return _path_to(max(longest, key=longest.__getitem__), before, seconds)
-
-
-def _path_to(
-    last: str | None, before: Mapping[str, str | None], seconds: Mapping[str, float]
-) -> tuple[str, ...]:
+    last = max(longest, key=longest.__getitem__)
     path: list[str] = []
     while last is not None:
         path += [last] if last in seconds else []

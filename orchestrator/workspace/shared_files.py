@@ -34,7 +34,7 @@ from orchestrator.workflow.shared_findings import (
     INPUTS,
     Entry,
     bulletin,
-    merged_findings,
+    merge_findings,
     title_of,
 )
 from orchestrator.workspace import artifacts
@@ -283,7 +283,7 @@ class Shared:
             return
         entries = list(self._entries.values())
         _write(shared / "context.md", bulletin(head, entries).encode("utf-8", "replace"))
-        _write(shared / "findings.md", merged_findings(entries).encode("utf-8", "replace"))
+        _write(shared / "findings.md", merge_findings(entries).encode("utf-8", "replace"))
         with suppress(FileNotFoundError):
             _write(shared / STATUS, (self._directory.path / STATUS).read_bytes())
 

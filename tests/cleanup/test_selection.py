@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cleanup.inventory import Wanted
-from orchestrator.cleanup.orphans import abandoned
+from orchestrator.cleanup.orphans import leftover_notices
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.cleanup.report import CleanupReport
 from orchestrator.engine.images.names import BASE_IMAGE
@@ -332,14 +332,14 @@ class TestAbandoned:
     ) -> None:
         shell_run(repo, engine, "true")
         run = run_of(repo)
-        assert abandoned(Repository(repo), engine) == []
+        assert leftover_notices(Repository(repo), engine) == []
         left = container(repo, engine, run, 1)
         cleanup_run = f"`orchestrator parallel-cleanup --run {run.run_id}`"
-        assert abandoned(Repository(repo), engine) == [
+        assert leftover_notices(Repository(repo), engine) == [
             f"run {run.run_id} ended and left containers behind: remove them with {cleanup_run}"
         ]
         die(repo, 1)
-        assert abandoned(Repository(repo), engine) == [
+        assert leftover_notices(Repository(repo), engine) == [
             f"run {run.run_id} died and its containers still exist: "
             f"use `orchestrator resume {run.run_id}` or {cleanup_run}"
         ]
@@ -354,7 +354,7 @@ class TestAbandoned:
         container(repo, engine, run, 1)
         with run.held() as held:
             assert held
-            assert abandoned(Repository(repo), engine) == []
+            assert leftover_notices(Repository(repo), engine) == []
             report = clean(repo, engine)
         assert (report.live, report.leftovers) == ((run.run_id,), 0)
         clean(repo, engine)

@@ -12,7 +12,7 @@ from orchestrator.config.document import read_document
 from orchestrator.config.loading import check_file, json_schema
 from orchestrator.config.node import DocumentError
 from orchestrator.errors import ConfigError
-from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
+from orchestrator.workflow.parsing.dialects import json_schema as manifest_schema
 from orchestrator.workflow.parsing.reader import read_workflow
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.lock_file import take_lock
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import CheckRun, Watched
-from orchestrator.judging.lessons import lessons_of
+from orchestrator.judging.judgement import lessons_of
 from orchestrator.judging.store import read_judgement
 from orchestrator.state.excluded_commits import ExcludedCommit, excluded_commits
 from orchestrator.state.judged_results import JUDGED, LOCK

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from orchestrator.judging.check_run import Watched
-from orchestrator.judging.failing_tests import failed_tests
+from orchestrator.judging.failing_tests import find_failed_tests
 from orchestrator.judging.mutants import Mixes, make_mixes
 from orchestrator.judging.python_mutants import PythonSource
 from orchestrator.judging.text_mutants import TextSource
@@ -90,7 +90,7 @@ def _reported(
         (place / path).parent.mkdir(exist_ok=True)
         (place / path).write_bytes(mixes.mixes[number].files[path])
     done = subprocess.run(command, cwd=place, capture_output=True, text=True)
-    failed = failed_tests(done.stdout + done.stderr, None, mixes.watched)
+    failed = find_failed_tests(done.stdout + done.stderr, None, mixes.all_watched)
     return {mixes.tests[one].watched.words[-1] for one in failed if one < len(mixes.tests)}
 
 
@@ -341,13 +341,13 @@ PASSES = [
 
 @pytest.mark.parametrize("line", REPORTS.values(), ids=REPORTS)
 def test_failed_tests_are_found_in_the_output(line: str) -> None:
-    assert failed_tests(f"x\n{line}\n", None, [Watched(("test_a",))]) == (0,)
+    assert find_failed_tests(f"x\n{line}\n", None, [Watched(("test_a",))]) == (0,)
 
 
 def test_passed_tests_and_other_names_are_no_failures() -> None:
     cases = {"test_x::test_a": "passed", "t::test_b": "failed"}
     watched = [Watched(("test_a",)), Watched(("test_b",))]
-    assert failed_tests("\n".join(PASSES), cases, watched) == (1,)  # type: ignore[arg-type]
+    assert find_failed_tests("\n".join(PASSES), cases, watched) == (1,)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.changes import NewLine, read_change
-from orchestrator.judging.coverage_file import covered_part, read_coverage
-from orchestrator.judging.hidden_files import read_hidden
+from orchestrator.judging.coverage_file import coverage_of, read_coverage
+from orchestrator.judging.failing_tests import read_cases
+from orchestrator.judging.hidden_tests import read_hidden
 from orchestrator.judging.instruments import Instruments
-from orchestrator.judging.junit import read_cases
 from orchestrator.judging.shadowing import modules_of, shadows
 from tests.support.judging import FILES, PRODUCT, RIGHT
 from tests.support.merges import World
@@ -63,11 +63,11 @@ def test_coverage_of_new_lines(data: bytes) -> None:
     assert coverage is not None
     assert [*coverage.values()] == [{2: True, 3: False}]
     new = [NewLine("src/pkg/a.py", number, "x") for number in (1, 2, 3)]
-    assert covered_part(coverage, new) == 0.5
-    assert covered_part(coverage, new[:1]) is None, "the line has no code"
+    assert coverage_of(coverage, new) == 0.5
+    assert coverage_of(coverage, new[:1]) is None, "the line has no code"
     unseen = NewLine("src/pkg/b.py", 1, "y = 1")
-    assert covered_part(coverage, [*new, unseen, NewLine("a.md", 1, "text")]) == 1 / 3
-    assert covered_part(None, new) is None
+    assert coverage_of(coverage, [*new, unseen, NewLine("a.md", 1, "text")]) == 1 / 3
+    assert coverage_of(None, new) is None
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,6 @@ def test_run_reports_a_died_run(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Event] = []
-    monkeypatch.setattr("orchestrator.runs.runner.abandoned", lambda *_: ["run X died"])
+    monkeypatch.setattr("orchestrator.runs.runner.leftover_notices", lambda *_: ["run X died"])
     ParallelRunner(configured("true"), repo, engine=local_engine, emit=told.append).execute()
     assert "run X died" in [event.message for event in told if isinstance(event, Notice)]

@@ -120,7 +120,7 @@ def test_reason_for_dropping_a_side_is_read_from_the_findings(
 
 
 AGENT = "orchestrator.runs.conflict_agent:"
-ANSWERS = "orchestrator.landing.stored_answers:StoredAnswers.put"
+ANSWERS = "orchestrator.landing.conflict:StoredAnswers.put"
 POINTS = [
     (f"{AGENT}ConflictAgent._new", "before", 1, 1),
     (ANSWERS, "after", 1, 1),

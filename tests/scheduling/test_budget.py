@@ -115,7 +115,7 @@ def test_spent_and_reserved_never_exceed_the_total(seed: int) -> None:
             out += [] if share is None else [share]
         elif out:
             share = out.pop(chance.randrange(len(out)))
-            purse.returned(share, share * chance.choice([0, 0.3, 1]))
+            purse.give_back(share, share * chance.choice([0, 0.3, 1]))
         assert purse.spent + purse.reserved <= purse.total + 1e-9
         assert purse.reserved == pytest.approx(sum(out), abs=1e-9)
     assert waiting == 0

@@ -41,7 +41,7 @@ class Bench:
     def start(self, count: int, now: float, provider: str = "p") -> list[Start]:
         for _ in range(count):
             assert self.governor.wait(provider, now) == 0
-        return [self.governor.started(provider, now) for _ in range(count)]
+        return [self.governor.note_start(provider, now) for _ in range(count)]
 
     @property
     def pauses(self) -> list[float]:
@@ -99,7 +99,7 @@ class TestBucket:
 
     def test_workers_of_another_process_take_no_token(self) -> None:
         bench = Bench({"p": limited(1, 0.1)})
-        bench.governor.started("p", 0, new=False)
+        bench.governor.note_start("p", 0, new=False)
         assert bench.governor.wait("p", 0) == 0
 
     def test_bucket_may_start_empty(self) -> None:
@@ -112,7 +112,7 @@ class TestPauses:
         bench = Bench()
         starts = bench.start(8, now=0)
         for number, start in enumerate(starts):
-            bench.governor.limited(start, 1 + number * 0.1, None)
+            bench.governor.note_refusal(start, 1 + number * 0.1, None)
         assert bench.pauses == [FIRST_PAUSE]
         assert bench.changes == []
         assert bench.governor.wait("p", 1.8) == pytest.approx(FIRST_PAUSE - 0.8)
@@ -122,9 +122,9 @@ class TestPauses:
     def test_reported_reset_time_overrides_the_guess(self) -> None:
         bench = Bench()
         first, second, third = bench.start(3, now=0)
-        bench.governor.limited(first, 1, None)
-        bench.governor.limited(second, 2, 60)
-        bench.governor.limited(third, 2.5, 59)
+        bench.governor.note_refusal(first, 1, None)
+        bench.governor.note_refusal(second, 2, 60)
+        bench.governor.note_refusal(third, 2.5, 59)
         assert bench.pauses == [FIRST_PAUSE, 61.0]
         assert 60 < bench.governor.wait("p", 2.5) < 62
 
@@ -133,7 +133,7 @@ class TestPauses:
         now = 0.0
         for _ in range(10):
             (start,) = bench.start(1, now)
-            bench.governor.limited(start, now + 1, None)
+            bench.governor.note_refusal(start, now + 1, None)
             now += 1 + bench.pauses[-1]
         assert bench.pauses[:4] == [5, 10, 20, 40]
         assert bench.pauses[-1] == LONGEST_PAUSE
@@ -142,26 +142,26 @@ class TestPauses:
         bench = Bench()
         for now in (0.0, 10.0):
             (start,) = bench.start(1, now)
-            bench.governor.limited(start, now + 1, None)
+            bench.governor.note_refusal(start, now + 1, None)
         first, second = bench.start(2, now=100)
-        bench.governor.ended(first, 101, succeeded=True)
-        bench.governor.limited(second, 102, None)
+        bench.governor.note_end(first, 101, succeeded=True)
+        bench.governor.note_refusal(second, 102, None)
         assert bench.pauses == [5, 10, 5]
 
     def test_refusal_of_an_earlier_start_does_not_count_against_the_pause(self) -> None:
         bench = Bench()
         early, late = bench.start(2, now=0)
-        bench.governor.limited(early, 1, None)
-        bench.governor.limited(late, 100, None)
+        bench.governor.note_refusal(early, 1, None)
+        bench.governor.note_refusal(late, 100, None)
         assert bench.pauses == [5, 5]
         assert bench.changes == []
 
     def test_pause_is_limited_by_the_patience(self) -> None:
         bench = Bench(patience=60)
         first, second = bench.start(2, now=0)
-        assert bench.governor.limited(first, 1, 61) is None
+        assert bench.governor.note_refusal(first, 1, 61) is None
         assert bench.governor.wait("p", 1) == 0
-        assert bench.governor.limited(second, 1, 60) is not None
+        assert bench.governor.note_refusal(second, 1, 60) is not None
         assert bench.governor.wait("p", 1) == pytest.approx(61)
 
 
@@ -172,9 +172,9 @@ class TestSlots:
         for _ in range(6):
             starts = []
             while bench.governor.wait("p", now) == 0 and len(starts) < 8:
-                starts.append(bench.governor.started("p", now))
+                starts.append(bench.governor.note_start("p", now))
             for start in starts:
-                bench.governor.limited(start, now + 1, 20)
+                bench.governor.note_refusal(start, now + 1, 20)
             now += 22
             counts.append(len(starts))
         assert counts == [8, 8, 4, 2, 1, 1]
@@ -183,9 +183,9 @@ class TestSlots:
     def test_running_workers_count_towards_the_slots(self) -> None:
         bench = Bench()
         first, *_ = bench.start(8, now=0)
-        bench.governor.limited(first, 1, 5)
+        bench.governor.note_refusal(first, 1, 5)
         (again,) = bench.start(1, now=10)
-        bench.governor.limited(again, 11, 5)
+        bench.governor.note_refusal(again, 11, 5)
         assert bench.changes == [4]
         assert bench.governor.wait("p", 20) == math.inf
 
@@ -195,11 +195,11 @@ class TestSlots:
         for _ in range(2):
             starts = bench.start(4, now)
             for start in starts:
-                bench.governor.limited(start, now + 1, 1)
+                bench.governor.note_refusal(start, now + 1, 1)
             now += 10
         assert bench.changes == [2]
         for start in bench.start(2, now):
-            bench.governor.ended(start, now + 1, succeeded=True)
+            bench.governor.note_end(start, now + 1, succeeded=True)
         assert bench.changes == [2, 3]
         bench.start(1, now + 2 + QUIET)
         assert bench.changes == [2, 3, 4]
@@ -210,7 +210,7 @@ class TestSlots:
         bench = Bench()
         for now in (0.0, REPEATED + 100):
             (start,) = bench.start(1, now)
-            bench.governor.limited(start, now + 1, None)
+            bench.governor.note_refusal(start, now + 1, None)
         assert bench.changes == []
 
 
@@ -253,7 +253,7 @@ class World:
             if self.bench.governor.wait(name, self.now) <= 0:
                 assert self.now >= self.paused[name], "a worker started during a pause"
                 self.waiting.remove(name)
-                start = self.bench.governor.started(name, self.now)
+                start = self.bench.governor.note_start(name, self.now)
                 self.starts[name].append(self.now)
                 self.running.append((self.now + self.chance.expovariate(0.5), start))
 
@@ -261,7 +261,7 @@ class World:
         kind = self.chance.random()
         if kind < 0.25:
             resets_in = self.chance.choice([None, None, 0.5, 30.0, 119.0, 500.0])
-            until = self.bench.governor.limited(start, self.now, resets_in)
+            until = self.bench.governor.note_refusal(start, self.now, resets_in)
             assert (until is None) == (resets_in == 500.0)
             if until is not None:
                 assert until >= self.paused[start.provider]
@@ -269,7 +269,7 @@ class World:
                 self.paused[start.provider] = until
             self.waiting.append(start.provider)
         else:
-            self.bench.governor.ended(start, self.now, succeeded=kind < 0.9)
+            self.bench.governor.note_end(start, self.now, succeeded=kind < 0.9)
 
 
 @pytest.mark.parametrize("seed", range(40))

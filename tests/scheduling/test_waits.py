@@ -10,7 +10,7 @@ from orchestrator.execution.start_throttle import StartCancelledError, StartThro
 from orchestrator.results import Status
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.scheduling.rate_limits import RateLimiter
-from orchestrator.scheduling.waits import WaitReports
+from orchestrator.scheduling.start_gate import WaitReports
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.order import Wait
 from tests.support.local_engine import LocalEngine
@@ -61,9 +61,9 @@ def test_provider_that_accepts_no_worker_is_named() -> None:
     few = {"p": Provider(rate_limit=RateLimit(capacity=1, refill_rate=0.001))}
     limiter = RateLimiter(providers=few, slots=4, patience=600)
     assert limiter.why_closed("p", 0) is None
-    start = limiter.started("p", 0)
+    start = limiter.note_start("p", 0)
     assert limiter.why_closed("p", 1) == "the limit of starts for provider `p` is reached"
-    limiter.limited(start, 2, 60)
+    limiter.note_refusal(start, 2, 60)
     assert limiter.why_closed("p", 3) == "provider `p` refuses requests"
     assert limiter.why_closed("other", 3) is None
 

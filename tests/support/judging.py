@@ -13,10 +13,9 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import CheckRun, Tester, Watched
 from orchestrator.judging.coverage_file import read_coverage
-from orchestrator.judging.failing_tests import failed_tests
+from orchestrator.judging.failing_tests import find_failed_tests, read_cases
 from orchestrator.judging.judge import judge_run
 from orchestrator.judging.judgement import Candidate, Judgement
-from orchestrator.judging.junit import read_cases
 from orchestrator.landing.branches import Branch, RunBranches
 from tests.support.landing import branch
 from tests.support.merges import WHEN, Content, World
@@ -89,7 +88,7 @@ class LocalChecks:
             cases=cases,
             coverage=read_coverage(coverage.read_bytes()) if coverage.exists() else None,
             output=done.stdout.decode(),
-            failed=failed_tests(said, cases, watched),
+            failed=find_failed_tests(said, cases, watched),
         )
 
 

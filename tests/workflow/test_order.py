@@ -110,7 +110,7 @@ def test_reasons_for_waiting_name_the_tasks_and_resources() -> None:
         task("high", complexity="high"), task("low", complexity="low"),
     )  # fmt: skip
     order = Order(flow)
-    assert order.blocked(["b", "c", "d"], {"a": GOOD}) == {
+    assert order.reasons_to_wait(["b", "c", "d"], {"a": GOOD}) == {
         "c": Wait("dependency", "task `b` must end first"),
         "d": Wait("dependency", "tasks `b`, `c` and `e` must end first"),
     }

@@ -3,12 +3,12 @@
 import pytest
 
 from orchestrator.config.run import ParallelConfig
-from orchestrator.workflow.planning import repeated_task_notice
+from orchestrator.workflow.planning import notice_of_repetition
 
 
 def test_repeated_task_causes_a_notice():
     config = ParallelConfig(tasks=("a", "b"))
-    assert repeated_task_notice(config, workers_given=False) == (
+    assert notice_of_repetition(config, workers_given=False) == (
         "the first task runs 2 times because `--workers` defaults to 3; use `--workers 2` to "
         "run each task once"
     )
@@ -24,4 +24,4 @@ def test_repeated_task_causes_a_notice():
     ],
 )
 def test_requested_repetition_causes_no_notice(config, workers_given):
-    assert repeated_task_notice(config, workers_given=workers_given) is None
+    assert notice_of_repetition(config, workers_given=workers_given) is None

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.model import Task
-from orchestrator.workflow.settings_check import check_results
+from orchestrator.workflow.planning import check_results
 
 
 def config(agent: str) -> ParallelConfig:

@@ -13,7 +13,7 @@ from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
-from orchestrator.judging.pick import candidate_of, judged_branch
+from orchestrator.judging.pick import candidate_of, read_judged_branch
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.forges import GitHub, GitLab, find_forge
@@ -23,7 +23,7 @@ from orchestrator.landing.pull_requests import (
     PullRequestWish,
     publish,
 )
-from orchestrator.landing.target import checked_out_branch
+from orchestrator.landing.target import current_branch
 from orchestrator.text.sanitize import lines, one_line
 
 _FORGES = (GitHub.program, GitLab.program)
@@ -123,7 +123,7 @@ def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOp
     forge = find_forge(repository.top, remote.url, options.forge, installed=not options.dry_run)
     wish = PullRequestWish(
         workers=tuple(branch.worker_id for branch in chosen.branches),
-        target=options.into or checked_out_branch(repository),
+        target=options.into or current_branch(repository),
         stack=options.stack,
         keep_commits=options.keep_commits,
         is_best=options.best,
@@ -151,7 +151,7 @@ def _best(repository: Repository, run: str | None) -> RunBranches:
             f"`orchestrator compare {judgement.run_id}` shows why"
         )
         raise typer.Exit(judgement.exit_code)
-    return judged_branch(repository, judgement, chosen)
+    return read_judged_branch(repository, judgement, chosen)
 
 
 def _show(published: Published, *, lists_commits: bool) -> None:

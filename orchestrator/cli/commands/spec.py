@@ -7,7 +7,7 @@ from orchestrator.cli.spec_arguments import File, Variables
 from orchestrator.cli.workflow_file import tell_about, variables
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.parsing.json_schema import json_schema
+from orchestrator.workflow.parsing.dialects import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow
 
 

@@ -10,9 +10,9 @@ from orchestrator.cli.output.formats import terminal_width
 from orchestrator.cli.output.messages import show
 from orchestrator.cli.spec_arguments import File, Variables
 from orchestrator.cli.workflow_file import tell_about, variables
-from orchestrator.workflow.drawing.mermaid import mermaid
+from orchestrator.workflow.drawing.graph import TIMES
 from orchestrator.workflow.drawing.svg import svg
-from orchestrator.workflow.drawing.terminal import LINES, picture
+from orchestrator.workflow.drawing.text import listing, mermaid
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.parsing.reader import read_workflow
 
@@ -44,7 +44,8 @@ def graph(
 def _drawn(workflow: Workflow, form: Format) -> str:
     match form:
         case Format.TEXT:
-            return picture(workflow, width=terminal_width(), ascii_only=not _shows(LINES))
+            text = listing(workflow, width=terminal_width())
+            return text if _shows(TIMES) else text.replace(TIMES, "x")
         case Format.MERMAID:
             return mermaid(workflow)
         case Format.SVG:

@@ -51,7 +51,10 @@ def shape_of(workflow: Workflow) -> Shape:
         after = tuple(number for number in before if not implied >> number & 1)
         ancestors.append(_union(ancestors[n] | 1 << n for n in before))
         depth = 1 + max((nodes[number].depth for number in before), default=-1)
-        nodes.append(Node(_name(tasks), tasks, depth, after))
+        first = tasks[0]
+        name = first.id if len(tasks) == 1 else f"{first.group} {TIMES} {len(tasks)}"
+        label = name if first.when == "on_success" else f"{name} ({first.when})"
+        nodes.append(Node(label, tasks, depth, after))
     return Shape(tuple(nodes))
 
 
@@ -80,9 +83,3 @@ def _is_whole(batches: Sequence[Task], workflow: Workflow) -> bool:
         return False
     shared = ({*task.depends_on} & ids for task in workflow.tasks)
     return all(batches in (set(), ids) for batches in shared)
-
-
-def _name(tasks: Sequence[Task]) -> str:
-    first = tasks[0]
-    name = first.id if len(tasks) == 1 else f"{first.group} {TIMES} {len(tasks)}"
-    return name if first.when == "on_success" else f"{name} ({first.when})"

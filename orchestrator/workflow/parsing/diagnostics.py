@@ -50,7 +50,7 @@ class Mistakes:
         lines = sorted(self._found, key=lambda text: self._found[text])
         raise mistakes(lines, _HINT, "workflow")
 
-    def checked(self, model: type[M], node: Node, name: str) -> M | None:
+    def validate(self, model: type[M], node: Node, name: str) -> M | None:
         """Validate a part of the file; record its mistakes and return None if it is invalid.
 
         Args:

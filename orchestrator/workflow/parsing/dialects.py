@@ -1,14 +1,17 @@
-"""Convert every supported way to write a workflow to a single form.
+"""Convert every supported way to write a workflow to a single form, and describe all in a schema.
 
 The conversion works on parsed nodes, so that every part keeps its line number.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 from pydantic import BaseModel
 
 from orchestrator.config.container import Limits
+from orchestrator.config.fields import kinds, whole_schema
+from orchestrator.config.json_schema import nullable, publish
 from orchestrator.config.node import Node
 from orchestrator.workflow.parsing.manifest import (
     Constraints,
@@ -59,7 +62,9 @@ def as_manifest(root: Node) -> Node:
         tasks=_each(reader.task),
         stages=_each(reader.stage),
         defaults=_task_members,
-        policy=_policy,
+        policy=lambda part: _with(
+            part, Policy, constraints=lambda inner: _with(inner, Constraints)
+        ),
     )
 
 
@@ -107,14 +112,14 @@ def _profiles(root: Node) -> Iterator[str]:
 
 
 class _Tasks:
-    """Converts tasks and stages of one file."""
-
     def __init__(self, profiles: Collection[str]) -> None:
         self._profiles = profiles
 
     def task(self, node: Node) -> Node:
         if isinstance(node.value, str):
-            return _from_text(node.value, node)
+            shorthand = _SHORTHAND.fullmatch(node.value)
+            parts = shorthand.groupdict() if shorthand else {"task": node.value}
+            return Node({key: Node(value, node.line) for key, value in parts.items()}, node.line)
         if isinstance(node.value, dict) and len(node.value) == 1:
             ((agent, task),) = node.value.items()
             if isinstance(task.value, str) and agent in self._profiles:
@@ -133,23 +138,11 @@ class _Tasks:
         return _with(node, Stage, tasks=_each(self.task))
 
 
-def _from_text(text: str, node: Node) -> Node:
-    shorthand = _SHORTHAND.fullmatch(text)
-    parts = shorthand.groupdict() if shorthand else {"task": text}
-    return Node({key: Node(value, node.line) for key, value in parts.items()}, node.line)
-
-
 def _task_members(node: Node) -> Node:
     reads = dict.fromkeys(LISTS, _as_list) | dict.fromkeys(TEXTS, _as_text)
-    return _with(node, ManifestTask, **reads, foreach=_foreach, limits=_limits)
-
-
-def _policy(node: Node) -> Node:
-    return _with(node, Policy, constraints=lambda node: _with(node, Constraints))
-
-
-def _limits(node: Node) -> Node:
-    return _with(node, Limits)
+    return _with(
+        node, ManifestTask, **reads, foreach=_foreach, limits=lambda part: _with(part, Limits)
+    )
 
 
 def _as_list(node: Node) -> Node:
@@ -167,3 +160,54 @@ def _foreach(node: Node) -> Node:
     if isinstance(node.value, list):
         node = Node({"items": node}, node.line)
     return _with(node, Foreach, glob=_as_list, items=_each(_as_text))
+
+
+_Schema = dict[str, Any]
+_TEXT: _Schema = {"type": "string"}
+_TASK: _Schema = {"$ref": "#/$defs/task"}
+_TASKS: _Schema = {"type": "array", "items": _TASK}
+
+
+def json_schema() -> _Schema:
+    """Return the JSON Schema of workflow files, with all short forms."""
+    whole = publish(whole_schema(Manifest))
+    parts = whole["properties"]
+    task, stage = parts["tasks"]["items"], parts["stages"]["items"]
+    parts["tasks"]["items"] = stage["properties"]["tasks"]["items"] = _TASK
+    parts["stages"]["items"] = {"$ref": "#/$defs/stage"}
+    parts["defaults"] = _task_schema(parts["defaults"])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "orchestrator workflow",
+        "anyOf": [_members(whole), _TASKS, {"type": "array", "items": _TASKS}],
+        "$defs": {
+            "task": {"anyOf": [_task_schema(task), _TEXT, _one_of(_TEXT)]},
+            "stage": {"anyOf": [_members(stage), _TASKS, _TEXT, _one_of(_TASKS)]},
+        },
+    }
+
+
+def _members(schema: Mapping[str, Any]) -> _Schema:
+    """Return the schema of a mapping, changed so that each value may also be null."""
+    inner = {name: nullable(part) for name, part in schema["properties"].items()}
+    return {**schema, "properties": inner}
+
+
+def _task_schema(schema: Mapping[str, Any]) -> _Schema:
+    """Return the schema of a task in which lists may be a single text, and `foreach` a list."""
+    task = _members(schema)
+    parts = task["properties"]
+    for name in LISTS:
+        if name in parts:
+            parts[name]["anyOf"].append(_TEXT)
+    if "foreach" in parts:
+        each = next(kind for kind in kinds(parts["foreach"]) if "properties" in kind)
+        glob = nullable(each["properties"]["glob"])
+        glob["anyOf"].append(_TEXT)
+        each["properties"]["glob"] = glob
+        parts["foreach"]["anyOf"].append(each["properties"]["items"]["anyOf"][0])
+    return task
+
+
+def _one_of(value: _Schema) -> _Schema:
+    return {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": value}

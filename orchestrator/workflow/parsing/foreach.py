@@ -30,7 +30,7 @@ task takes their place. It raises `ConfigError` if the source cannot be read or 
 """
 
 
-def unexpanded(source: Source) -> None:
+def leave_open(source: Source) -> None:
     """Return None for every source, so that only items listed in the workflow file are known."""
 
 
@@ -108,7 +108,17 @@ def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
         ConfigError: An item is invalid, or there are too many items.
     """
     for item in items:
-        _check(item, alone=size == 1)
+        shown = f"the item `{one_line(item, limit=60)}`"
+        if not item.strip():
+            raise ConfigError("an item of `foreach` is empty")
+        if len(item) > LONGEST_ITEM:
+            raise ConfigError(f"{shown} is longer than {LONGEST_ITEM} characters")
+        if "\0" in item or any("\ud800" <= character <= "\udfff" for character in item):
+            raise ConfigError(f"{shown} contains NUL or is not valid Unicode")
+        if size > 1 and len(split_lines(item)) > 1:
+            raise ConfigError(
+                f"{shown} has more than one line, which `batch` cannot separate from other items"
+            )
     count = -(-len(items) // size)
     if count > MOST_TASKS:
         fitting = -(-len(items) // MOST_TASKS)
@@ -117,20 +127,6 @@ def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
             f"set `batch: {fitting}` or more"
         )
     return [tuple(items[start : start + size]) for start in range(0, len(items), size)]
-
-
-def _check(item: str, *, alone: bool) -> None:
-    shown = f"the item `{one_line(item, limit=60)}`"
-    if not item.strip():
-        raise ConfigError("an item of `foreach` is empty")
-    if len(item) > LONGEST_ITEM:
-        raise ConfigError(f"{shown} is longer than {LONGEST_ITEM} characters")
-    if "\0" in item or any("\ud800" <= character <= "\udfff" for character in item):
-        raise ConfigError(f"{shown} contains NUL or is not valid Unicode")
-    if not alone and len(split_lines(item)) > 1:
-        raise ConfigError(
-            f"{shown} has more than one line, which `batch` cannot separate from other items"
-        )
 
 
 def values_of(batch: Sequence[str], index: int) -> Mapping[str, tuple[str, ...]]:

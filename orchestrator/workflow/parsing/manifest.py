@@ -163,11 +163,11 @@ class ManifestTask(TaskDefaults):
     @property
     def before(self) -> tuple[str, ...]:
         """Return the ids of all tasks that this task depends on."""
-        named = (*self.depends_on, *self.dependencies, *self.reduced)
+        named = (*self.depends_on, *self.dependencies, *self.sources)
         return tuple(dict.fromkeys(named))
 
     @property
-    def reduced(self) -> tuple[str, ...]:
+    def sources(self) -> tuple[str, ...]:
         """Return the ids of the tasks whose results this task gets."""
         return tuple(dict.fromkeys((*self.reduce, *self.inputs)))
 

@@ -10,14 +10,13 @@ from orchestrator.config.node import DocumentError, Node
 from orchestrator.workflow.model import MOST_TASKS, Task, Workflow
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.dialects import as_manifest
-from orchestrator.workflow.parsing.foreach import Expand, unexpanded
+from orchestrator.workflow.parsing.foreach import Expand, leave_open
 from orchestrator.workflow.parsing.lint import advice
 from orchestrator.workflow.parsing.manifest import Manifest
 from orchestrator.workflow.parsing.squad import is_squad, read_squad
 from orchestrator.workflow.parsing.task_builder import Maker
-from orchestrator.workflow.parsing.task_nodes import after_a_stage, edges_of, tasks_of
-from orchestrator.workflow.parsing.toposort import in_order
-from orchestrator.workflow.parsing.variables import unquoted_items, variables_of
+from orchestrator.workflow.parsing.task_nodes import after_a_stage, edges_of, in_order, tasks_of
+from orchestrator.workflow.parsing.variables import find_unquoted_items, variables_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +54,22 @@ def read_workflow(
     root = _root(path, mistakes)
     _check_size(root, mistakes)
     mistakes.raise_any()
-    manifest = mistakes.checked(Manifest, root, "")
+    manifest = mistakes.validate(Manifest, root, "")
     written = tasks_of(root, mistakes)
     edges = edges_of(written, mistakes)
     values = variables_of(root, variables or {}, written, mistakes)
     mistakes.raise_any()
     if manifest is None:
         raise AssertionError("an invalid manifest must have reported a mistake")
+    members = root.value if isinstance(root.value, dict) else {}
+    defaults = members.get("defaults")
     maker = Maker(
         manifest=manifest,
-        defaults=_defaults(root),
+        defaults=(
+            defaults.value if defaults is not None and isinstance(defaults.value, dict) else {}
+        ),
         values=values,
-        expand=expand or unexpanded,
+        expand=expand or leave_open,
         mistakes=mistakes,
         edges=edges,
         after_stage=after_a_stage(written),
@@ -74,7 +77,7 @@ def read_workflow(
     by_id = {task.id: task for task in written}
     tasks = maker.tasks([by_id[task_id] for task_id in in_order(edges)])
     mistakes.raise_any()
-    warnings = (*unquoted_items(written, maker.defaults),)
+    warnings = (*find_unquoted_items(written, maker.defaults),)
     places = {
         name: {key: place(path, node) for key, node in keys.items()}
         for name, keys in maker.keys.items()
@@ -89,7 +92,9 @@ def _root(path: Path, mistakes: Mistakes) -> Node:
         mistakes.add_line(str(error))
         return Node(None, None)
     for node in _all(root):
-        if isinstance(node.value, str) and not _usable(node.value):
+        if isinstance(node.value, str) and any(
+            letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in node.value
+        ):
             mistakes.add(
                 node, "a text contains NUL or a lone surrogate, which is not valid Unicode"
             )
@@ -128,16 +133,6 @@ def _all(node: Node) -> Iterator[Node]:
         members = [*members.values()]
     for member in members if isinstance(members, list) else ():
         yield from _all(member)
-
-
-def _usable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _defaults(root: Node) -> Mapping[str, Node]:
-    members = root.value if isinstance(root.value, dict) else {}
-    defaults = members.get("defaults")
-    return defaults.value if defaults is not None and isinstance(defaults.value, dict) else {}
 
 
 def _reading(

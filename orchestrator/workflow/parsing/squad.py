@@ -45,7 +45,14 @@ def read_squad(path: Path) -> Node:
         elif section.level > 1:
             part = part if section.level > 2 and part else _part(section, path)
             found[part].append(section)
-    tasks = [*_agents(found[AGENTS]), *_last(found)]
+    # Text before the first agent is added to each task.
+    to_all = "\n\n".join(section.text for section in found[AGENTS] if section.level == 2)
+    tasks = []
+    for section in found[AGENTS]:
+        text = f"{to_all}\n\n{section.text}".strip()
+        if section.level > 2:
+            tasks.append(_task(section, {"task": text} if text else {}))
+    tasks += _last(found)
     members = {"tasks": Node(tasks, 1)}
     return Node(members | ({"name": Node(name, 1)} if name else {}), 1)
 
@@ -76,15 +83,6 @@ def _part(section: _Section, path: Path) -> str:
     else:
         message = message_for_unknown(section.title, (AGENTS, LAST))
     raise DocumentError(f"{path}:{section.line}: {message}")
-
-
-def _agents(sections: list[_Section]) -> Iterator[Node]:
-    """Yield a task for each agent's section; text before the first agent is added to each task."""
-    to_all = "\n\n".join(section.text for section in sections if section.level == 2)
-    for section in sections:
-        text = f"{to_all}\n\n{section.text}".strip()
-        if section.level > 2:
-            yield _task(section, {"task": text} if text else {})
 
 
 def _last(found: Mapping[str, list[_Section]]) -> Iterator[Node]:

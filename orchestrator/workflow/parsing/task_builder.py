@@ -9,11 +9,11 @@ from orchestrator.config.node import Node
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.text.path_patterns import directories
-from orchestrator.workflow.model import MOST_TASKS, WHEN, Task, WorkerSettings
+from orchestrator.workflow.model import MOST_TASKS, Task, WorkerSettings
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.foreach import Expand, as_text, batches, source_of, values_of
 from orchestrator.workflow.parsing.manifest import LONGEST_ID, Foreach, Manifest, ManifestTask
-from orchestrator.workflow.parsing.task_nodes import Written, reduced_by
+from orchestrator.workflow.parsing.task_nodes import Written, inputs_of
 from orchestrator.workflow.parsing.templates import Values, fill, fill_task, left_open
 from orchestrator.workflow.parsing.variables import RESULTS
 
@@ -60,7 +60,12 @@ class Maker:
         return tasks
 
     def _tasks_of(self, task: Written) -> Iterator[Task]:
-        node = self._with_defaults(task)
+        members = {**self.defaults, **task.members}
+        limits = [part.get("limits") for part in (self.defaults, task.members)]
+        below, above = (node.value if node is not None else None for node in limits)
+        if isinstance(below, dict) and isinstance(above, dict):
+            members["limits"] = Node({**below, **above}, members["limits"].line)
+        node = Node(members, task.node.line)
         whole = Written(place=task.place, node=node, id=task.id, stage=task.stage)
         if "foreach" not in task.members:
             self.made[task.id] = (task.id,)
@@ -88,18 +93,10 @@ class Maker:
             values = {**self.values, **values_of(batch, number)}
             yield from self._task(whole, name, values, task.id)
 
-    def _with_defaults(self, task: Written) -> Node:
-        members = {**self.defaults, **task.members}
-        limits = [part.get("limits") for part in (self.defaults, task.members)]
-        below, above = (node.value if node is not None else None for node in limits)
-        if isinstance(below, dict) and isinstance(above, dict):
-            members["limits"] = Node({**below, **above}, members["limits"].line)
-        return Node(members, task.node.line)
-
     def _batches(self, task: Written) -> list[tuple[str, ...]] | None:
         """Return the groups of items of a `foreach` task; None if its items are not known yet."""
         node = fill(task.members["foreach"], self.values)
-        foreach = self.mistakes.checked(Foreach, node, f"{task.place}.foreach")
+        foreach = self.mistakes.validate(Foreach, node, f"{task.place}.foreach")
         if foreach is None:
             return None
         batch = task.members.get("batch")
@@ -118,20 +115,27 @@ class Maker:
 
     def _task(self, whole: Written, name: str, values: Values, group: str | None) -> Iterator[Task]:
         node = fill_task(whole.node, values)
-        asked = self.mistakes.checked(ManifestTask, node, whole.place)
+        asked = self.mistakes.validate(ManifestTask, node, whole.place)
         problem = asked and self._problem(whole, asked, name)
         if problem:
             self.mistakes.add(node, f"`{whole.place}`: {problem}")
         if asked is None or problem:
             return
-        self.keys[name] = _keys(node)
+        members = dict(node.value) if isinstance(node.value, dict) else {}
+        limits = members.get("limits", node).value
+        inner = limits if "limits" in members and isinstance(limits, dict) else {}
+        self.keys[name] = {**members, **{f"limits.{name}": part for name, part in inner.items()}}
+        continues = self.manifest.continue_on_error and whole.id in self.after_stage
+        text, results_at = whole.members.get("task"), tuple[int, ...]()
+        if text is not None and isinstance(text.value, str) and inputs_of(whole):
+            results_at = left_open(text.value, values, RESULTS)
         yield Task(
             id=name,
             task=asked.task or whole.id,
             depends_on=self._before(whole.id),
-            inputs=tuple(made for other in reduced_by(whole) for made in self.made[other]),
-            results_at=_results_at(whole, values),
-            when=self._when(whole, asked),
+            inputs=tuple(made for other in inputs_of(whole) for made in self.made[other]),
+            results_at=results_at,
+            when="always" if continues and "when" not in asked.model_fields_set else asked.when,
             critical=asked.critical,
             parallel=asked.parallel,
             resources=asked.resources,
@@ -149,10 +153,6 @@ class Maker:
         before = (self.instead.get(other) or self.made[other] for other in self.edges[task_id])
         return tuple(dict.fromkeys(built for ids in before for built in ids))
 
-    def _when(self, whole: Written, asked: ManifestTask) -> WHEN:
-        continues = self.manifest.continue_on_error and whole.id in self.after_stage
-        return "always" if continues and "when" not in asked.model_fields_set else asked.when
-
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
         """Return why a task with valid settings is refused; None if it is accepted."""
         if len(name) > LONGEST_ID:
@@ -166,40 +166,20 @@ class Maker:
         private = self.manifest.policy.constraints.privacy == "private"
         if private and asked.network not in (None, "none"):
             return f"`network` is `{asked.network}`, but `policy.constraints.privacy` is `private`"
-        return _unenforceable(asked) or clash(asked)
-
-
-def _keys(node: Node) -> dict[str, Node]:
-    members = dict(node.value) if isinstance(node.value, dict) else {}
-    limits = members.get("limits", node).value
-    inner = limits if "limits" in members and isinstance(limits, dict) else {}
-    return {**members, **{f"limits.{name}": part for name, part in inner.items()}}
-
-
-def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
-    text = whole.members.get("task")
-    if text is None or not isinstance(text.value, str) or not reduced_by(whole):
-        return ()
-    return left_open(text.value, values, RESULTS)
-
-
-def _unenforceable(asked: ManifestTask) -> str | None:
-    """Return why `enforce` cannot confine a task to its paths; None if it can."""
-    if asked.enforce is None:
-        return None
-    if not asked.paths:
-        return "`enforce` requires `paths`: the directories that the task may write to"
-    try:
-        directories(asked.paths)
-    except ValueError as error:
-        return f"`enforce: ro`: {error}"
-    return None
+        if asked.enforce is not None:
+            if not asked.paths:
+                return "`enforce` requires `paths`: the directories that the task may write to"
+            try:
+                directories(asked.paths)
+            except ValueError as error:
+                return f"`enforce: ro`: {error}"
+        return clash(asked)
 
 
 def clash(asked: WorkerSettings) -> str | None:
     """Return why a run could not have the task's settings; None if it could."""
-    isolation = _given(network=asked.network, ports=asked.ports)
-    project = _given(services=asked.services)
+    isolation = _without_empty(network=asked.network, ports=asked.ports)
+    project = _without_empty(services=asked.services)
     try:
         ParallelConfig.model_validate(
             {"tasks": ("a task",), "isolation": isolation, "project": project}
@@ -209,5 +189,5 @@ def clash(asked: WorkerSettings) -> str | None:
     return None
 
 
-def _given(**values: object) -> dict[str, object]:
+def _without_empty(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value}

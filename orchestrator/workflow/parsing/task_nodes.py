@@ -4,15 +4,17 @@ This works on the parsed file before it is validated, so that no other mistake h
 that are found here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from orchestrator.config.node import Node
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.manifest import is_id
-from orchestrator.workflow.parsing.toposort import cycles
 
 _NAMES = ("id", "name")
 _REDUCED = ("reduce", "inputs")
@@ -39,7 +41,7 @@ class Written:
 
 def tasks_of(root: Node, mistakes: Mistakes) -> list[Written]:
     """Return the tasks in a file, each with its own id."""
-    placed = list(_placed(root))
+    placed = list(_nodes_with_places(root))
     stages = _Stages(root, [node for _, node, _ in placed], mistakes)
     names = _ids(placed, mistakes)
     return [
@@ -51,7 +53,7 @@ def tasks_of(root: Node, mistakes: Mistakes) -> list[Written]:
 _Placed = tuple[str, Node, int | None]
 
 
-def _placed(root: Node) -> Iterator[_Placed]:
+def _nodes_with_places(root: Node) -> Iterator[_Placed]:
     for key in _members(root):
         for number, item in enumerate(_items(root, key)):
             if key == "tasks":
@@ -91,7 +93,8 @@ def _ids(placed: Sequence[_Placed], mistakes: Mistakes) -> list[str]:
             )
         lines.setdefault(str(named.value), named.line)
     taken = {*lines}
-    return [_own(node) or _free(node, taken) for _, node, _ in placed]
+    names = ((_name(node)[1], node) for _, node, _ in placed)
+    return [str(named.value) if named else _free(node, taken) for named, node in names]
 
 
 def _name(node: Node) -> tuple[str, Node | None]:
@@ -100,11 +103,6 @@ def _name(node: Node) -> tuple[str, Node | None]:
         if member is not None and isinstance(member.value, str):
             return key, member
     return "", None
-
-
-def _own(node: Node) -> str | None:
-    named = _name(node)[1]
-    return None if named is None else str(named.value)
 
 
 def _free(node: Node, taken: set[str]) -> str:
@@ -195,6 +193,55 @@ def after_a_stage(tasks: Sequence[Written]) -> frozenset[str]:
     return frozenset(task.id for task in tasks if task.stage in before)
 
 
-def reduced_by(task: Written) -> list[str]:
+def inputs_of(task: Written) -> list[str]:
     """Return the ids of the tasks whose results a task gets."""
     return list(dict.fromkeys(str(item.value) for _, item in _texts(task.node, *_REDUCED)))
+
+
+Edges = Mapping[str, Collection[str]]
+"""Ids of the dependencies of each task; each dependency is a key too."""
+
+
+def in_order(edges: Edges) -> list[str]:
+    """Return the sorted ids of all tasks, except those that can never run because of a cycle.
+
+    Args:
+        edges: Dependencies in the order of the file, which is kept where possible.
+    """
+    names = list(edges)
+    places = {task: place for place, task in enumerate(names)}
+    sorter = TopologicalSorter(edges)
+    with suppress(CycleError):
+        sorter.prepare()
+    order: list[str] = []
+    ready: list[int] = []
+    while sorter.is_active():
+        for task in sorter.get_ready():
+            heappush(ready, places[task])
+        order.append(names[heappop(ready)])
+        sorter.done(order[-1])
+    return order
+
+
+def cycles(edges: Edges) -> list[list[str]]:
+    """Return cycles of tasks that depend on each other. No task is in two cycles.
+
+    Each cycle starts with its first task in the file; each task depends on the next, and the last
+    on the first.
+    """
+    found: list[list[str]] = []
+    while True:
+        try:
+            TopologicalSorter(edges).prepare()
+        except CycleError as error:
+            # In this list, each task is a dependency of the next, and the first is repeated.
+            circle = error.args[1][:0:-1]
+        else:
+            return found
+        start = circle.index(next(task for task in edges if task in circle))
+        found.append(circle[start:] + circle[:start])
+        edges = {
+            task: [other for other in before if other not in circle]
+            for task, before in edges.items()
+            if task not in circle
+        }

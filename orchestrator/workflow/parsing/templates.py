@@ -64,7 +64,7 @@ Values = Mapping[str, tuple[str, ...]]
 def fill(node: Node, values: Values) -> Node:
     """Return a part of a task with its templates filled in, except templates in inserted values."""
     if isinstance(node.value, str):
-        return Node(_filled(node.value, values), node.line)
+        return Node(_USE.sub(lambda match: _value(match, values), node.value), node.line)
     if isinstance(node.value, list):
         return Node([fill(item, values) for item in node.value], node.line)
     if isinstance(node.value, dict):
@@ -108,10 +108,6 @@ def left_open(text: str, values: Values, name: str) -> tuple[int, ...]:
     filled += text[end:]
     places = enumerate(place(name).finditer(filled))
     return tuple(number for number, match in places if match.start() in templates)
-
-
-def _filled(text: str, values: Values) -> str:
-    return _USE.sub(lambda match: _value(match, values), text)
 
 
 def _value(match: re.Match[str], values: Values) -> str:

@@ -7,7 +7,7 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.foreach import as_text
 from orchestrator.workflow.parsing.manifest import BUILT_IN
-from orchestrator.workflow.parsing.task_nodes import Written, reduced_by
+from orchestrator.workflow.parsing.task_nodes import Written, inputs_of
 from orchestrator.workflow.parsing.templates import FILLED, QUOTE, Use, Values, uses
 
 _EACH = ("item", "items", "index")
@@ -49,34 +49,26 @@ def _check(
 ) -> Iterator[Use]:
     defaults = _member(root, "defaults")
     if defaults is not None and isinstance(defaults.value, dict):
-        yield from _known(_uses(defaults.value, "defaults"), names, mistakes)
+        yield from _check_uses(_uses(defaults.value, "defaults"), names, mistakes)
     for task in tasks:
         each = _member(task.node, "foreach")
         if each is not None:
-            yield from _known(uses(each, f"{task.place}.foreach"), names, mistakes)
+            yield from _check_uses(uses(each, f"{task.place}.foreach"), names, mistakes)
             _check_items(task, mistakes)
         allowed = [*names, *(_EACH if each is not None else ())]
-        allowed += [RESULTS] if reduced_by(task) else []
-        yield from _known(_uses(task.members, task.place), allowed, mistakes)
-        if _is_command(task, defaults):
-            _check_command(task, mistakes)
-
-
-def _is_command(task: Written, defaults: Node | None) -> bool:
-    program = task.members.get("agent_cli") or _member(defaults, "agent_cli")
-    return program is not None and program.value == "shell"
-
-
-def _check_command(task: Written, mistakes: Mistakes) -> None:
-    """Check that no shell would execute results of other tasks, which are untrusted."""
-    text = task.members.get("task")
-    for use in uses(text, f"{task.place}.task") if text is not None else ():
-        if use.name == RESULTS:
-            mistakes.add(
-                use.node,
-                f"`{use.key}` contains `{use}`, which a shell would interpret as code: "
-                "read the results from the file `$ORCHESTRATOR_RESULTS` instead",
-            )
+        allowed += [RESULTS] if inputs_of(task) else []
+        yield from _check_uses(_uses(task.members, task.place), allowed, mistakes)
+        program = task.members.get("agent_cli") or _member(defaults, "agent_cli")
+        if program is not None and program.value == "shell":
+            # A shell would execute results of other tasks, which are untrusted.
+            text = task.members.get("task")
+            for use in uses(text, f"{task.place}.task") if text is not None else ():
+                if use.name == RESULTS:
+                    mistakes.add(
+                        use.node,
+                        f"`{use.key}` contains `{use}`, which a shell would interpret as code: "
+                        "read the results from the file `$ORCHESTRATOR_RESULTS` instead",
+                    )
 
 
 def _uses(members: Mapping[str, Node], place: str) -> Iterator[Use]:
@@ -85,7 +77,7 @@ def _uses(members: Mapping[str, Node], place: str) -> Iterator[Use]:
             yield from uses(member, f"{place}.{key}")
 
 
-def _known(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> Iterator[Use]:
+def _check_uses(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> Iterator[Use]:
     for use in found:
         where = f"`{use.key}` contains `{use}`"
         if use.filter not in (None, QUOTE):
@@ -93,16 +85,11 @@ def _known(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> 
         elif use.name == RESULTS and (use.filter or ".task" not in use.key[-5:]):
             mistakes.add(use.node, f"{where}, which is allowed only in `task` and without a filter")
         elif use.name not in allowed:
-            mistakes.add(use.node, f"{where}, {_explanation(use.name, allowed, mistakes)}")
+            why = f"which has no value{mistakes.meant(use.name, [*allowed])}"
+            if use.name in (*_EACH, *BUILT_IN):
+                why = f"which requires `{'foreach' if use.name in _EACH else 'reduce'}`"
+            mistakes.add(use.node, f"{where}, {why}")
         yield use
-
-
-def _explanation(name: str, allowed: Sequence[str], mistakes: Mistakes) -> str:
-    if name in _EACH:
-        return "which requires `foreach`"
-    if name in BUILT_IN:
-        return "which requires `reduce`"
-    return f"which has no value{mistakes.meant(name, [*allowed])}"
 
 
 def _check_items(task: Written, mistakes: Mistakes) -> None:
@@ -123,7 +110,7 @@ def _check_items(task: Written, mistakes: Mistakes) -> None:
                 )
 
 
-def unquoted_items(tasks: Sequence[Written], defaults: Mapping[str, Node]) -> Iterator[str]:
+def find_unquoted_items(tasks: Sequence[Written], defaults: Mapping[str, Node]) -> Iterator[str]:
     """Yield warnings about untrusted items, such as file names, that a shell would interpret."""
     for task in tasks:
         each = _member(task.node, "foreach")

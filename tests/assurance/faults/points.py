@@ -253,7 +253,7 @@ FLOW_POINTS = _named(
 
 _LAND = "orchestrator.landing.land:"
 _PLAN = "orchestrator.landing.merge:"
-_ANSWER = "orchestrator.landing.stored_answers:StoredAnswers.put"
+_ANSWER = "orchestrator.landing.conflict:StoredAnswers.put"
 _AGENT = "orchestrator.runs.conflict_agent:"
 LANDING_POINTS = _named(
     land_import=_around(f"{_PLAN}import_commits"),

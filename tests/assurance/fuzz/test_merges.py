@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.git.merge_tree import merge_pairs, quarantine
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
-from orchestrator.landing.conflict_matrix import find_conflicts, shown_path
+from orchestrator.landing.conflict_matrix import find_conflicts, path_text
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.trios import Trio, merged_by_git
 
@@ -35,7 +35,7 @@ def test_merges_equal_those_of_git(seeds: Seeds, tmp_path: Path) -> None:
             paths = {SIDE.sub(b"", path) for path in unmerged}
             assert paths <= {*merged.paths}
             assert cell.is_clean == (tree is not None), (pair, cell)
-            assert cell.is_clean or {shown_path(path) for path in paths} <= {*cell.files}
+            assert cell.is_clean or {path_text(path) for path in paths} <= {*cell.files}
             clean += tree is not None
         shutil.rmtree(trio.root)
         return f"{clean} of 3 clean"

@@ -19,7 +19,7 @@ def judging() -> Iterator[Protection]:
         "judging/mutants.py judging/hidden_tests.py judging/ranking.py",
         (f"{_JUDGE} {_KILLED}",),
         ("tests of the base replace those of a candidate",
-         "if self._is_protected(path, entry)},", "if False},"),
+         "if entry.mode != _REPOSITORY and self.instruments.is_protected(path)", "if False"),
         ("new files that control tests are removed",
          'return kind == "control" or tests == "frozen"', 'return tests == "frozen"'),
         ("new links among tests are removed", " or entry.mode == _LINK", ""),
@@ -35,11 +35,11 @@ def judging() -> Iterator[Protection]:
         ("test runner that another program starts is tried with mutants",
          "return _RUNNERS if is_indirect else ()", "return ()"),
         ("check without a result with mutants does not pass",
-         "    if runs.has_no_result(commit, verdict.command):\n", "    if False:\n"),
+         "if runs.has_no_result(commit, verdict.command)\n", "if False\n"),
         ("hidden tests have mutants, too",
          "self._evidence, rules.all_checks, rules.hidden)", "self._evidence, rules.all_checks)"),
         ("candidate is not picked by a check that proves nothing",
-         "return [] if without is None else [_unproved(without)]", "return []"),
+         "        if without is None:\n", "        if True:\n"),
         ("candidate's own tests prove nothing",
          'if self._rules.tests == "free" and case.has_own_tests:', "if False:"),
         ("check without tests passes no candidate",
@@ -60,15 +60,15 @@ def judging() -> Iterator[Protection]:
          '"frozen": frozen, "configuration": configured,', '"frozen": frozen,'),
         ("one judgement of a repository at a time", "    if lock is None:\n", "    if False:\n"),
         ("results are kept for a judgement that is repeated",
-         "            self._keep(key, result)\n", "            pass\n"),
+         "write_atomically(self._place / key, self._known[key].model_dump_json())", "pass"),
     )  # fmt: skip
     yield from patches(
         "landing/merge.py landing/exclusion.py landing/pull_requests.py web/merge_pages.py",
         ("tests/landing/test_excluded.py",),
         (
             "workers that the judgement excludes are merged only if a person insists",
-            "        if found is not None:\n            said =",
-            "        if False:\n            said =",
+            "    if found is not None:\n        said =",
+            "    if False:\n        said =",
         ),
         (
             "branch on top of excluded work is excluded too",
@@ -122,7 +122,7 @@ def judging() -> Iterator[Protection]:
         ("values are changed rather than operators",
          "        if len(found) == 1:\n", "        if False:\n"),
         ("name in a report of another test is no failure",
-         "    return name in last\n", "    return name in words\n"),
+         "(name in last if", "(name in words if"),
         ("lint and coverage decide nothing alone",
          '_CLEAR = DECISIVE - {"lint", "coverage"}', "_CLEAR = DECISIVE"),
         ("linter has the configuration of the base",
@@ -141,14 +141,14 @@ def judging() -> Iterator[Protection]:
         ("compiled modules of a candidate do not count", '"__pycache__", "*.pyc", ', ""),
     )  # fmt: skip
     yield from patches(
-        "judging/junit.py judging/coverage_file.py judging/hidden_files.py judging/tournament.py "
-        "judging/pick.py runs/merging.py judging/judge.py",
+        "judging/failing_tests.py judging/coverage_file.py judging/hidden_tests.py "
+        "judging/tournament.py judging/pick.py runs/merging.py judging/judge.py",
         (f"{_PARTS} {_TOURNAMENT}", f"{_DOCKER} tests/cli/commands/test_merge_queue.py"),
         ("JUnit file declares no document type",
          "    parser.StartDoctypeDeclHandler = cases.refuse\n"
          "    parser.EntityDeclHandler = cases.refuse\n", ""),
         ("coverage file declares no entity",
-         "    parser.EntityDeclHandler = lines.refuse_entity\n", ""),
+         "            parser.EntityDeclHandler = lines.refuse_entity\n", ""),
         ("coverage file has a limited number of lines",
          "if self._number > MOST_LINES:", "if False:"),
         ("JUnit file has a limited number of tests",

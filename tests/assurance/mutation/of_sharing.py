@@ -84,14 +84,14 @@ def sharing() -> Iterator[Protection]:
          "such tasks are already refused when the workflow is read"),
     )  # fmt: skip
     yield from patches(
-        "workflow/settings_check.py",
+        "workflow/planning.py",
         ("tests/workflow/test_settings_check.py",),
         ("no results in a command", 'config.agent_cli == "shell" and task.results_at', "False"),
     )  # fmt: skip
     yield from patches(
         "workflow/parsing/variables.py", ("tests/workflow/parsing/test_diagnostics.py",),
         ("results in a workflow's commands refused",
-         "if _is_command(task, defaults):", "if False:"),
+         'if program is not None and program.value == "shell":', "if False:"),
     )  # fmt: skip
     yield from patches(
         "workflow/reduce_prompt.py", (PROMPTS,),

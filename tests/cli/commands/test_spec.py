@@ -9,7 +9,7 @@ from orchestrator.cli import workflow_run
 from orchestrator.cli.app import run
 from orchestrator.cli.workflow_file import selected
 from orchestrator.errors import ConfigError
-from orchestrator.workflow.parsing.json_schema import json_schema
+from orchestrator.workflow.parsing.dialects import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow
 from orchestrator.workflow.planning import config_of
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from orchestrator.workflow.drawing.mermaid import mermaid
+from orchestrator.workflow.drawing.text import mermaid
 from orchestrator.workflow.model import Task, Workflow
 from tests.support.drawn_workflows import any_workflow, batches, edges_of
 

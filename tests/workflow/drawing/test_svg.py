@@ -1,5 +1,6 @@
 """Tests of workflows drawn as SVG."""
 
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -24,17 +25,37 @@ class TestSvg:
                 continue
             first, last = path.attrib["data-from"], path.attrib["data-to"]
             seen.add((first, last))
-            points = [tuple(map(float, pair.split())) for pair in path.attrib["d"][2:].split(" L ")]
+            segments = self.segments(path.attrib["d"])
+            points = [segments[0][0], *(segment[-1] for segment in segments)]
             x, y, width, height = boxes[first]
             assert points[0] == (x + width, y + height / 2)
             x, y, width, height = boxes[last]
             assert points[-1] == (x, y + height / 2)
-            assert all(a[0] == b[0] or a[1] == b[1] for a, b in zip(points, points[1:]))  # noqa: B905, RUF007
+            # Every segment begins and ends horizontally, so that no edge has a corner.
+            assert all(part[0][1] == part[1][1] and part[-2][1] == part[-1][1] for part in segments)
             assert [point[0] for point in points] == sorted(point[0] for point in points)
             for name, box in boxes.items():
                 if name not in (first, last):
-                    assert not any(self.meet(a, b, box) for a, b in zip(points, points[1:]))  # noqa: B905, RUF007
+                    assert not any(self.meets(segment, box) for segment in segments)
         assert seen == edges_of(one)
+
+    @staticmethod
+    def segments(path: str) -> list[list[tuple[float, float]]]:
+        """Return the lines and Bézier curves of a path, each with its end and control points."""
+        found, end = [], (0.0, 0.0)
+        for letter, numbers in re.findall(r"([MLC])([^MLC]+)", path):
+            values = [float(number) for number in numbers.split()]
+            points = [*zip(values[::2], values[1::2], strict=True)]
+            if letter != "M":
+                assert len(points) == {"L": 1, "C": 3}[letter]
+                found.append([end, *points])
+            end = points[-1]
+        return found
+
+    def meets(self, segment: list[tuple[float, float]], box) -> bool:
+        """Return whether a segment, which is within the rectangle of its points, meets a box."""
+        xs, ys = zip(*segment, strict=True)
+        return self.meet((min(xs), min(ys)), (max(xs), max(ys)), box)
 
     def boxes(self, root) -> dict[str, tuple[float, ...]]:
         found = {}
@@ -55,6 +76,18 @@ class TestSvg:
             and min(a[1], b[1]) < y + height
             and max(a[1], b[1]) > y
         )
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_edges_of_different_nodes_share_no_line(self, seed):
+        """Otherwise a reader could follow an edge to a wrong node."""
+        owners: dict[float, str] = {}
+        for path in ElementTree.fromstring(svg(any_workflow(seed)).encode()).iter():
+            for segment in (
+                self.segments(path.attrib.get("d", "")) if "data-from" in path.attrib else ()
+            ):
+                if len(segment) == 2:
+                    first = path.attrib["data-from"]
+                    assert owners.setdefault(segment[0][1], first) == first
 
     def test_boxes_do_not_overlap(self):
         root = ElementTree.fromstring(svg(workflow(RELEASE)).encode())

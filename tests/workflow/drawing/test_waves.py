@@ -1,6 +1,6 @@
 """Tests of the waves that `--dry-run` prints."""
 
-from orchestrator.workflow.drawing.waves import wave_lines
+from orchestrator.workflow.drawing.text import wave_lines
 from orchestrator.workflow.model import Task, Workflow
 
 

@@ -366,7 +366,7 @@ class TestBounds:
 
         for step in ("tasks_of", "edges_of", "variables_of"):
             monkeypatch.setattr(f"orchestrator.workflow.parsing.reader.{step}", build)
-        monkeypatch.setattr(Mistakes, "checked", build)
+        monkeypatch.setattr(Mistakes, "validate", build)
         with pytest.raises(ConfigError) as caught:
             read(tmp_path, head + part * count)
         assert said in caught.value.message

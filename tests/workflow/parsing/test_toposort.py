@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.parsing.reader import read_workflow
-from orchestrator.workflow.parsing.toposort import cycles, in_order
+from orchestrator.workflow.parsing.task_nodes import cycles, in_order
 
 Graph = dict[str, list[str]]
 
