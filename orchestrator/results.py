@@ -324,7 +324,7 @@ class RunResult(BaseModel):
 
 def ended_word(status: Status, results: Iterable[WorkerResult]) -> str:
     """Return the name of a run's final state: its status, or `cancelled` if all workers were."""
-    is_cancelled = {one.reason for one in results} == {Reason.CANCELLED}
+    is_cancelled = {result.reason for result in results} == {Reason.CANCELLED}
     return (Reason.CANCELLED if is_cancelled else status).value
 
 
@@ -366,7 +366,7 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
         fail_on: `any`, or `all`: with `all`, the code is 0 if any required worker succeeded.
     """
     causes, skipped = causes_of(results)
-    succeeded = any(one.required and one.status is Status.SUCCESS for one in results)
+    succeeded = any(result.required and result.status is Status.SUCCESS for result in results)
     if not (causes or skipped) or (fail_on == "all" and succeeded):
         return 0
     failed = [result for result in causes if result.status is not Status.PARTIAL]
@@ -393,6 +393,6 @@ def causes_of(results: Sequence[WorkerResult]) -> tuple[list[WorkerResult], bool
     other task is not required. Failures of tasks that are not required then count as causes too.
     """
     bad = [result for result in results if result.status is not Status.SUCCESS]
-    skipped = any(one.required and one.reason is Reason.DEPENDENCY for one in bad)
-    own = [one for one in bad if one.reason is not Reason.DEPENDENCY]
-    return [one for one in own if one.required or skipped], skipped
+    skipped = any(result.required and result.reason is Reason.DEPENDENCY for result in bad)
+    own = [result for result in bad if result.reason is not Reason.DEPENDENCY]
+    return [result for result in own if result.required or skipped], skipped

@@ -194,7 +194,11 @@ def _show_version(wanted: bool) -> None:
         from orchestrator.engine.images.recipes import wanted_recipes
 
         recipes = wanted_recipes().items()
-        show("\n".join([_version(), *(f"{image} recipe sha256:{one}" for image, one in recipes)]))
+        show(
+            "\n".join(
+                [_version(), *(f"{image} recipe sha256:{checksum}" for image, checksum in recipes)]
+            )
+        )
         raise typer.Exit
 
 
@@ -328,7 +332,7 @@ def _report(error: Exception) -> int:
 
 def _forbidden(path: Path, error: OSError) -> tuple[str, str]:
     """Return message and hint for a file that this user may not use."""
-    found = next((one for one in (path, *path.parents) if os.path.lexists(one)), None)
+    found = next((parent for parent in (path, *path.parents) if os.path.lexists(parent)), None)
     owner = f": {found} belongs to {user_name(found.lstat().st_uid)}" if found else ""
     return (
         f"cannot use {path}: {error.strerror}{owner}",

@@ -57,9 +57,13 @@ def read_commands() -> tuple[CommandRow, ...]:
                 "commands": tuple(row["commands"]),
                 "parameters": tuple(
                     ParameterRow(
-                        **{**one, "names": tuple(one["names"]), "values": tuple(one["values"])}
+                        **{
+                            **parameter,
+                            "names": tuple(parameter["names"]),
+                            "values": tuple(parameter["values"]),
+                        }
                     )
-                    for one in row["parameters"]
+                    for parameter in row["parameters"]
                 ),
             }
         )

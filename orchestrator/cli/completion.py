@@ -41,12 +41,14 @@ def _case(shell: str, row: CommandRow, summaries: Mapping[str, str], agents: Seq
     It sets three lists: what the values of options and arguments are, the commands of a group, and
     the options. The last two have texts if the shell shows texts.
     """
-    options = [(name, one) for one in row.parameters for name in one.names]
+    options = [(name, parameter) for parameter in row.parameters for name in parameter.names]
     of_members = ((name, summaries[f"{row.path} {name}".strip()]) for name in row.commands)
     lists = {
-        "items": [f"{name}{_value(one, agents)}" for name, one in (*options, *_arguments(row))],
+        "items": [
+            f"{name}{_value(parameter, agents)}" for name, parameter in (*options, *_arguments(row))
+        ],
         "members": [_describe(shell, *member) for member in of_members],
-        "flags": [_describe(shell, name, one.help) for name, one in options],
+        "flags": [_describe(shell, name, parameter.help) for name, parameter in options],
     }
     if shell == "fish":
         lines = (f"      set __orchestrator_{name} {_quote(shell, words)}\n"
@@ -60,16 +62,19 @@ def _case(shell: str, row: CommandRow, summaries: Mapping[str, str], agents: Seq
 
 def _arguments(row: CommandRow) -> Iterable[tuple[str, ParameterRow]]:
     """Yield the arguments, each after its position; `*` for one that takes all further words."""
-    arguments = [one for one in row.parameters if not one.names]
-    return [("*" if one.several else str(n), one) for n, one in enumerate(arguments, start=1)]
+    arguments = [parameter for parameter in row.parameters if not parameter.names]
+    return [
+        ("*" if argument.several else str(n), argument)
+        for n, argument in enumerate(arguments, start=1)
+    ]
 
 
-def _value(one: ParameterRow, agents: Sequence[str]) -> str:
+def _value(parameter: ParameterRow, agents: Sequence[str]) -> str:
     """Return how a value is completed: nothing for a switch, else `=` and the values or a kind."""
-    if one.is_switch:
+    if parameter.is_switch:
         return ""
-    values = agents if one.kind == "agent" else one.values
-    return "=" + ("|".join(values) if values else _KINDS.get(one.kind, ""))
+    values = agents if parameter.kind == "agent" else parameter.values
+    return "=" + ("|".join(values) if values else _KINDS.get(parameter.kind, ""))
 
 
 def _describe(shell: str, name: str, text: str) -> str:

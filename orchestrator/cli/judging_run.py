@@ -100,10 +100,15 @@ def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) ->
     configured = tuple(check.run for check in settings.project.checks)
     checks = wanted.checks or (configured if must_fix else required_checks(settings, "judging"))
     others = (options.coverage, options.probe, options.judge)
-    given = (*checks, *must_fix, *(options.lint or ()), *(one for one in others if one is not None))
+    given = (
+        *checks,
+        *must_fix,
+        *(options.lint or ()),
+        *(check for check in others if check is not None),
+    )
     check_commands(given)
     return JudgingRules(
-        checks=tuple(one for one in dict.fromkeys(checks) if one not in must_fix),
+        checks=tuple(check for check in dict.fromkeys(checks) if check not in must_fix),
         must_fix=must_fix,
         tests=options.tests,  # type: ignore[arg-type]
         instruments=tuple(options.instrument or ()) or settings.judge.instruments,

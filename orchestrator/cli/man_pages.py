@@ -53,15 +53,15 @@ def _page(
     yield _escape(row.usage)
     yield ".SH DESCRIPTION"
     yield from _text(row.help)
-    arguments = [one for one in row.parameters if not one.names]
+    arguments = [parameter for parameter in row.parameters if not parameter.names]
     for title, parameters in (
         ("ARGUMENTS", arguments),
-        ("OPTIONS", [one for one in row.parameters if one.names]),
+        ("OPTIONS", [parameter for parameter in row.parameters if parameter.names]),
     ):
         if parameters:
             yield f".SH {title}"
-            for one in parameters:
-                yield from _list_item(one.declared, one.help)
+            for parameter in parameters:
+                yield from _list_item(parameter.declared, parameter.help)
     yield from _members(row, commands)
     if row.commands and not row.path:
         yield ".SH FILES"
@@ -77,7 +77,7 @@ def _members(row: CommandRow, commands: Sequence[CommandRow]) -> Iterator[str]:
         yield ".SH COMMANDS"
     for member in row.commands:
         path = f"{row.path} {member}".strip()
-        summary = next(one.summary for one in commands if one.path == path)
+        summary = next(command.summary for command in commands if command.path == path)
         yield from _list_item(f"orchestrator {path}", f"{summary} See {_name(path)}(1).")
 
 

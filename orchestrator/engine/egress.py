@@ -219,7 +219,9 @@ def check_gateways(
         raise UnsupportedError(
             "this engine cannot connect workers to a credential broker", hint="use `--keys env`"
         )
-    if not features.gateways and any(one.hosts is not None for one in egress.values()):
+    if not features.gateways and any(
+        stage_egress.hosts is not None for stage_egress in egress.values()
+    ):
         raise UnsupportedError(
             "this engine has no gateways, which are needed for allow-lists, and for published "
             "ports without an open network",

@@ -212,7 +212,7 @@ def _rows(git: Git, base: str, tip: str) -> Iterator[tuple[int, int, str]]:
         for row in records(output, b"\0"):
             added, removed, path = row.split(b"\t", 2)
             # Git prints `-` for a binary file.
-            lines = (int(one) if one.isdigit() else 0 for one in (added, removed))
+            lines = (int(number) if number.isdigit() else 0 for number in (added, removed))
             yield *lines, path.decode("utf-8", "backslashreplace")  # type: ignore[misc]
 
 

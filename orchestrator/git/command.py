@@ -255,7 +255,7 @@ class Git:
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         settings = (f"{key}={value}" for key, value in self._config.items())
-        command = ["git", *(word for one in settings for word in ("-c", one)), *arguments]
+        command = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
         command = creating_for(self._owner, command)
         return self._limits.around(command) if self._limits else command
 

@@ -24,9 +24,13 @@ def dead_ends(repository: Repository, commit: str) -> Iterator[str]:
     Raises:
         GitCommandError: The commit cannot be read.
     """
-    entries = [one for one in repository.git.tree(commit) if one.startswith((_GITLINK, _LINK))]
-    links = [one.removeprefix(_LINK) for one in entries if one.startswith(_LINK)]
-    inner = [os.fsdecode(one.partition(b"\t")[2]) for one in entries if one.startswith(_GITLINK)]
+    entries = [
+        entry for entry in repository.git.tree(commit) if entry.startswith((_GITLINK, _LINK))
+    ]
+    links = [entry.removeprefix(_LINK) for entry in entries if entry.startswith(_LINK)]
+    inner = [
+        os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry.startswith(_GITLINK)
+    ]
     named = named_submodules(repository.git, commit) if inner else {}
     if unnamed := [path for path in inner if path not in named]:
         yield (
@@ -40,7 +44,7 @@ def dead_ends(repository: Repository, commit: str) -> Iterator[str]:
 
 def _absolute(git: Git, links: Sequence[bytes]) -> Iterator[str]:
     paths: dict[str, list[str]] = {}
-    for found, _, path in islice((one.partition(b"\t") for one in links), _MOST):
+    for found, _, path in islice((link.partition(b"\t") for link in links), _MOST):
         paths.setdefault(found.decode(), []).append(os.fsdecode(path))
     if not paths:
         return

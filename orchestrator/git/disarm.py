@@ -137,7 +137,7 @@ def give_back(repository: Repository) -> None:
     """
     common, noted = repository.common_dir, repository.state_dir / _ENABLED
     if not noted.exists() or any(
-        (one.git_dir / _SETTINGS).exists() for one in linked_worktrees(common)
+        (worktree.git_dir / _SETTINGS).exists() for worktree in linked_worktrees(common)
     ):
         return
     moved: dict[str, str] = json.loads(noted.read_bytes())
@@ -189,7 +189,7 @@ def _listed(file: Path) -> dict[str, str]:
     if not file.exists():
         return {}
     listed = Git(None).text("config", "--file", str(file), "--list", "-z").split("\0")
-    return {key: value for key, _, value in (one.partition("\n") for one in listed) if key}
+    return {key: value for key, _, value in (line.partition("\n") for line in listed) if key}
 
 
 def _set(file: Path, key: str, value: str) -> None:

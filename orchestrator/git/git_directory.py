@@ -70,14 +70,14 @@ def present_place(recorded: Path, common_dir: Path) -> Path:
     git_dir, beside = pointed_git_dir(recorded) or recorded / ".git", common_dir.parent
     if is_same(git_dir, common_dir) or is_same(git_dir.parent.parent, common_dir):
         return recorded
-    if any(place_of(one) == recorded for one in (common_dir / "worktrees").glob("*")):
+    if any(place_of(entry) == recorded for entry in (common_dir / "worktrees").glob("*")):
         return recorded
     return beside if is_same(beside / ".git", common_dir) else recorded
 
 
-def is_same(one: Path, other: Path) -> bool:
+def is_same(path: Path, other: Path) -> bool:
     """Return whether two paths lead to the same existing file."""
     try:
-        return one.samefile(other)
+        return path.samefile(other)
     except OSError:
         return False

@@ -84,8 +84,8 @@ def find_content(repository: Repository, base: str, scratch: Path) -> Content:
     if not _is_used(repository, base):
         return NO_CONTENT
     found = list(_tracked(repository, base, dict(_pointers(repository, base)), scratch))
-    there = tuple(one for one in found if _is_there(repository, one))
-    missing = [one_line(one.path) for one in found if one not in there]
+    there = tuple(pointer for pointer in found if _is_there(repository, pointer))
+    missing = [one_line(pointer.path) for pointer in found if pointer not in there]
     if not missing:
         return Content(True, there)
     rest = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
@@ -164,12 +164,12 @@ def _place(repository: Repository, oid: str) -> Path:
     return _storage(repository) / oid[:2] / oid[2:4] / oid
 
 
-def _is_there(repository: Repository, one: Pointer) -> bool:
+def _is_there(repository: Repository, pointer: Pointer) -> bool:
     try:
-        info = _place(repository, one.oid).lstat()
+        info = _place(repository, pointer.oid).lstat()
     except OSError:
         return False
-    return stat.S_ISREG(info.st_mode) and info.st_size == one.size
+    return stat.S_ISREG(info.st_mode) and info.st_size == pointer.size
 
 
 def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Path) -> None:
@@ -178,28 +178,29 @@ def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Pat
     Raises:
         OSError: The disk is full.
     """
-    for one in pointers:
-        place = tree / one.path
+    for pointer in pointers:
+        place = tree / pointer.path
         with suppress(FileNotFoundError):
-            if place.parent.resolve() == (tree.resolve() / one.path).parent and _is_one(place, one):
-                _replace(place, _place(repository, one.oid))
+            is_inside = place.parent.resolve() == (tree.resolve() / pointer.path).parent
+            if is_inside and _is_pointer(place, pointer):
+                _replace(place, _place(repository, pointer.oid))
 
 
-def is_written(one: Pointer, tree: Path) -> bool:
+def is_written(pointer: Pointer, tree: Path) -> bool:
     """Return whether a pointer's path in a directory tree has a file of the content's size."""
     try:
-        info = (tree / one.path).lstat()
+        info = (tree / pointer.path).lstat()
     except OSError:
         return False
-    return stat.S_ISREG(info.st_mode) and info.st_size == one.size
+    return stat.S_ISREG(info.st_mode) and info.st_size == pointer.size
 
 
-def _is_one(place: Path, one: Pointer) -> bool:
+def _is_pointer(place: Path, pointer: Pointer) -> bool:
     info = place.lstat()
     if not stat.S_ISREG(info.st_mode) or info.st_size >= _LONGEST:
         return False
     match = _POINTER.fullmatch(place.read_bytes())
-    return match is not None and match["oid"].decode() == one.oid
+    return match is not None and match["oid"].decode() == pointer.oid
 
 
 def _replace(place: Path, source: Path) -> None:
@@ -259,7 +260,7 @@ def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Pa
 
 def write_record(pointers: Iterable[Pointer], *directories: Path) -> None:
     """Record in each of the given directories which LFS objects a worker was given."""
-    text = json.dumps({one.path: [one.oid, one.size] for one in pointers})
+    text = json.dumps({pointer.path: [pointer.oid, pointer.size] for pointer in pointers})
     for directory in directories:
         (directory / RECORD).write_text(text)
 
@@ -338,7 +339,8 @@ def content_since(
     create and remove.
     """
     found = find_content(repository, base, scratch)
-    known = {one.oid for one in given.pointers}
+    known = {pointer.oid for pointer in given.pointers}
     for made in run.glob(f"worker-*/{_MADE}"):
         known |= set(json.loads(made.read_text()))
-    return replace(found, pointers=tuple(one for one in found.pointers if one.oid in known))
+    pointers = tuple(pointer for pointer in found.pointers if pointer.oid in known)
+    return replace(found, pointers=pointers)

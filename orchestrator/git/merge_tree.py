@@ -73,7 +73,7 @@ def require_git(purpose: str, instead: str) -> None:
     """
     found = version()
     if found < MINIMUM_VERSION:
-        least, ours = (".".join(map(str, one)) for one in (MINIMUM_VERSION, found))
+        least, ours = (".".join(map(str, version)) for version in (MINIMUM_VERSION, found))
         raise ConfigError(
             f"git {ours} is too old {purpose}", hint=f"install git {least} or newer, or {instead}"
         )

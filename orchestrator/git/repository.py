@@ -50,7 +50,7 @@ _threads = threading.Lock()
 
 
 FETCHING = {
-    **{f"protocol.{one}.allow": "always" for one in ("https", "http", "ssh", "git")},
+    **{f"protocol.{protocol}.allow": "always" for protocol in ("https", "http", "ssh", "git")},
     # As in the user's own fetch: old repositories contain harmless format errors.
     "transfer.fsckObjects": "false",
 }
@@ -176,7 +176,8 @@ class Repository:
             RepositoryError: Git could not fetch.
         """
         name = base.removeprefix("refs/remotes/")
-        remotes = [one for one in self.git.text("remote").split() if name.startswith(f"{one}/")]
+        names = self.git.text("remote").split()
+        remotes = [remote for remote in names if name.startswith(f"{remote}/")]
         if not remotes:
             raise ConfigError(
                 f"`--fetch`: `{base}` is not a branch of a remote",
@@ -263,7 +264,8 @@ class Repository:
             branches: Names of branches.
         """
         known = self._noted()
-        wanted = [*(f"{_WORKTREE}{one}" for one in patterns), *(f"{_BRANCH}{b}" for b in branches)]
+        wanted = [f"{_WORKTREE}{pattern}" for pattern in patterns]
+        wanted += [f"{_BRANCH}{branch}" for branch in branches]
         new = [line for line in dict.fromkeys(wanted) if line not in known]
         if new:
             text = "".join(f"{line}\n" for line in (*known, *new))
@@ -290,14 +292,14 @@ class Repository:
         Returns:
             The names. A name that ends with `*` stands for all names with that prefix.
         """
-        inside = (one for one in self.worktree_patterns() if not one.startswith("/"))
-        firsts = (one.partition("/")[0].partition("*") for one in inside)
+        inside = (pattern for pattern in self.worktree_patterns() if not pattern.startswith("/"))
+        firsts = (pattern.partition("/")[0].partition("*") for pattern in inside)
         return tuple(dict.fromkeys(name + star for name, star, _ in firsts))
 
     def longest_worktree(self) -> int:
         """Return the maximum length in bytes that the path of a worker's worktree can have."""
         default, *named = self.worktree_patterns()
-        paths = (self.top / one for one in named)
+        paths = (self.top / name for name in named)
         lengths = (len(os.fsencode(p)) + str(p).count("*") * (LONGEST_ID - 1) for p in paths)
         return max([len(os.fsencode(self.top / default)) + 1, *lengths])
 
@@ -312,8 +314,8 @@ class Repository:
         """Hide the worktrees from `git status`, in the local file `info/exclude`."""
         path = self.common_dir / "info" / "exclude"
         text = path.read_text(errors="surrogateescape") if path.exists() else ""
-        inside = (one for one in self.worktree_patterns() if not one.startswith("/"))
-        missing = [line for one in inside if (line := f"/{one}") not in split_lines(text)]
+        inside = (pattern for pattern in self.worktree_patterns() if not pattern.startswith("/"))
+        missing = [line for pattern in inside if (line := f"/{pattern}") not in split_lines(text)]
         if not missing:
             return
         path.parent.mkdir(exist_ok=True)
@@ -371,7 +373,7 @@ class Repository:
         paths = self.top.glob(f"{DIRECTORIES}*")
         suffixes = [path.name.removeprefix(DIRECTORIES) for path in paths]
         refs = self.git.text("for-each-ref", "--format=%(refname)")
-        return numbers_in_refs(refs) | {int(one) for one in suffixes if one.isdecimal()}
+        return numbers_in_refs(refs) | {int(suffix) for suffix in suffixes if suffix.isdecimal()}
 
     def move_branch(self, branch: str, *, new: str, old: str) -> None:
         """Move a branch from the commit `old` to `new`, without changing HEAD or files.

@@ -59,7 +59,7 @@ def import_commits(
     Raises:
         GitCommandError: An object breaks one of git's rules, or the disk is full.
     """
-    wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
+    wanted = "".join(f"{line}\n" for line in (commit, *(f"^{tip}" for tip in known)))
     name = git_dir / "objects" / "pack" / "pack"
     for earlier in name.parent.iterdir():
         # The objects of an earlier import are still there as loose files.

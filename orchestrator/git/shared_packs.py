@@ -190,7 +190,8 @@ def _nearest(git: Git, commit: str, known: Collection[str]) -> str | None:
     if commit in known or not known:
         return commit if known else None
     with git.reading("rev-list", commit) as history:
-        return next((one for line in history if (one := line.decode().strip()) in known), None)
+        commits = (line.decode().strip() for line in history)
+        return next((older for older in commits if older in known), None)
 
 
 def _up_to(commit: str, layers: Sequence[Layer], *, grows: bool) -> tuple[Layer, ...]:
@@ -235,9 +236,9 @@ def _superfluous(place: Path) -> Iterator[Path]:
     chains = [manifest.layers for _, manifest in bases]
     kept = [
         root
-        for root, one in bases
+        for root, manifest in bases
         if not any(
-            len(chain) > len(one.layers) and chain[: len(one.layers)] == one.layers
+            len(chain) > len(manifest.layers) and chain[: len(manifest.layers)] == manifest.layers
             for chain in chains
         )
     ][:_MOST_KEPT]

@@ -118,7 +118,7 @@ class _Search:
 
     def _take(self, parent: _Parent, path: str, commit: str, name: str) -> None:
         full, checkout = parent.prefix + path, parent.checkout / path
-        places = (*(one / "modules" / name for one in parent.git_dirs), checkout / ".git")
+        places = (*(git_dir / "modules" / name for git_dir in parent.git_dirs), checkout / ".git")
         git_dir = next((place for place in places if _has(place, commit)), None)
         packed = None if git_dir is None else self._pack(git_dir, commit)
         if git_dir is None or packed is None:

@@ -179,7 +179,7 @@ def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:
     path = repository.top / spec.directory
     if path.exists():
         shutil.move(path, into / path.name)
-    if any(one.path == path for one in linked_worktrees(repository.common_dir)):
+    if any(worktree.path == path for worktree in linked_worktrees(repository.common_dir)):
         _make_absolute(repository, path)
         # --force twice, because git locks a worktree until it is complete.
         repository.git.run("worktree", "remove", "--force", "--force", str(path))
@@ -204,6 +204,8 @@ def remove_worktree(repository: Repository, path: Path) -> None:
 
 def _make_absolute(repository: Repository, path: Path) -> None:
     """Replace a relative pointer, with which git before 2.48 does not remove a worktree."""
-    for one in linked_worktrees(repository.common_dir):
-        if one.path == path and not (read_line(one.git_dir / "gitdir") or "/").startswith("/"):
-            (one.git_dir / "gitdir").write_text(f"{path / '.git'}\n")
+    for worktree in linked_worktrees(repository.common_dir):
+        if worktree.path == path and not (read_line(worktree.git_dir / "gitdir") or "/").startswith(
+            "/"
+        ):
+            (worktree.git_dir / "gitdir").write_text(f"{path / '.git'}\n")

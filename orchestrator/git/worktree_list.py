@@ -59,7 +59,7 @@ def all_worktrees(repository: Repository) -> list[ListedWorktree]:
     others = linked_worktrees(repository.common_dir)
     if _setting(repository.common_dir, "core.bare", "--type=bool") != "true":
         others.insert(0, _main(repository.common_dir))
-    return [current, *(one for one in others if one.git_dir != current.git_dir)]
+    return [current, *(other for other in others if other.git_dir != current.git_dir)]
 
 
 def _main(common_dir: Path) -> ListedWorktree:

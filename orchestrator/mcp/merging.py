@@ -126,7 +126,7 @@ def _pair(pair: Pair) -> answers.PairEntry:
 
 def _left(merged: Merged) -> tuple[answers.LeftEntry, ...]:
     return tuple(
-        answers.LeftEntry(worker_id=one.worker_id, reason=one.reason) for one in merged.left
+        answers.LeftEntry(worker_id=entry.worker_id, reason=entry.reason) for entry in merged.left
     )
 
 

@@ -137,7 +137,9 @@ def _words(task: str, result: WorkerResult | None) -> answers.WorkerWords:
         message=output_line((result.message if result else None) or "", limit=1000),
         summary=_bounded(output_lines((result.summary if result else None) or ""), 8 * 1024),
         files=_paths(result.files_modified if result else ()),
-        alerts=tuple(output_line(f"{one.trigger}: {one.detail}", limit=300) for one in alerts),
+        alerts=tuple(
+            output_line(f"{alert.trigger}: {alert.detail}", limit=300) for alert in alerts
+        ),
     )
 
 
@@ -262,26 +264,26 @@ def judgement(repository: Repository, asked: arguments.OfRun) -> answers.Judgeme
         decision=found.decision,
         picked=found.picked,
         checks=tuple(one_line(check) for check in (*found.must_fix, *found.checks)),
-        ranking=tuple(_candidate(one) for one in found.ranking[:_FILES]),
+        ranking=tuple(_candidate(candidate) for candidate in found.ranking[:_FILES]),
     )
 
 
-def _candidate(one: Candidate) -> answers.CandidateEntry:
+def _candidate(candidate: Candidate) -> answers.CandidateEntry:
     return answers.CandidateEntry(
-        worker_id=one.worker_id,
-        place=one.place,
-        decided_by=one.decided_by,
-        passes=one.passes,
-        verdicts=tuple(check.verdict for check in one.verdicts),
-        lines=one.lines,
-        cost=one.cost,
+        worker_id=candidate.worker_id,
+        place=candidate.place,
+        decided_by=candidate.decided_by,
+        passes=candidate.passes,
+        verdicts=tuple(check.verdict for check in candidate.verdicts),
+        lines=candidate.lines,
+        cost=candidate.cost,
         flags=tuple(
             answers.FlagEntry(
                 flag=flag.flag,
                 message=output_line(flag.message, limit=300),
                 file=one_line(flag.file, limit=300) if flag.file else None,
             )
-            for flag in one.flags[:20]
+            for flag in candidate.flags[:20]
         ),
     )
 

@@ -156,11 +156,11 @@ def _failed(text: str) -> CallToolResult:
 def _mistakes(error: ValidationError) -> str:
     """Return the problems of arguments, without the values that the client sent."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    places = (".".join(str(part) for part in one["loc"]) for one in found)
+    places = (".".join(str(part) for part in error["loc"]) for error in found)
     told = [
-        f"argument `{one_line(place, limit=60)}`: {one_line(one['msg'])}" if place else
-        f"the arguments: {one_line(one['msg'])}"
-        for place, one in zip(places, found, strict=True)
+        f"argument `{one_line(place, limit=60)}`: {one_line(error['msg'])}" if place else
+        f"the arguments: {one_line(error['msg'])}"
+        for place, error in zip(places, found, strict=True)
     ]  # fmt: skip
     return "\n".join(told[:10])
 

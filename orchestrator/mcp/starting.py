@@ -196,7 +196,9 @@ def _expand(source: Source) -> list[str]:
 def _spent(run: _Run) -> float:
     """Return what a run costs at most: its budget, as long as its cost is not known."""
     result = None if run.directory.is_live() else run.directory.run_result()
-    known = result is not None and all(one.cost_known or one.never_ran for one in result.results)
+    known = result is not None and all(
+        worker.cost_known or worker.never_ran for worker in result.results
+    )
     return result.cost if result is not None and known else run.budget or 0.0
 
 

@@ -13,53 +13,56 @@ _MOST_FILES = 5
 _SHORT = 12
 
 
-def candidate_row(one: Candidate) -> tuple[str, ...]:
+def candidate_row(candidate: Candidate) -> tuple[str, ...]:
     """Return the cells of a candidate's row in a table, in the order of `HEADING`."""
-    model = f" {one_line(one.model)}" if one.model and one.model != "default" else ""
-    passed = sum(check.passed for check in one.verdicts)
+    model = (
+        f" {one_line(candidate.model)}" if candidate.model and candidate.model != "default" else ""
+    )
+    passed = sum(check.passed for check in candidate.verdicts)
     return (
-        "-" if one.place is None else str(one.place),
-        f"{one.worker_id}{model}",
-        _result(one),
-        f"{passed}/{len(one.verdicts)}" if one.verdicts else "-",
-        str(one.lines),
-        money(one.cost, known=one.cost_known) if one.cost_known else UNKNOWN,
-        one.decided_by or "",
+        "-" if candidate.place is None else str(candidate.place),
+        f"{candidate.worker_id}{model}",
+        _result(candidate),
+        f"{passed}/{len(candidate.verdicts)}" if candidate.verdicts else "-",
+        str(candidate.lines),
+        money(candidate.cost, known=candidate.cost_known) if candidate.cost_known else UNKNOWN,
+        candidate.decided_by or "",
     )
 
 
-def _result(one: Candidate) -> str:
-    if one.out:
-        return "out: " + ", ".join(dict.fromkeys(flag.flag for flag in one.flags if flag.out))
-    if one.passes:
+def _result(candidate: Candidate) -> str:
+    if candidate.out:
+        return "out: " + ", ".join(dict.fromkeys(flag.flag for flag in candidate.flags if flag.out))
+    if candidate.passes:
         return "passes"
-    if one.hidden == "fail" and all(check.passed for check in one.verdicts):
+    if candidate.hidden == "fail" and all(check.passed for check in candidate.verdicts):
         return "fails the hidden tests"
-    bad = [check for check in one.verdicts if not check.passed]
+    bad = [check for check in candidate.verdicts if not check.passed]
     return ", ".join(dict.fromkeys(check.verdict.replace("_", " ") for check in bad)) or "unknown"
 
 
 def flag_lines(judgement: Judgement) -> Iterator[str]:
     """Yield a line for each finding about a candidate, and for each ignored unstable check."""
-    for one in judgement.ranking:
-        for flag in one.flags[:_MOST_FLAGS]:
+    for candidate in judgement.ranking:
+        for flag in candidate.flags[:_MOST_FLAGS]:
             place = f" ({one_line(flag.file)}:{flag.line})" if flag.file and flag.line else ""
-            yield f"worker {one.worker_id}: {flag.flag}: {one_line(flag.message)}{place}"
-        if len(one.flags) > _MOST_FLAGS:
-            yield f"worker {one.worker_id}: {len(one.flags) - _MOST_FLAGS} more findings"
+            yield f"worker {candidate.worker_id}: {flag.flag}: {one_line(flag.message)}{place}"
+        if len(candidate.flags) > _MOST_FLAGS:
+            more = len(candidate.flags) - _MOST_FLAGS
+            yield f"worker {candidate.worker_id}: {more} more findings"
     for check in judgement.unstable:
         yield f"check not counted, because its results on the base differ: {one_line(check)}"
 
 
 def decision(judgement: Judgement) -> str:
     """Return the decision of a judgement in one line."""
-    passing = sum(one.passes for one in judgement.ranking)
+    passing = sum(candidate.passes for candidate in judgement.ranking)
     said = f"{count(len(judgement.ranking), 'candidate')}, {passing} of them pass: "
     if judgement.decision == "clear":
         return f"{said}worker {judgement.picked} is the best (`orchestrator pick`)"
     if judgement.decision == "none":
         return f"{said}there is nothing to pick"
-    first = next(one for one in judgement.ranking if one.passes)
+    first = next(candidate for candidate in judgement.ranking if candidate.passes)
     if first.needs_review:
         return f"{said}undecided; review worker {first.worker_id} first"
     return (
@@ -72,7 +75,10 @@ def winner(judgement: Judgement | None) -> Candidate | None:
     """Return the candidate that is clearly the best; None if no candidate is."""
     if judgement is None or judgement.picked is None:
         return None
-    return next((one for one in judgement.ranking if one.worker_id == judgement.picked), None)
+    return next(
+        (candidate for candidate in judgement.ranking if candidate.worker_id == judgement.picked),
+        None,
+    )
 
 
 def kept_lines(merged: Merged) -> Iterator[str]:
@@ -84,8 +90,8 @@ def kept_lines(merged: Merged) -> Iterator[str]:
         f"the history keeps {said} on which a forge acts after a push; "
         "`--as squash` keeps no message of a worker"
     )
-    for one in merged.kept[:_MOST_FILES]:
-        yield f"{one.commit[:_SHORT]} {one.author}: {one.subject} ({', '.join(one.effects)})"
+    for kept in merged.kept[:_MOST_FILES]:
+        yield f"{kept.commit[:_SHORT]} {kept.author}: {kept.subject} ({', '.join(kept.effects)})"
 
 
 def merge_lines(merged: Merged) -> Iterator[str]:
@@ -96,8 +102,9 @@ def merge_lines(merged: Merged) -> Iterator[str]:
         would = "would be " if merged.dry_run else ""
         where = f"{merged.before[:_SHORT]}..{merged.after[:_SHORT]}"
         yield f"worker {workers}: {would}{verb} {merged.target} ({where})"
-    for one in merged.resolved:
-        yield f"worker {one.worker_id}: an agent resolved the conflict (run {one.run_id})"
+    for resolution in merged.resolved:
+        run = f"run {resolution.run_id}"
+        yield f"worker {resolution.worker_id}: an agent resolved the conflict ({run})"
     if merged.contained:
         workers = ", ".join(str(number) for number in merged.contained)
         yield f"worker {workers}: {merged.target} already has all of the work"

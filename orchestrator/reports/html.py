@@ -159,8 +159,8 @@ def _decisions(report: RunReport) -> Iterator[str]:
             '<div class="scroll" tabindex="0" role="region" aria-labelledby="judgement">\n<table>\n'
             f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
         )
-        for one in report.judgement.ranking[:_CANDIDATES]:
-            cells = "".join(f"<td>{escaped(cell)}</td>" for cell in candidate_row(one))
+        for candidate in report.judgement.ranking[:_CANDIDATES]:
+            cells = "".join(f"<td>{escaped(cell)}</td>" for cell in candidate_row(candidate))
             yield f"<tr>{cells}</tr>\n"
         yield "</tbody>\n</table>\n</div>\n"
         yield f"{_listed(flag_lines(report.judgement))}</section>\n"

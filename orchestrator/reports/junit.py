@@ -232,13 +232,13 @@ def _judged_cases(report: RunReport) -> Iterator[_Case]:
     candidates = report.judgement.ranking if report.judgement else ()
     keys = {(report.run_id, worker.worker_id): worker.key for worker in report.workers}
     # Their places differ from run to run, their numbers have the order of the candidates.
-    ordered = sorted(candidates, key=lambda one: (one.run_id, one.worker_id))
-    for number, one in enumerate(ordered, start=1):
-        key = keys.get((one.run_id, one.worker_id), f"candidate-{number}")
+    ordered = sorted(candidates, key=lambda candidate: (candidate.run_id, candidate.worker_id))
+    for number, candidate in enumerate(ordered, start=1):
+        key = keys.get((candidate.run_id, candidate.worker_id), f"candidate-{number}")
         suite = f"orchestrator.{_plain(key)}.judgement"
-        for check in one.verdicts:
+        for check in candidate.verdicts:
             yield _Case(suite, check.command, 0.0, _of_verdict(check))
-        yield _Case(suite, "treatment of the tests", 0.0, _of_flags(one))
+        yield _Case(suite, "treatment of the tests", 0.0, _of_flags(candidate))
 
 
 def _of_verdict(check: CheckVerdict) -> _Verdict | None:
@@ -249,10 +249,12 @@ def _of_verdict(check: CheckVerdict) -> _Verdict | None:
     return _Verdict(tag, check.verdict, check.verdict.replace("_", " "), broken)
 
 
-def _of_flags(one: Candidate) -> _Verdict | None:
-    if not one.out:
+def _of_flags(candidate: Candidate) -> _Verdict | None:
+    if not candidate.out:
         return None
-    said = "\n".join(f"{flag.flag}: {one_line(flag.message)}" for flag in one.flags if flag.out)
+    said = "\n".join(
+        f"{flag.flag}: {one_line(flag.message)}" for flag in candidate.flags if flag.out
+    )
     return _Verdict("failure", "excluded", "a finding excludes the candidate", said)
 
 
@@ -262,7 +264,7 @@ _NOT_MERGED = frozenset({"failed", "stopped"})
 
 def _merge_cases(report: RunReport, merged: Merged) -> Iterator[_Case]:
     keys = {worker.worker_id: worker.key for worker in report.workers}
-    left = {one.worker_id: one for one in merged.left}
+    left = {entry.worker_id: entry for entry in merged.left}
     for number in sorted({*merged.landed, *merged.contained, *left}):
         key = keys.get(number, f"worker-{number}")
         verdict = _of_left(left[number]) if number in left else None

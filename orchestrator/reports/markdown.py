@@ -65,8 +65,8 @@ def _decisions(report: RunReport) -> Iterator[Iterable[str]]:
 def _judged(judgement: Judgement) -> Iterator[str]:
     yield f"\n#### Judgement\n\n{inline(decision(judgement))}\n\n"
     yield _row(HEADING) + _row(["---"] * len(HEADING))
-    for one in judgement.ranking:
-        yield _row([inline(cell) for cell in candidate_row(one)])
+    for candidate in judgement.ranking:
+        yield _row([inline(cell) for cell in candidate_row(candidate)])
     yield "\n"
     yield from _listed(flag_lines(judgement))
 

@@ -64,7 +64,7 @@ def _durations(workers: list[WorkerResult]) -> Iterator[str]:
     for status in Status:
         seconds = [worker.duration for worker in workers if worker.status is status]
         for limit in _BUCKETS:
-            number = sum(one <= limit for one in seconds)
+            number = sum(duration <= limit for duration in seconds)
             yield _line(f"{name}_bucket", number, status=status.value, le=str(limit))
         yield _line(f"{name}_bucket", len(seconds), status=status.value, le="+Inf")
         yield _line(f"{name}_sum", sum(seconds), status=status.value)

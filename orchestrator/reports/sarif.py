@@ -83,9 +83,9 @@ def render(report: RunReport) -> str:
     # that it changed. The rest of what concerns no file are notifications.
     changed = {(report.run_id, worker.worker_id): next(iter(worker.result.files_modified), "")
                for worker in report.workers if worker.result}  # fmt: skip
-    flags = [(one, _placed(flag, changed.get((one.run_id, one.worker_id), "")))
-             for one, flag in flags]  # fmt: skip
-    found = [*of_checks, *(_of_flag(one, flag) for one, flag in flags if flag.file)]
+    flags = [(candidate, _placed(flag, changed.get((candidate.run_id, candidate.worker_id), "")))
+             for candidate, flag in flags]  # fmt: skip
+    found = [*of_checks, *(_of_flag(candidate, flag) for candidate, flag in flags if flag.file)]
     shown = found[:MOST]
     rules = {result.rule: result.about for result in shown}
     positions = {rule: number for number, rule in enumerate(rules)}

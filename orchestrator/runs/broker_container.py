@@ -39,7 +39,7 @@ _KEPT_LOG = 1024**2
 
 def needs_broker(request: CheckedRequest) -> bool:
     """Return whether any worker of a run gets its API keys through a broker."""
-    return any(one.config.isolation.keys == "broker" for _, one in request.by_task())
+    return any(settings.config.isolation.keys == "broker" for _, settings in request.by_task())
 
 
 def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:

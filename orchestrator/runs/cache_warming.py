@@ -127,7 +127,7 @@ class Warming:
             OrchestratorError: The run could not start.
         """
         result = self._runner.execute()
-        if all(one.status is Status.SUCCESS for one in result.results):
+        if all(worker.status is Status.SUCCESS for worker in result.results):
             with connected(self._engine) as engine:
                 cleanup(self._root, engine=engine, run_id=result.run_id, purge=True)
             remove_generations(Repository(self._root), keep=1)

@@ -105,10 +105,10 @@ class CandidateJudge:
                 passes or a check gives no result; or `cancel` was called.
         """
         repository = self._repository
-        runs = [*(read_branches(repository, one) for one in earlier)]
+        runs = [*(read_branches(repository, run) for run in earlier)]
         runs.append(read_branches(repository, run, workers))
         with self._tester() as tester:
-            found = sum(len(one.branches) for one in runs)
+            found = sum(len(run.branches) for run in runs)
             self._note(f"judging {count(found, 'worker')} of run {runs[-1].run_id}")
             return judge_run(repository, runs, self._rules, tester)
 
@@ -135,16 +135,18 @@ class CandidateJudge:
             runs.append(self._run(left.pop(0), receivers))
             ids = [run.run_id for run in runs]
             judgement = self.judge(ids[-1], earlier=ids[:-1])
-            passing = sum(one.passes for one in judgement.ranking)
+            passing = sum(candidate.passes for candidate in judgement.ranking)
             if not left or passing >= rounds.until:
                 return judgement
-            rest = rest_of_budget(config.budget_total, [one for run in runs for one in run.results])
+            rest = rest_of_budget(
+                config.budget_total, [result for run in runs for result in run.results]
+            )
             if rest == 0:
                 self._note("no more candidates: the rest of the budget is too small")
                 return judgement
-            left = [one.model_copy(update={"budget_total": rest}) for one in left]
+            left = [round_config.model_copy(update={"budget_total": rest}) for round_config in left]
             if rounds.learn:
-                left = [self._taught(one, config, judgement) for one in left]
+                left = [self._taught(round_config, config, judgement) for round_config in left]
 
     def _taught(
         self, config: ParallelConfig, first: ParallelConfig, judgement: Judgement
@@ -249,7 +251,7 @@ def rest_of_budget(budget: float | None, results: Sequence[WorkerResult]) -> flo
     """
     if budget is None:
         return None
-    spent = sum(one.cost for one in results)
+    spent = sum(result.cost for result in results)
     rest = budget - spent
     return rest if rest > 0 and rest >= spent / len(results) else 0
 

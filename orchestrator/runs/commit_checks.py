@@ -96,7 +96,7 @@ class ContainerTest:
 
     def __call__(self, commit: str) -> Answer:
         """Run the configured checks on a commit."""
-        answers = {one.answer for one in self.run_checks(commit, self._config.tasks)}
+        answers = {check.answer for check in self.run_checks(commit, self._config.tasks)}
         if "none" in answers:
             return "none"
         return "fail" if "fail" in answers else "pass"
@@ -133,7 +133,7 @@ class ContainerTest:
             self._runners.remove(runner)
         self._check_cancelled()
         directory = RunDirectory(self._state_dir / "runs" / result.run_id)
-        found = [_check_run(directory, one, watched) for one in result.results]
+        found = [_check_run(directory, worker, watched) for worker in result.results]
         cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)
         return found
 

@@ -39,7 +39,7 @@ def crowding(
     """
     each = demands or [demand(config, cpus=features.cpus)] * config.workers
     fit = room_for(each, cpus=features.cpus, memory=features.memory)
-    most = max(config.limits.memory, *(one.memory for one in each))
+    most = max(config.limits.memory, *(demand.memory for demand in each))
     has = f"the machine has {features.cpus} CPUs and {size(features.memory)} RAM"
     if most > features.memory and not config.project.services:
         return (
@@ -49,7 +49,10 @@ def crowding(
     if config.auto_workers or config.workers <= fit:
         return None
     together = largest(each, config.workers)
-    cpus, memory = sum(one.cpus for one in together), sum(one.memory for one in together)
+    cpus, memory = (
+        sum(demand.cpus for demand in together),
+        sum(demand.memory for demand in together),
+    )
     services = " with their services" if config.project.services else ""
     return (
         f"{config.workers} workers{services} need about {cpus:g} CPUs and {size(memory)}, {has}: "
@@ -76,7 +79,7 @@ def roominess(
 
 
 def _each_uses(demands: Sequence[Demand]) -> str:
-    cpus, memory = ({one[place] for one in demands} for place in (0, 1))
-    many = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(cpus), max(cpus))))
-    sizes = " to ".join(dict.fromkeys(size(int(one)) for one in (min(memory), max(memory))))
+    cpus, memory = ({demand[place] for demand in demands} for place in (0, 1))
+    many = " to ".join(dict.fromkeys(f"{number:g}" for number in (min(cpus), max(cpus))))
+    sizes = " to ".join(dict.fromkeys(size(int(number)) for number in (min(memory), max(memory))))
     return f"a worker needs about {many} CPUs and {sizes}"

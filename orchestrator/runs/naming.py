@@ -112,7 +112,7 @@ def _absolute(repository: Repository, directory: str) -> Path:
 
 
 def _existing(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if os.path.lexists(one))
+    return next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
 
 
 class _Names:
@@ -184,9 +184,9 @@ class _Names:
 
     def _look(self) -> None:
         listed = all_worktrees(self._repository)
-        self._places = frozenset(one.path for one in listed if one.path is not None)
+        self._places = frozenset(worktree.path for worktree in listed if worktree.path is not None)
         # A branch without a commit is no ref yet.
-        unborn = (head for one in listed if (head := one.head) is not None)
+        unborn = (head for worktree in listed if (head := worktree.head) is not None)
         git = self._repository.git
         refs = split_lines(git.text("for-each-ref", "--format=%(refname)"))
         self._refs = frozenset([*refs, *unborn, *(worker.spec.ref for worker in self._claimed)])
@@ -224,7 +224,7 @@ class _Names:
             yield _Conflict(number, f"`{name}` is not a valid branch name", movable=False)
             return
         folded = {other.casefold(): other for other in self._refs}
-        for other in (folded.get(one.casefold()) for one in (ref, *other_meanings(name))):
+        for other in (folded.get(meaning.casefold()) for meaning in (ref, *other_meanings(name))):
             if other is not None:
                 yield _Conflict(number, _in_use("branch", name, other), movable)
         for other in self._refs:

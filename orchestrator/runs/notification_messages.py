@@ -51,7 +51,7 @@ def _failure(result: WorkerResult) -> str:
 
 
 def _end(result: RunResult) -> str:
-    passed = sum(one.status is Status.SUCCESS for one in result.results)
+    passed = sum(worker.status is Status.SUCCESS for worker in result.results)
     counted = f"{passed} of {len(result.results)} workers succeeded"
     return f"run {result.run_id}: {ended_word(result.status, result.results)}, {counted}"
 
@@ -76,12 +76,12 @@ def _worker(result: WorkerResult) -> Message:
 
 
 def _run(result: RunResult) -> Message:
-    others = [one for one in result.results if one.status is not Status.SUCCESS]
-    counts = Counter(one.status.value for one in result.results)
+    others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
+    counts = Counter(worker.status.value for worker in result.results)
     return {
         "status": result.status.value,
         "duration": result.duration,
         "cost": result.cost,
         "counts": {status.value: counts[status.value] for status in Status},
-        "not_successful": [_worker(one) for one in others[:MOST_LISTED]],
+        "not_successful": [_worker(worker) for worker in others[:MOST_LISTED]],
     }

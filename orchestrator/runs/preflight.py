@@ -273,7 +273,9 @@ def _checked(
 def _run_settings(config: ParallelConfig, tasks: Mapping[str, CheckedSettings]) -> CheckedSettings:
     """Return the settings of a workflow's run, with the inherited variables of all its tasks."""
     every = list(tasks.values())
-    inherited_env = {name: text for one in every for name, text in one.inherited_env.items()}
+    inherited_env = {
+        name: text for settings in every for name, text in settings.inherited_env.items()
+    }
     return replace(every[0], config=config, inherited_env=inherited_env)
 
 

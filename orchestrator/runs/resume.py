@@ -191,16 +191,16 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
         ConfigError: Another run now uses numbers of the run's workers.
     """
     workers = [RecordedWorker(directory, record, spec) for spec in record.workers]
-    waiting = [one for one in workers if directory.result(one.number) is None]
+    waiting = [worker for worker in workers if directory.result(worker.number) is None]
     with repository.lock():
-        if not all(one.still_owns_its_number(repository) for one in waiting):
+        if not all(worker.still_owns_its_number(repository) for worker in waiting):
             raise ConfigError(
                 f"run {record.run_id} cannot be resumed: a later run uses the number, branch or "
                 "worktree of one of its unfinished workers",
                 hint="start a new run with `orchestrator parallel`",
             )
         refs = worker_refs(repository)
-        missing = [one.spec.branch for one in waiting if one.spec.ref not in refs]
+        missing = [worker.spec.branch for worker in waiting if worker.spec.ref not in refs]
         if missing:
             repository.claim(missing, record.base, keep=base_ref(record))
 

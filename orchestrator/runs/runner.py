@@ -135,7 +135,7 @@ class ParallelRunner:
             runtime=isolation.runtime,
             history=isolation.history,
             ports=isolation.ports,
-            services={name: one.image for name, one in config.project.services.items()},
+            services={name: service.image for name, service in config.project.services.items()},
             caches=config.project.caches,
             setup=config.project.setup,
             teardown=config.project.teardown,
@@ -276,7 +276,7 @@ class ParallelRunner:
 
     def _all_notices(self, checked: CheckedRun) -> tuple[str, ...]:
         request, features = checked.request, checked.features
-        each = [demand(one.config, cpus=features.cpus) for one in request.tasks.values()]
+        each = [demand(task.config, cpus=features.cpus) for task in request.tasks.values()]
         room = roominess(self._config, features, each)
         crowded = crowding(self._config, features, each) or room
         return (
@@ -299,7 +299,7 @@ class ParallelRunner:
             gone = cleanup(self._request.root, engine=engine, wanted=wanted).workers
         except OrchestratorError as error:
             return [f"old workers were not removed ({error.message})"]
-        numbers = ", ".join(str(one.worker_id) for one in gone if one.problem is None)
+        numbers = ", ".join(str(worker.worker_id) for worker in gone if worker.problem is None)
         told = f"merged and older than {self._config.retention}: removed worker {numbers}"
         return [told] if numbers else []
 

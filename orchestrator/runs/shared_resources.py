@@ -116,7 +116,7 @@ def prepare_shared(
         OrchestratorError: The resources could not be created.
         OSError: The disk is full.
     """
-    if not any(one.egress for _, one in checked.request.by_task()):
+    if not any(task.egress for _, task in checked.request.by_task()):
         return _prepare(checked, claimed, emit, cancel, resumed=resumed)
     directory, brokers = claimed.directory, needs_broker(checked.request)
     pool = ThreadPoolExecutor(2, thread_name_prefix="network")
@@ -257,10 +257,10 @@ def _close_host(checked: CheckedRun, directory: RunDirectory, *more: Egress) -> 
     Raises:
         EngineUnavailableError: The engine does not answer.
     """
-    known = [egress for _, one in checked.request.by_task() for egress in one.egress.values()]
+    known = [egress for _, task in checked.request.by_task() for egress in task.egress.values()]
     known += more
     allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
-    hosts = next((one.hosts for one in known if one.hosts is not None), None)
+    hosts = next((egress.hosts for egress in known if egress.hosts is not None), None)
     egress = replace(known[0], allowed=tuple(allowed), hosts=hosts)
     network = _network_name(directory)
     labels = run_labels(checked.request.repository, directory, role=HOST_ROLE)

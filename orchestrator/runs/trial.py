@@ -102,6 +102,6 @@ def _tried(result: WorkerResult, checks: int) -> Tried:
     said = result.message or str(result.reason)
     if result.reason is Reason.SETUP_FAILED:
         return Tried(setup=said.removeprefix("setup: "), checks=(said,) * checks)
-    found = [None if one.passed else one.message or said for one in result.checks or ()]
+    found = [None if check.passed else check.message or said for check in result.checks or ()]
     # Checks without a result: the machine failed, or the run was cancelled.
     return Tried(setup=None, checks=(*found, *[said] * (checks - len(found))))

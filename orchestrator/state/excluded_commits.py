@@ -55,12 +55,14 @@ def excluded_commits(runs: Iterable[Path]) -> dict[str, ExcludedCommit]:
         runs: The directories of all runs. Later judgements of a run replace its earlier ones.
     """
     latest: dict[str, ExcludedCommit | None] = {}
-    for _, run, judgement in sorted(_judgements(runs), key=lambda one: one[:2]):
-        for one in judgement.ranking:
-            findings = ", ".join(dict.fromkeys(flag.flag for flag in one.flags if flag.out))
-            excluded = ExcludedCommit(one.run_id or run, one.worker_id, one.commit, findings)
-            latest[one.commit] = excluded if one.out else None
-    return {commit: one for commit, one in latest.items() if one is not None}
+    for _, run, judgement in sorted(_judgements(runs), key=lambda entry: entry[:2]):
+        for candidate in judgement.ranking:
+            findings = ", ".join(dict.fromkeys(flag.flag for flag in candidate.flags if flag.out))
+            excluded = ExcludedCommit(
+                candidate.run_id or run, candidate.worker_id, candidate.commit, findings
+            )
+            latest[candidate.commit] = excluded if candidate.out else None
+    return {commit: excluded for commit, excluded in latest.items() if excluded is not None}
 
 
 def _judgements(runs: Iterable[Path]) -> Iterator[tuple[int, str, _Judgement]]:

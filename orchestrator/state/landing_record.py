@@ -147,7 +147,9 @@ def landings(repository: Repository, branch: str, run_id: str | None) -> list[La
     wanted = LANDED if run_id is None else f"{LANDED}{run_id}"
     found = ((ref, read_record(repository, ref)) for ref in
              split_lines(repository.git.text(*form, wanted)))  # fmt: skip
-    return [one for ref, one in found if one and one.ref == ref and one.branch == branch]
+    return [
+        landed for ref, landed in found if landed and landed.ref == ref and landed.branch == branch
+    ]
 
 
 def landed_in(repository: Repository, run_id: str, worker: int, commit: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ def worker_result_in(run: Path, result: WorkerResult) -> WorkerResult:
     # A checkout outside of the repository's directory did not move with it.
     if worktree and (os.path.lexists(moved(worktree)) or not os.path.lexists(worktree)):
         worktree = moved(worktree)
-    checks = [one.model_copy(update={"log": moved(one.log)}) for one in result.checks]
+    checks = [check.model_copy(update={"log": moved(check.log)}) for check in result.checks]
     log = moved(str(result.log))
     return result.model_copy(update={"worktree_path": worktree, "log": log, "checks": checks})
 
@@ -32,5 +32,5 @@ def worker_result_in(run: Path, result: WorkerResult) -> WorkerResult:
 def run_result_in(run: Path, result: RunResult) -> RunResult:
     """Return a run's result with the present paths, as `worker_result_in` does."""
     return result.model_copy(
-        update={"results": [worker_result_in(run, one) for one in result.results]}
+        update={"results": [worker_result_in(run, worker) for worker in result.results]}
     )

@@ -35,7 +35,7 @@ class RunOutline(BaseModel):
         kept = {"worker_id", "worktree_dir", "branch_name"}
         names = [worker.model_dump(include=kept) for worker in self.workers]
         known = self.model_dump(mode="json", include={"run_id", "created_at", "top", "base"})
-        return {**known, "engine": "", "workers": [{**one, **_SECRET} for one in names]}
+        return {**known, "engine": "", "workers": [{**worker, **_SECRET} for worker in names]}
 
 
 _Outline = TypeVar("_Outline", bound=RunOutline)

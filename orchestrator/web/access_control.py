@@ -77,14 +77,14 @@ class Sessions:
             self._digests = [*self._digests, _digest(session)][-_MOST_SESSIONS:]
             if self._store is not None:
                 self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                stored = "".join(f"{one}\n" for one in self._digests)
+                stored = "".join(f"{digest}\n" for digest in self._digests)
                 write_private(self._store, stored.encode())
             return session
 
     def is_open(self, session: str) -> bool:
         """Return whether a browser's session was opened with a key of this server."""
         digest = _digest(session)
-        return any(hmac.compare_digest(digest, one) for one in self._digests)
+        return any(hmac.compare_digest(digest, known) for known in self._digests)
 
 
 def _digest(session: str) -> str:

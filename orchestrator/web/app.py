@@ -173,7 +173,7 @@ class Web:
         view, worker = await run_in_threadpool(self._view_of_worker, request)
         directory, number = view.run.directory, request.path_params["number"]
         listed = await run_in_threadpool(artifacts_of, directory, worker)
-        found = next((one for one in listed if one.number == number), None)
+        found = next((worker for worker in listed if worker.number == number), None)
         if found is None:
             raise HTTPException(404)
         return _download(content(directory, worker, found), found.name)
@@ -300,7 +300,7 @@ async def _body(request: Request) -> bytes:
 
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
-    found = {one.name: one for one in files("orchestrator.web").joinpath("static").iterdir()}
+    found = {file.name: file for file in files("orchestrator.web").joinpath("static").iterdir()}
     if name not in found:
         raise HTTPException(404)
     kind = _TYPES[name.rpartition(".")[2]]

@@ -33,13 +33,15 @@ def conflicts_page(view: View) -> Page:
 
 
 def _conflicts(view: View) -> Conflicts | None:
-    ended = [one.spec.worker_id for one in view.snapshot.workers if one.result]
+    ended = [worker.spec.worker_id for worker in view.snapshot.workers if worker.result]
     if not ended:
         return None
     repository = view.repository
     run_id = view.snapshot.run_id
-    branches = [one for one in read_branches(repository, run_id).branches if not one.is_empty]
-    ready = tuple(one for one in branches if one.worker_id in ended)
+    branches = [
+        branch for branch in read_branches(repository, run_id).branches if not branch.is_empty
+    ]
+    ready = tuple(branch for branch in branches if branch.worker_id in ended)
     if len(ready) > MOST_COMPARED:
         raise ConfigError(
             f"{len(ready)} workers committed something: the page compares at most {MOST_COMPARED}",
@@ -56,14 +58,17 @@ def _compared(
 
 
 def _matrix(found: Conflicts) -> dict[str, object]:
-    names = {0: "Base"} | {one.worker_id: _short(one.worker_id, one.name) for one in found.changes}
+    names = {0: "Base"} | {
+        change.worker_id: _short(change.worker_id, change.name) for change in found.changes
+    }
     pairs = {(pair.a, pair.b): pair for pair in found.pairs}
     numbers = list(found.workers)
     rows = [
         {
             "name": names[row],
             "cells": [
-                _cell(pairs.get((min(row, one), max(row, one))), row, one) for one in numbers
+                _cell(pairs.get((min(row, column), max(row, column))), row, column)
+                for column in numbers
             ],
         }
         for row in (0, *numbers)
@@ -73,7 +78,7 @@ def _matrix(found: Conflicts) -> dict[str, object]:
         "names": names,
         "columns": numbers,
         "matrix": rows,
-        "pairs": [_overlap(pair, names) for pair in sorted(shown, key=lambda one: one.is_clean)],
+        "pairs": [_overlap(pair, names) for pair in sorted(shown, key=lambda pair: pair.is_clean)],
         "conflicting": len(found.conflicting),
         "head": found.base[:12],
     }

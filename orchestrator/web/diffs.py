@@ -122,14 +122,14 @@ def read_diff(repository: Repository, base: str, tip: str) -> Diff:
     """
     listed: list[FileChange] = []
     total = insertions = deletions = 0
-    for one in file_changes(repository, base=base, tip=tip):
+    for change in file_changes(repository, base=base, tip=tip):
         total, insertions, deletions = (
             total + 1,
-            insertions + one.insertions,
-            deletions + one.deletions,
+            insertions + change.insertions,
+            deletions + change.deletions,
         )
         if total <= MOST_FILES:
-            listed.append(one)
+            listed.append(change)
     data = patch(repository, base=base, tip=tip, limit=MOST_BYTES + 1, renames=True)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
     files = _coloured(parse_patch(text, listed, is_whole=len(data) <= MOST_BYTES))
@@ -152,21 +152,21 @@ def parse_patch(
     heads = [number for number, line in enumerate(raw) if line.startswith("diff --git ")]
     ends = [*heads[1:], len(raw)][: len(heads)]
     room, files = MOST_LINES, []
-    for one, part in zip_longest(changed, zip(heads, ends, strict=True)):
-        if one is None:
+    for change, part in zip_longest(changed, zip(heads, ends, strict=True)):
+        if change is None:
             break
         mine = raw[slice(*part)][:room] if part else []
         room -= len(mine)
         is_last = part is not None and part[1] == len(raw)
         cut = part is None or len(mine) < part[1] - part[0] or (is_last and not is_whole)
-        files.append(_file(one, mine, is_cut=cut))
+        files.append(_file(change, mine, is_cut=cut))
     return tuple(files)
 
 
-def _file(one: FileChange, raw: Sequence[str], *, is_cut: bool) -> FileDiff:
+def _file(file: FileChange, raw: Sequence[str], *, is_cut: bool) -> FileDiff:
     head = next((i for i, line in enumerate(raw) if line.startswith("@@ ")), len(raw))
-    change = "renamed" if one.path != one.old_path else "modified"
-    notes = ["Binary file"] if one.is_binary else []
+    change = "renamed" if file.path != file.old_path else "modified"
+    notes = ["Binary file"] if file.is_binary else []
     for line in raw[:head]:
         if line.startswith(("new file", "deleted file")):
             change = "added" if line.startswith("new") else "deleted"
@@ -174,11 +174,11 @@ def _file(one: FileChange, raw: Sequence[str], *, is_cut: bool) -> FileDiff:
             notes.append(_clean(line))
     plain = (Line("note", None, None, _plain(note)) for note in notes)
     return FileDiff(
-        path=one_line(one.path, limit=400),
-        old_path=one_line(one.old_path, limit=400),
+        path=one_line(file.path, limit=400),
+        old_path=one_line(file.old_path, limit=400),
         change=change,
-        insertions=one.insertions,
-        deletions=one.deletions,
+        insertions=file.insertions,
+        deletions=file.deletions,
         is_cut=is_cut,
         lines=(*plain, *_numbered(raw[head:])),
     )
@@ -302,7 +302,7 @@ def _compared(removed: Line, added: Line, room: _Room) -> Iterator[tuple[Line, t
         return
     matcher = SequenceMatcher(a=words[0], b=words[1], autojunk=False)
     same = [block for block in matcher.get_matching_blocks() if block.size]
-    if sum(len("".join(words[0][one.a : one.a + one.size]).strip()) for one in same) < 3:
+    if sum(len("".join(words[0][match.a : match.a + match.size]).strip()) for match in same) < 3:
         return
     for line, parts, side in ((removed, words[0], 0), (added, words[1], 1)):
         kept = {block[side] + i for block in same for i in range(block.size)}

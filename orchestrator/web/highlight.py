@@ -52,7 +52,9 @@ def _main() -> None:
         lines: list[list[tuple[str, int]]] = [[]]
         tokens = kind(stripnl=False, ensurenl=False).get_tokens(text) if kind else ()
         for token, value in tokens:
-            look = next((look for one, look in looks.items() if token[: len(one)] == one), "")
+            look = next(
+                (look for prefix, look in looks.items() if token[: len(prefix)] == prefix), ""
+            )
             for number, part in enumerate(value.split("\n")):
                 if number:
                     lines.append([])

@@ -33,7 +33,7 @@ def judgement_page(view: View) -> Page | None:
         judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
     except ConfigError:
         return None
-    rows = [candidate_row(one, view) for one in judgement.ranking[:_MOST]]
+    rows = [candidate_row(candidate, view) for candidate in judgement.ranking[:_MOST]]
     values = run_values(view, tab="judgement") | _heading(judgement) | {"rows": rows}
     return view.page("judgement.html", values)
 
@@ -55,7 +55,7 @@ def _heading(judgement: Judgement) -> dict[str, object]:
 
 def _doubt(judgement: Judgement) -> str:
     """Return why the first candidate is not picked automatically."""
-    first = next(one for one in judgement.ranking if one.passes)
+    first = next(candidate for candidate in judgement.ranking if candidate.passes)
     if first.needs_review:
         return f"a person has to review worker {first.worker_id} first"
     column = _COLUMNS.get(first.decided_by or "", first.decided_by)
@@ -67,7 +67,9 @@ def _doubt(judgement: Judgement) -> str:
 def _rules(judgement: Judgement) -> list[str]:
     rules = [f"tests: {judgement.tests}", *(f"check: {check}" for check in judgement.checks)]
     rules += [f"must fail on the base: {check}" for check in judgement.must_fix]
-    rules += [f"not tried with tests that must fail: {one}" for one in judgement.without_canary]
+    rules += [
+        f"not tried with tests that must fail: {command}" for command in judgement.without_canary
+    ]
     rules += [f"not counted, as results differ: {check}" for check in judgement.unstable]
     return [one_line(rule, limit=200) for rule in rules]
 

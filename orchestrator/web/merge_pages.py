@@ -59,9 +59,9 @@ def merge_page(view: View, given: Fields | None = None, *, named: int | None = N
         named: The worker that the form preselects. Default: all workers that succeeded and
             that the judgement does not exclude.
     """
-    known = {one.spec.worker_id for one in view.snapshot.workers}
+    known = {worker.spec.worker_id for worker in view.snapshot.workers}
     asked = (given or {}).get("worker", ())
-    chosen = [int(one) for one in asked if one.isdecimal() and int(one) in known]
+    chosen = [int(number) for number in asked if number.isdecimal() and int(number) in known]
     if given is None:
         chosen = [named] if named in known else _good(view)
 
@@ -80,14 +80,14 @@ def _good(view: View) -> list[int]:
     """Return the numbers of the workers that succeeded, and that no judgement excludes."""
     repository, onto = view.repository, view.repository.commit_of("HEAD")
     good = [
-        one.spec.worker_id
-        for one in view.snapshot.workers
-        if one.result and one.result.status is Status.SUCCESS
+        worker.spec.worker_id
+        for worker in view.snapshot.workers
+        if worker.result and worker.result.status is Status.SUCCESS
     ]
-    if onto is None or not excluded_commits(one.path for one in all_runs(repository.state_dir)):
+    if onto is None or not excluded_commits(run.path for run in all_runs(repository.state_dir)):
         return good
     run = read_branches(repository, view.snapshot.run_id)
-    out = {one.worker_id for one in run.branches if exclusion(repository, run, one, onto)}
+    out = {branch.worker_id for branch in run.branches if exclusion(repository, run, branch, onto)}
     return [number for number in good if number not in out]
 
 

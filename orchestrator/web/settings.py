@@ -34,7 +34,7 @@ def settings_of_worker(plan: RunRecord, name: str | None) -> Settings:
         name: Id of the worker's task in a workflow; None without a workflow.
     """
     tasks = plan.workflow.tasks if plan.workflow else ()
-    task = next((one for one in tasks if one.id == name), None)
+    task = next((task for task in tasks if task.id == name), None)
     config = config_of(plan.config, task, plan.programs) if task else plan.config
     return [(name, one_line(value, limit=300)) for name, value in _settings(config) if value]
 

@@ -40,7 +40,7 @@ def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
     summary = summary_of(view, view.measured if tab == "" else NOTHING)
     values, snapshot = run_values(view, tab=tab, summary=summary), view.snapshot
     number, result = worker.spec.worker_id, worker.result
-    mine = next(one for one in summary.workers if one.number == number)
+    mine = next(worker for worker in summary.workers if worker.number == number)
     diff = f"+{mine.insertions} {MINUS}{mine.deletions}" if mine.files else ""
     checks = [("checks", "Checks", mine.checks)] if mine.checks else []
     handed = len(result.artifacts) if result else 0
@@ -182,8 +182,12 @@ def findings_page(view: View, worker: WorkerView) -> Page | None:
     values = _values(view, worker, "findings") | {
         "findings": lines(findings_of(directory, worker)).strip(),
         "artifacts": [
-            {"number": one.number, "path": one_line(one.path, limit=300), "amount": one.amount}
-            for one in artifacts_of(directory, worker)
+            {
+                "number": artifact.number,
+                "path": one_line(artifact.path, limit=300),
+                "amount": artifact.amount,
+            }
+            for artifact in artifacts_of(directory, worker)
         ],
     }
     return view.page("findings.html", values)

@@ -86,8 +86,8 @@ def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
 def generations(repository: Repository) -> list[Path]:
     """Return the directories of all stored generations of caches, newest first."""
     # By modification time, because names of two runs in the same second do not sort.
-    found = (one for one in _place(repository).glob("[!.]*") if one.is_dir())
-    return sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True)
+    found = (cache for cache in _place(repository).glob("[!.]*") if cache.is_dir())
+    return sorted(found, key=lambda cache: cache.stat().st_mtime_ns, reverse=True)
 
 
 def _place(repository: Repository) -> Path:
@@ -114,7 +114,7 @@ def find_caches(
     if known in published:
         return Caches(kinds=kinds, generation=known)
     key = lock_key(repository, base)
-    fitting = [one for one in published if one.name.endswith(f"-{key}")]
+    fitting = [cache for cache in published if cache.name.endswith(f"-{key}")]
     newest = next(iter((*fitting, *published)), None)
     if newest is not None:
         chosen.write_text(newest.name)
@@ -244,10 +244,10 @@ def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
         if any(run.other_user is None and run.is_live() for run in all_runs(repository.state_dir)):
             return []
         going = generations(repository)[keep:]
-        for one in going:
+        for cache in going:
             # Hide each generation with a rename first; after a crash, the next call removes the
             # hidden rest.
-            one.rename(one.with_name(f".{one.name}"))
+            cache.rename(cache.with_name(f".{cache.name}"))
         for left in _place(repository).glob(".*"):
             remove_tree(left)
         return going

@@ -155,7 +155,7 @@ class WorktreeFiller:
         there: dict[str, Pointer] = {}
         for tree, index in self._trees.items():
             pointers = self._extras.content.pointers
-            written = {one.path: one for one in pointers if is_written(one, tree)}
+            written = {pointer.path: pointer for pointer in pointers if is_written(pointer, tree)}
             there |= written
             if written:
                 scratch = self._site.root / "lfs"

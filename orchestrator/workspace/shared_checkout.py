@@ -203,4 +203,4 @@ def _used_by(run: RunDirectory) -> list[str]:
     # The results of a live run need not be read.
     if run.is_live() or (record := read_outline(run)) is None:
         return names
-    return [] if all(run.result(one.worker_id) for one in record.workers) else names
+    return [] if all(run.result(worker.worker_id) for worker in record.workers) else names

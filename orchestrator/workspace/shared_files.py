@@ -144,7 +144,7 @@ class Shared:
         self._redactor = redactor
         self._title = title
         self._lock = threading.Lock()
-        titles = {one.worker_id: redactor.text(one.name or one.task) for one in workers}
+        titles = {worker.worker_id: redactor.text(worker.name or worker.task) for worker in workers}
         self._entries = {n: Entry(number=n, title=title_of(text)) for n, text in titles.items()}
         for number in self._entries if title is not None else ():
             known = directory.result(number)
@@ -201,36 +201,36 @@ class Shared:
         remove_tree(half)
         half.mkdir(parents=True)
         half.chmod(0o755)
-        clean = [replace(one, result=self._redactor.model(one.result)) for one in inputs]
-        for one in clean:
-            self._write_input(half, one)
-        every = [{"id": one.name, **one.result.model_dump(mode="json")} for one in clean]
+        clean = [replace(entry, result=self._redactor.model(entry.result)) for entry in inputs]
+        for entry in clean:
+            self._write_input(half, entry)
+        every = [{"id": entry.name, **entry.result.model_dump(mode="json")} for entry in clean]
         _write(half / RESULTS, json.dumps(every, indent=2).encode())
         half.rename(place)
 
-    def _write_input(self, place: Path, one: Input) -> None:
-        said = one.result.summary or one.result.message or ""
+    def _write_input(self, place: Path, entry: Input) -> None:
+        said = entry.result.summary or entry.result.message or ""
         _write(
-            place / f"{one.name}.json",
-            json.dumps(one.result.model_dump(mode="json"), indent=2).encode(),
+            place / f"{entry.name}.json",
+            json.dumps(entry.result.model_dump(mode="json"), indent=2).encode(),
         )
-        _write(place / f"{one.name}.summary.md", f"{said}\n".encode("utf-8", "replace"))
-        _write(place / f"{one.name}.diff", self._diff(one))
+        _write(place / f"{entry.name}.summary.md", f"{said}\n".encode("utf-8", "replace"))
+        _write(place / f"{entry.name}.diff", self._diff(entry))
 
-    def _diff(self, one: Input) -> bytes:
+    def _diff(self, entry: Input) -> bytes:
         """Return a task's diff; if git fails, a comment with the reason."""
-        commit = one.result.commit
-        if commit is None or commit == one.base:
+        commit = entry.result.commit
+        if commit is None or commit == entry.base:
             return b""
         try:
-            found = patch(self._repository, base=one.base, tip=commit, limit=MOST_DIFF + 1)
+            found = patch(self._repository, base=entry.base, tip=commit, limit=MOST_DIFF + 1)
         except OrchestratorError as error:
             return f"# no diff could be created: {error.message}\n".encode()
         if len(found) <= MOST_DIFF:
             return found
         cut = (
             f"\n# truncated after {MOST_DIFF // 1024**2} MiB; the full diff: git diff "
-            f"{one.base} {commit}\n"
+            f"{entry.base} {commit}\n"
         )
         return found[:MOST_DIFF] + cut.encode()
 

@@ -43,9 +43,9 @@ def _is_same(store: Store, name: str) -> bool:
 
 
 def _is_same_file(hostile: Path, ours: Path) -> bool:
-    with open_regular(hostile) as one, ours.open("rb") as other:
+    with open_regular(hostile) as theirs, ours.open("rb") as other:
         while True:
-            piece, wanted = one.read(_PIECE), other.read(_PIECE)
+            piece, wanted = theirs.read(_PIECE), other.read(_PIECE)
             if piece != wanted:
                 return False
             if not wanted:

@@ -36,36 +36,38 @@ def lay_out(
     """
     written: dict[str, Submodule] = {}
     scratch.mkdir(exist_ok=True)
-    for one in submodules:
-        place = tree / one.path
+    for submodule in submodules:
+        place = tree / submodule.path
         # A sparse checkout has no such directory, and a link in the path would lead elsewhere.
-        if place.resolve() != tree.resolve() / one.path or not place.is_dir():
+        if place.resolve() != tree.resolve() / submodule.path or not place.is_dir():
             continue
-        is_inner = any(one.path.startswith(f"{path}/") for path in written)
-        if index is not None and not is_inner and not _is_still_there(index, one):
+        is_inner = any(submodule.path.startswith(f"{path}/") for path in written)
+        if index is not None and not is_inner and not _is_still_there(index, submodule):
             continue
-        git = _git(one, place, scratch)
-        git.run("read-tree", one.commit)
+        git = _git(submodule, place, scratch)
+        git.run("read-tree", submodule.commit)
         git.run("checkout-index", "--all", "--force", "--quiet")
-        written[one.path] = one
+        written[submodule.path] = submodule
     return tuple(written.values())
 
 
-def _is_still_there(index: Git, one: Submodule) -> bool:
-    wanted = f"160000 {one.commit} 0\t".encode() + os.fsencode(one.path) + b"\0"
-    literal = f":(top,literal){one.path}"
+def _is_still_there(index: Git, submodule: Submodule) -> bool:
+    wanted = f"160000 {submodule.commit} 0\t".encode() + os.fsencode(submodule.path) + b"\0"
+    literal = f":(top,literal){submodule.path}"
     return index.run("ls-files", "-s", "-z", "--", literal) == wanted
 
 
-def _git(one: Submodule, place: Path, scratch: Path) -> Git:
-    config = {**one.config, **SIZE_AND_TIME}
-    return Git(one.git_dir, work_tree=place, index=scratch / str(one.number), config=config)
+def _git(submodule: Submodule, place: Path, scratch: Path) -> Git:
+    config = {**submodule.config, **SIZE_AND_TIME}
+    return Git(
+        submodule.git_dir, work_tree=place, index=scratch / str(submodule.number), config=config
+    )
 
 
 def refresh(submodules: Iterable[Submodule], tree: Path, scratch: Path) -> None:
     """Refresh the submodules' index files; called after the last file was written."""
-    for one in submodules:
-        _git(one, tree / one.path, scratch).succeeds("update-index", "-q", "--refresh")
+    for submodule in submodules:
+        _git(submodule, tree / submodule.path, scratch).succeeds("update-index", "-q", "--refresh")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,28 +92,30 @@ def make_git_dirs(
     harvest: Path,
 ) -> None:
     """Create two git directories for each submodule: for the worker, and to pack its changes."""
-    for one in submodules:
-        tree = f"\tworktree = {_quoted(f'{inside.workspace}/{one.path}')}\n"
-        private = store / "modules" / str(one.number)
+    for submodule in submodules:
+        tree = f"\tworktree = {_quoted(f'{inside.workspace}/{submodule.path}')}\n"
+        private = store / "modules" / str(submodule.number)
         active = "[submodule]\n\tactive = .\n"
-        _make_git_dir(private, one, inside, f"[core]\n\tbare = false\n{tree}{active}")
+        _make_git_dir(private, submodule, inside, f"[core]\n\tbare = false\n{tree}{active}")
         alternates = private / "objects" / "info" / "alternates"
-        alternates.write_text(f"{inside.objects}/{FOLDER}/{one.number}\n")
-        ours = harvest / FOLDER / str(one.number)
-        _make_git_dir(ours, one, inside, "[core]\n\tbare = false\n")
+        alternates.write_text(f"{inside.objects}/{FOLDER}/{submodule.number}\n")
+        ours = harvest / FOLDER / str(submodule.number)
+        _make_git_dir(ours, submodule, inside, "[core]\n\tbare = false\n")
         for git_dir in (private, ours):
-            shutil.copyfile(scratch / str(one.number), git_dir / "index")
+            shutil.copyfile(scratch / str(submodule.number), git_dir / "index")
 
 
-def _make_git_dir(git_dir: Path, one: Submodule, inside: SubmoduleGitDir, config: str) -> None:
+def _make_git_dir(
+    git_dir: Path, submodule: Submodule, inside: SubmoduleGitDir, config: str
+) -> None:
     make_bare(git_dir, object_format=inside.object_format)
-    (git_dir / "HEAD").write_text(f"{one.commit}\n")
+    (git_dir / "HEAD").write_text(f"{submodule.commit}\n")
     with (git_dir / "config").open("a") as file:
         file.write(config + inside.settings)
     (git_dir / "info").mkdir()
     (git_dir / "info" / "exclude").write_text(".git-of-a-nested-repository*\n")
-    if one.shallow:
-        (git_dir / "shallow").write_text("".join(f"{commit}\n" for commit in one.shallow))
+    if submodule.shallow:
+        (git_dir / "shallow").write_text("".join(f"{commit}\n" for commit in submodule.shallow))
 
 
 def _quoted(value: str) -> str:
@@ -121,8 +125,8 @@ def _quoted(value: str) -> str:
 
 def files_of(submodules: Iterable[Submodule], tree: Path) -> Iterator[str]:
     """Yield the paths of submodules' files in a tree that the host created."""
-    for one in submodules:
-        for folder, _, names in os.walk(tree / one.path):
+    for submodule in submodules:
+        for folder, _, names in os.walk(tree / submodule.path):
             inside = os.path.relpath(folder, tree)
             yield from (f"{inside}/{name}" for name in names)
 
@@ -135,15 +139,17 @@ def point_to(submodules: Iterable[Submodule], tree: Path, store: str) -> None:
         tree: The worker's own tree, or the upper layer over it.
         store: Path of the worker's store in the container.
     """
-    for one in submodules:
-        place = tree / one.path
+    for submodule in submodules:
+        place = tree / submodule.path
         place.mkdir(parents=True, exist_ok=True)
-        (place / ".git").write_text(f"gitdir: {store}/modules/{one.number}\n")
+        (place / ".git").write_text(f"gitdir: {store}/modules/{submodule.number}\n")
 
 
 def write_submodules(submodules: Iterable[Submodule], *directories: Path) -> None:
     """Write each submodule's number and commit, by path, to a file in each of `directories`."""
-    text = json.dumps({one.path: [one.number, one.commit] for one in submodules})
+    text = json.dumps(
+        {submodule.path: [submodule.number, submodule.commit] for submodule in submodules}
+    )
     for directory in directories:
         (directory / RECORD).write_text(text)
 

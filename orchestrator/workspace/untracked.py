@@ -104,12 +104,14 @@ def _without_nested(found: set[str]) -> tuple[set[str], set[str]]:
 def is_secret(path: str) -> bool:
     """Return whether a file may hold a secret, judging by its name."""
     *folders, name = path.lower().split("/")
-    if _THIRD_PARTY.intersection(folders) or any(fnmatchcase(name, one) for one in _HARMLESS):
+    if _THIRD_PARTY.intersection(folders) or any(
+        fnmatchcase(name, pattern) for pattern in _HARMLESS
+    ):
         return False
     if folders[-1:] == [".docker"] and name == "config.json":
         return True
     return bool(_SECRET_FOLDERS.intersection(folders)) or any(
-        fnmatchcase(name, one) for one in _SECRET_FILES
+        fnmatchcase(name, pattern) for pattern in _SECRET_FILES
     )
 
 
@@ -251,7 +253,9 @@ def _covered(path: str, collapsed: set[str]) -> bool:
 
 def _secrets(paths: set[str], patterns: Sequence[str]) -> list[str]:
     """Return the files that may hold a secret, unless a pattern without wildcards names them."""
-    named = {one.rstrip().removeprefix("/") for one in patterns if not _WILD.search(one)}
+    named = {
+        pattern.rstrip().removeprefix("/") for pattern in patterns if not _WILD.search(pattern)
+    }
     return sorted(path for path in paths - named if is_secret(path))
 
 
@@ -300,7 +304,7 @@ def _notices(
         yield (
             f"files were not copied because they are links out of the repository: {_some(outside)}"
         )
-    missing = [one for one in patterns if _is_in_vain(one, chosen.files)]
+    missing = [pattern for pattern in patterns if _is_in_vain(pattern, chosen.files)]
     if missing:
         yield f"a pattern of `copy` matches no untracked file: {_some(missing)}"
     if chosen.size > _LARGE:

@@ -38,7 +38,9 @@ def remove_committed(written: Path, committed: Mapping[str, str]) -> None:
         ]
         folders = Folders(written)
         try:
-            removed = [one for one in sorted(found) if _is_removed(folders, one, committed[one])]
+            removed = [
+                path for path in sorted(found) if _is_removed(folders, path, committed[path])
+            ]
             _remove_empty(folders, removed)
         finally:
             folders.close()
@@ -67,8 +69,8 @@ def _object_id(name: str, folder: int, length: int) -> str:
 
 def _remove_empty(folders: Folders, removed: Collection[str]) -> None:
     """Remove the directories of removed files if nothing is left in them."""
-    above = {str(one) for path in removed for one in PurePosixPath(path).parents} - {"."}
-    for path in sorted(above, key=lambda one: one.count("/"), reverse=True):
+    above = {str(parent) for path in removed for parent in PurePosixPath(path).parents} - {"."}
+    for path in sorted(above, key=lambda folder: folder.count("/"), reverse=True):
         place, _, name = path.rpartition("/")
         with suppress(OSError):
             os.rmdir(name, dir_fd=folders.open(place))

@@ -76,10 +76,16 @@ def _tell_others(found: Conflicts, branches: Sequence[Branch]) -> None:
     if found.failing:
         alone = ", ".join(map(str, found.failing))
         tell(f"workers whose own commits fail the checks: {alone}")
-    unfinished = [f"{one.worker_id} ({one.state})" for one in branches if one.status is None]
+    unfinished = [
+        f"{branch.worker_id} ({branch.state})" for branch in branches if branch.status is None
+    ]
     if unfinished:
         tell(f"workers without a result, whose later work is not compared: {', '.join(unfinished)}")
-    empty = [str(one.worker_id) for one in branches if one.is_empty and one.status is not None]
+    empty = [
+        str(branch.worker_id)
+        for branch in branches
+        if branch.is_empty and branch.status is not None
+    ]
     if empty:
         tell(f"workers that committed nothing: {', '.join(empty)}")
 
@@ -94,11 +100,11 @@ def _show(found: Conflicts) -> None:
 def _files(found: Conflicts) -> str:
     """Return a table of changed files and the workers that changed them, most workers first."""
     workers: dict[str, dict[int, str]] = {}
-    for one in found.changes:
-        for path, letter in one.files.items():
-            workers.setdefault(path, {})[one.worker_id] = letter
+    for change in found.changes:
+        for path, letter in change.files.items():
+            workers.setdefault(path, {})[change.worker_id] = letter
     order = sorted(workers, key=lambda path: (-len(workers[path]), path))
-    names = {one.worker_id: titled(one.worker_id, one.name) for one in found.changes}
+    names = {change.worker_id: titled(change.worker_id, change.name) for change in found.changes}
     rows = [("FILE", *names.values())]
     rows += [
         (one_line(path), *(workers[path].get(number, "") for number in names))

@@ -68,7 +68,8 @@ def network_log(
         show(table(rows, width=terminal_width(), shrink=_HOST))
         for what, entries in (("refused", refused_hosts), ("learned", learned)):
             if entries:
-                tell(f"to allow the {what} hosts: {' '.join(f'--allow {one}' for one in entries)}")
+                flags = " ".join(f"--allow {entry}" for entry in entries)
+                tell(f"to allow the {what} hosts: {flags}")
     else:
         networks = "`--network allowlist` and `--network learn`"
         tell(f"no connections were recorded: only {networks} record them")
@@ -103,7 +104,7 @@ def _logs(history: RunHistory, worker: int | None, *, refused: bool) -> Iterator
             continue
         for attempt, directory in attempts(history.directory, number):
             found = read_records(directory / NETWORK_LOG)
-            records = [one for one in found if not refused or one.decision == "refused"]
+            records = [record for record in found if not refused or record.decision == "refused"]
             yield _Log(worker=number, name=view.spec.name, attempt=attempt, records=records)
 
 

@@ -155,23 +155,25 @@ def _best(repository: Repository, run: str | None) -> RunBranches:
 
 
 def _show(published: Published, *, lists_commits: bool) -> None:
-    for one in published.workers:
-        for sent in one.sent if lists_commits else ():
+    for worker in published.workers:
+        for sent in worker.sent if lists_commits else ():
             acts = f" ({', '.join(sent.effects)})" if sent.effects else ""
-            tell(f"worker {one.worker_id}: {sent.commit[:12]} {sent.author}: {sent.subject}{acts}")
-        if one.commands:
-            for command in one.commands:
+            tell(
+                f"worker {worker.worker_id}: {sent.commit[:12]} {sent.author}: {sent.subject}{acts}"
+            )
+        if worker.commands:
+            for command in worker.commands:
                 show(lines(command))
             continue
-        show(f"worker {one.worker_id}: {_said(one)}")
-        if one.note:
-            tell(f"worker {one.worker_id}: {one.note}")
+        show(f"worker {worker.worker_id}: {_said(worker)}")
+        if worker.note:
+            tell(f"worker {worker.worker_id}: {worker.note}")
 
 
-def _said(one: PublishedWorker) -> str:
-    if one.action == "contained":
+def _said(worker: PublishedWorker) -> str:
+    if worker.action == "contained":
         return "the target has the work already"
-    where = f"{one.head} into {one.base}"
-    if one.action == "pushed":
+    where = f"{worker.head} into {worker.base}"
+    if worker.action == "pushed":
         return f"pushed {where}; the text of its pull request was edited, so it is unchanged"
-    return f"{one.action} {one_line(one.url or 'a pull request')} ({where})"
+    return f"{worker.action} {one_line(worker.url or 'a pull request')} ({where})"

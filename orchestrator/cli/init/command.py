@@ -262,8 +262,10 @@ def _found_lines(findings: Findings) -> Iterator[str]:
 
 def _missing_lines(findings: Findings, choice: Choice) -> Iterator[str]:
     commands = (*findings.setup, *findings.checks)
-    unknown = [one for one in commands if one.line not in choice.problems]
-    missing = dict.fromkeys(one.needs for one in unknown if one.needs not in choice.programs)
+    unknown = [command for command in commands if command.line not in choice.problems]
+    missing = dict.fromkeys(
+        command.needs for command in unknown if command.needs not in choice.programs
+    )
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
         yield f"{choice.image} does not have {names}: commands that need them are comments"
@@ -273,8 +275,10 @@ def _missing_lines(findings: Findings, choice: Choice) -> Iterator[str]:
             f"the project's own image may have what is missing: `{build}`, then "
             "`init --force --image IMAGE`"
         )
-    reasons = {choice.problems[one.line] for one in commands if one.line in choice.problems}
-    for reason in sorted(one for one in reasons if one.startswith("not tried: ")):
+    reasons = {
+        choice.problems[command.line] for command in commands if command.line in choice.problems
+    }
+    for reason in sorted(reason for reason in reasons if reason.startswith("not tried: ")):
         yield f"commands are written as comments, {reason}"
 
 

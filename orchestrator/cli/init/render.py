@@ -128,7 +128,7 @@ def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
 
 def cleaning(findings: Findings, setups: Iterable[Command]) -> list[str]:
     """Return the commands that remove what setup commands create and git does not ignore."""
-    names = [one.leaves for one in setups if one.leaves in findings.to_remove]
+    names = [command.leaves for command in setups if command.leaves in findings.to_remove]
     return [shlex.join(["rm", "-rf", name]) for name in names if name]
 
 

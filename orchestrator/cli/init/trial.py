@@ -27,7 +27,7 @@ def problems_of(
     tries = _Tries(findings=findings, choice=choice, trial=trial, limit=limit, tell=tell)
     whole = findings.make_test
     if whole is not None and choice.runs(whole):
-        setups = [one for one in findings.setup if tries.try_setup(one)]
+        setups = [command for command in findings.setup if tries.try_setup(command)]
         if tries.try_checks(setups, [whole]):
             return tries.problems
     for tools in findings.tools:
@@ -72,14 +72,14 @@ class _Tries:
         for command in checks or setups:
             self.tell(f"trying `{one_line(command.line)}`")
         tried = self.trial.run(
-            [one.line for one in setups], [one.line for one in checks],
+            [command.line for command in setups], [command.line for command in checks],
             cleaning(self.findings, setups), limit=self.limit,
         )  # fmt: skip
-        said: list[tuple[Command, str | None]] = [(one, tried.setup) for one in setups]
+        said: list[tuple[Command, str | None]] = [(command, tried.setup) for command in setups]
         if tried.setup is None or not setups:
             said += zip(checks, tried.checks, strict=True)
         else:
-            said += [(one, _NEEDS_SETUP) for one in checks]
+            said += [(command, _NEEDS_SETUP) for command in checks]
         for command, problem in said:
             if problem is None:
                 self.worked.add(command.line)

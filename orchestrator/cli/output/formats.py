@@ -86,12 +86,12 @@ def table(
     if width is not None:
         least = min(widths[shrink], _SHORTEST)
         for column in (*optional, None):
-            excess = sum(widths[one] + len(_GAP) for one in kept) - len(_GAP) - width
+            excess = sum(widths[column] + len(_GAP) for column in kept) - len(_GAP) - width
             if excess <= widths[shrink] - least or column is None:
                 widths[shrink] = max(widths[shrink] - max(excess, 0), least)
                 break
             kept.remove(column)
-    return "\n".join(_line([row[one] for one in kept], [widths[one] for one in kept])
+    return "\n".join(_line([row[column] for column in kept], [widths[column] for column in kept])
                      for row in rows)  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def pager_of(environ: Mapping[str, str]) -> str | None:
     if command in _NO_PAGER or environ.get("TERM") == "dumb":
         return None
     try:
-        program = next((one for one in shlex.split(command) if "=" not in one), "")
+        program = next((word for word in shlex.split(command) if "=" not in word), "")
     except ValueError:
         return command
     return command if shutil.which(program) else None

@@ -14,8 +14,8 @@ _MOST_FILES = 20
 
 def pair_text(pair: Pair) -> str:
     """Return a table of what was found about two candidates, and how their files differ."""
-    one, other = pair.ranking
-    rows = [("", _name(one), _name(other)), *_rows(one, other)]
+    first, other = pair.ranking
+    rows = [("", _name(first), _name(other)), *_rows(first, other)]
     by: str = pair.decided_by or "number only, because both are excluded"
     by = "same change or output" if by == "same change" else by
     said = f"worker {pair.better} is before worker {other.worker_id} by: {by}"
@@ -27,24 +27,24 @@ def _name(candidate: Candidate) -> str:
     return f"WORKER {candidate.worker_id} {one_line(model or '')}".rstrip()
 
 
-def _rows(one: Candidate, other: Candidate) -> Iterator[tuple[str, ...]]:
-    yield "place", _number(one.place), _number(other.place)
-    yield "result", _result(one), _result(other)
-    verdicts = [{each.command: each.verdict for each in side.verdicts} for side in (one, other)]
+def _rows(first: Candidate, other: Candidate) -> Iterator[tuple[str, ...]]:
+    yield "place", _number(first.place), _number(other.place)
+    yield "result", _result(first), _result(other)
+    verdicts = [{each.command: each.verdict for each in side.verdicts} for side in (first, other)]
     for check in dict.fromkeys([*verdicts[0], *verdicts[1]]):
         cells = (verdicts[side].get(check, _NONE).replace("_", " ") for side in (0, 1))
         yield one_line(check), *cells
-    if one.hidden or other.hidden:
-        yield "hidden tests", one.hidden or _NONE, other.hidden or _NONE
-    if one.lint is not None or other.lint is not None:
-        yield "new lint findings", *(_number(each.lint) for each in (one, other))
-    if one.wins or other.wins:
-        yield "comparisons won", str(one.wins), str(other.wins)
-    if one.same_output is not None or other.same_output is not None:
-        yield "with the same output", *(_number(each.same_output) for each in (one, other))
-    yield "changed lines", str(one.lines), str(other.lines)
-    yield "cost", _cost(one), _cost(other)
-    yield "duration", duration(one.duration), duration(other.duration)
+    if first.hidden or other.hidden:
+        yield "hidden tests", first.hidden or _NONE, other.hidden or _NONE
+    if first.lint is not None or other.lint is not None:
+        yield "new lint findings", *(_number(each.lint) for each in (first, other))
+    if first.wins or other.wins:
+        yield "comparisons won", str(first.wins), str(other.wins)
+    if first.same_output is not None or other.same_output is not None:
+        yield "with the same output", *(_number(each.same_output) for each in (first, other))
+    yield "changed lines", str(first.lines), str(other.lines)
+    yield "cost", _cost(first), _cost(other)
+    yield "duration", duration(first.duration), duration(other.duration)
 
 
 def _result(candidate: Candidate) -> str:
@@ -69,8 +69,8 @@ def _files(pair: Pair) -> Iterator[str]:
     if not pair.files:
         yield "both have the same files"
         return
-    one, other = pair.ranking
-    yield f"from worker {one.worker_id} to worker {other.worker_id}:"
+    first, other = pair.ranking
+    yield f"from worker {first.worker_id} to worker {other.worker_id}:"
     for file in pair.files[:_MOST_FILES]:
         yield f"  {one_line(file.path)} +{file.added} -{file.removed}"
     if len(pair.files) > _MOST_FILES:

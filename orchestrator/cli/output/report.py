@@ -130,10 +130,10 @@ def network_line(workers: Sequence[WorkerResult]) -> list[str]:
     found = [worker.network for worker in workers if worker.network is not None]
     if not found:
         return []
-    sent, received = (size(sum(getattr(one, way) for one in found)) for way in ("sent", "received"))
-    refused = sum(one.refused for one in found)
+    sent, received = (size(sum(getattr(log, way) for log in found)) for way in ("sent", "received"))
+    refused = sum(log.refused for log in found)
     more = f"; {refused} refused: see `orchestrator network log`" if refused else ""
-    allowed = count(sum(one.allowed for one in found), "connection")
+    allowed = count(sum(log.allowed for log in found), "connection")
     return [f"network: {allowed}, {sent} sent, {received} received{more}"]
 
 
@@ -165,7 +165,7 @@ def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
     """
     decided = {worker.worker_id for worker in causes_of(bad)[0]}
     lines: dict[str, list[str]] = {}
-    for worker in sorted(bad, key=lambda one: one.worker_id not in decided):
+    for worker in sorted(bad, key=lambda result: result.worker_id not in decided):
         if worker.name is not None and not is_consequence(worker):
             more = "" if worker.worker_id in decided else ", not critical"
             lines.setdefault(worker.word.capitalize() + more, []).append(_failure_cause(worker))

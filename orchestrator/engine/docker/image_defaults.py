@@ -49,7 +49,7 @@ def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
             hint="set a command, or use an image that has one",
         )
     mounted = {normpath(mount.target) for mount in spec.mounts}
-    files = [f"{one.target}/" for one in spec.mounts if not isinstance(one, TmpfsMount)]
+    files = [f"{mount.target}/" for mount in spec.mounts if not isinstance(mount, TmpfsMount)]
     declared = {normpath(path) for path in config.get("Volumes") or {}} - mounted
     for path in sorted(declared):
         if path.startswith(tuple(files)):

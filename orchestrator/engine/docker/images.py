@@ -65,8 +65,8 @@ class DockerImages:
         """Return the images with a label, by image name; an image with two names occurs twice."""
         with translated("list the images"):
             found = self._client.images(filters={"label": label})
-        images = ((name, one) for one in found for name in one["RepoTags"] or ())
-        return {name: _listed(one) for name, one in images if name != _NAMELESS}
+        images = ((name, image) for image in found for name in image["RepoTags"] or ())
+        return {name: _listed(image) for name, image in images if name != _NAMELESS}
 
     def pull(self, image: str, *, progress: Progress) -> None:
         """Pull an image from its registry."""

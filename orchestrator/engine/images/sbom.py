@@ -42,7 +42,7 @@ def software_bill(engine: ImageEngine, image: str) -> dict[str, Any]:
         raise ImageNotFoundError(
             f"there is no image `{image}`", hint="`orchestrator image ls` lists the images"
         )
-    found = {one["bom-ref"]: one for one in _components(engine, image)}
+    found = {component["bom-ref"]: component for component in _components(engine, image)}
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -109,7 +109,7 @@ def _of_dpkg(files: Mapping[str, bytes], release: bytes) -> Iterator[dict[str, A
             _field(package, key) for key in ("Package", "Version", "Architecture")
         )
         # Packages that several architectures may have at once have the architecture in the name.
-        places = (f"{_DPKG}/info/{one}.md5sums" for one in (name, f"{name}:{processor}"))
+        places = (f"{_DPKG}/info/{stem}.md5sums" for stem in (name, f"{name}:{processor}"))
         sums = next((files[place] for place in places if place in files), None)
         kind = f"deb/{quote(system or 'debian', safe='')}"
         purl = _purl(kind, name, version, arch=processor, distro=f"{system}-{number}")

@@ -91,7 +91,7 @@ def names() -> Iterator[Protection]:
         ("worktree in a directory with tracked files refused",
          "if name and is_reserved(name, [first + star]):", "if False:"),
         ("branch with the name of a tag refused",
-         "for one in (ref, *other_meanings(name))):", "for one in (ref,)):"),
+         "for meaning in (ref, *other_meanings(name))):", "for meaning in (ref,)):"),
         ("invalid branch names refused", "if not right or _SPECIAL", "if _SPECIAL"),
         ("number is used by one worker only", " | {worker.number for worker in claimed}", ""),
     )  # fmt: skip

@@ -50,7 +50,7 @@ def sharing() -> Iterator[Protection]:
          "return self._title is not None or self._given is not None", "return True"),
         ("secrets are redacted from the context", "redactor.text(given).encode", "given.encode"),
         ("secrets are redacted from inputs",
-         "replace(one, result=self._redactor.model(one.result))", "one"),
+         "replace(entry, result=self._redactor.model(entry.result))", "entry"),
         ("size of diffs limited", "limit=MOST_DIFF + 1)", "limit=1 << 40)",
          "the file is truncated anyway, and no test measures the memory"),
         ("long diffs are truncated", "return found[:MOST_DIFF] + cut.encode()", "return found"),

@@ -34,7 +34,7 @@ def workflows() -> Iterator[Protection]:
     yield from patches(
         "results.py", (RESULTS,),
         ("skipped required task fails the run",
-         "one.required and one.reason is Reason.DEPENDENCY", "False"),
+         "result.required and result.reason is Reason.DEPENDENCY", "False"),
     )  # fmt: skip
     yield from patches(
         "text/path_patterns.py", ("tests/text/test_path_patterns.py",),
