@@ -22,6 +22,8 @@ _START = (
 )
 _JOIN = "`sudo usermod -aG docker $USER`, then log in again"
 _OPEN_FILES = "error setting rlimit type 7"
+# Docker 20.10 sometimes counts a container that is gone (moby, issue 43286).
+_MEMBERS = "has active endpoints"
 # Phrases in the daemon's error when a host port cannot be bound (moby, libnetwork: portallocator
 # and docker-proxy).
 _PORT_TAKEN = ("port is already allocated", "address already in use")
@@ -73,6 +75,11 @@ def _refusal(action: str, error: docker.errors.APIError) -> OrchestratorError:
         return EngineError(
             f"cannot {action}: the engine's own limit of open files is lower than `open_files`",
             hint="reduce `open_files`, or raise the limit of the engine's service",
+        )
+    if _MEMBERS in text:
+        return EngineError(
+            f"cannot {action}: {text}",
+            hint="if no container uses the network, restart Docker: it counts one that is gone",
         )
     return EngineError(f"cannot {action}: {text}")
 

@@ -60,10 +60,11 @@ def _around(
     worktrees: str = "start",
     plain: bool = False,
     broker: bool = False,
+    pause: float = 0.0,
 ) -> tuple[Point, Point]:
     before = Point(
         target=target, when="before", nth=nth, argument=argument, stages=stages,
-        worktrees=worktrees, plain=plain, broker=broker,
+        worktrees=worktrees, plain=plain, broker=broker, pause=pause,
     )  # fmt: skip
     return before, replace(before, when="after")
 
@@ -110,8 +111,11 @@ POINTS = _named(
     probe=Point(
         target="orchestrator.engine.docker.container:DockerContainer.wait", when="before"
     ),
-    create_network=_around("orchestrator.engine.docker.engine:DockerEngine.create_network"),
-    close_host=_around("orchestrator.engine.docker.engine:close_host"),
+    # Both run at the same time: without a pause, the other's request could reach the engine later.
+    create_network=_around(
+        "orchestrator.engine.docker.engine:DockerEngine.create_network", pause=1.0
+    ),
+    close_host=_around("orchestrator.engine.docker.engine:close_host", pause=1.0),
     add_worktree=_around("orchestrator.worker.prepare:add_worktree"),
     second_worktree=_around("orchestrator.worker.prepare:add_worktree", nth=2),
     check_out=_around("orchestrator.worker.prepare:check_out"),
@@ -119,8 +123,9 @@ POINTS = _named(
     make_store=_around("orchestrator.worker.prepare:make_store"),
     note_prepared=_around(f"{_NOTES}note_prepared"),
     lay_out=_around("orchestrator.state.secret_files:_write_files"),
-    guard=_around("orchestrator.engine.docker.engine:start_guard"),
-    guard_ready=Point(target="orchestrator.engine.docker.firewall:await_ready", when="before"),
+    helper_ready=_around("orchestrator.engine.docker.network_filter:Helper.await_ready"),
+    filter=_around("orchestrator.engine.docker.network_filter:NetworkFilter.apply"),
+    remove_network=_around("orchestrator.runs.shared_resources:_remove_network"),
     setup=_around("orchestrator.worker.job:start_again", stages=True),
     note_setup=_around(f"{_NOTES}note_stage", stages=True),
     teardown=_around("orchestrator.worker.job:start_again", argument="-teardown", stages=True),
@@ -221,6 +226,10 @@ _START_BROKER = "orchestrator.runs.broker_container:"
 POINTS |= _named(
     broker_network=_around(
         "orchestrator.engine.docker.engine:DockerEngine.create_private_network", broker=True
+    ),
+    guard=_around("orchestrator.engine.docker.engine:start_guard", broker=True),
+    guard_ready=Point(
+        target="orchestrator.engine.docker.firewall:await_ready", when="before", broker=True
     ),
     broker_noted=_around(f"{_START_BROKER}note_network", broker=True),
     broker_memory=_around(f"{_START_BROKER}grant_directory", broker=True),

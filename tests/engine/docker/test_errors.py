@@ -158,3 +158,10 @@ def test_invalid_address_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DOCKER_HOST", "nonsense://")
     with pytest.raises(EngineError):
         load_engine("docker")
+
+
+def test_only_a_network_that_docker_counts_wrongly_asks_for_a_restart() -> None:
+    said = "error while removing network: network n id 1 has active endpoints"
+    counted = through(docker.errors.APIError("403 Forbidden", explanation=said))
+    other = through(docker.errors.APIError("403 Forbidden", explanation="not now"))
+    assert (counted.hint is not None, other.hint is not None) == (True, False)
