@@ -199,8 +199,14 @@ class Worktree:
         self._give_index()
 
     def _check_out(self, git: Git, base: str, tip: str) -> None:
+        merge = ("read-tree", "-m", "-u", base, tip)
         try:
-            git.run("read-tree", "-m", "-u", base, tip, timeout=CHECKOUT_TIMEOUT)
+            try:
+                git.run(*merge, timeout=CHECKOUT_TIMEOUT)
+            except GitCommandError:
+                # A file that was only touched counts as changed until git has compared it.
+                git.succeeds("update-index", "-q", "--refresh")
+                git.run(*merge, timeout=CHECKOUT_TIMEOUT)
         except GitCommandError:
             raise
         except RepositoryError:

@@ -71,11 +71,18 @@ def test_update_waits_for_the_users_git(
 ) -> None:
     lock = worktree.git_dir / "index.lock"
     lock.touch()
-    (worktree.path / "a.txt").touch()
     timer = threading.Timer(0.3, lock.unlink)
     timer.start()
     update(repo, worktree, base, tip)
     timer.join()
+    assert (worktree.path / "a.txt").read_text() == "worker's\n"
+
+
+def test_update_replaces_a_file_that_was_only_touched(
+    repo: Path, worktree: Worktree, base: str, tip: str
+) -> None:
+    os.utime(worktree.path / "a.txt", (1, 1))
+    update(repo, worktree, base, tip)
     assert (worktree.path / "a.txt").read_text() == "worker's\n"
 
 
