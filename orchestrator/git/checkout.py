@@ -207,10 +207,9 @@ class Worktree:
                 # A file that was only touched counts as changed until git has compared it.
                 git.succeeds("update-index", "-q", "--refresh")
                 git.run(*merge, timeout=CHECKOUT_TIMEOUT)
-        except GitCommandError:
-            raise
-        except RepositoryError:
-            self.unlock()
+        except RepositoryError as error:
+            if not isinstance(error, GitCommandError):
+                self.unlock()
             raise
 
     def _take_in(self, git: Git, *, base: str, tip: str) -> None:

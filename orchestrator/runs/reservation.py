@@ -138,7 +138,7 @@ def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[
     configs = [config, *request.programs.values()]
     missing = {
         "workflow": tasks != request.workflow,
-        "api_base": any(config.api_base is not None for config in configs),
+        "api_base": any(program.api_base is not None for program in configs),
         "notify": config.triggers.notify is not None,
         "tasks": shown != list(workers),
         **{
@@ -147,7 +147,7 @@ def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[
         },
         **{name: getattr(stages, name) != getattr(config.project, name) for name in COMMANDS},
     }
-    names = dict.fromkeys(name for config in configs for name in config.isolation.env)
+    names = dict.fromkeys(name for program in configs for name in program.isolation.env)
     return (*names, *(name for name, is_missing in missing.items() if is_missing))
 
 

@@ -19,8 +19,9 @@ def listing(workflow: Workflow, *, width: int | None = None) -> str:
         workflow: The workflow.
         width: Columns of the terminal; longer lines are continued. Default: unlimited.
     """
-    nodes = sorted(shape_of(workflow).nodes, key=lambda node: node.depth)
-    names = [node.name for node in shape_of(workflow).nodes]
+    shape = shape_of(workflow).nodes
+    nodes = sorted(shape, key=lambda node: node.depth)
+    names = [node.name for node in shape]
     widest = max(map(len, names))
     indent = len(str(nodes[-1].depth + 1)) + 2
     lines: list[str] = []
