@@ -86,7 +86,9 @@ class Fault:
                 found = client.containers(filters={"label": f"{REPOSITORY}={world.repo}/.git"})
                 if found:
                     chosen = self._rng.choice(found)
-                    self.hit = {int(chosen["Labels"].get(WORKER, 0))}
+                    number = chosen["Labels"].get(WORKER)
+                    # The network's helper serves all workers: those that start after it are refused.
+                    self.hit = {int(number)} if number else set(range(1, WORKERS + 1))
                     with suppress(docker.errors.APIError):
                         self._inject_into(client, chosen["Id"])
                     return
