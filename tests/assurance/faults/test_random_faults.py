@@ -87,7 +87,7 @@ class Fault:
                 if found:
                     chosen = self._rng.choice(found)
                     number = chosen["Labels"].get(WORKER)
-                    # The network's helper serves all workers: those that start after it are refused.
+                    # The network's helper serves all: workers that start later are refused.
                     self.hit = {int(number)} if number else set(range(1, WORKERS + 1))
                     with suppress(docker.errors.APIError):
                         self._inject_into(client, chosen["Id"])
