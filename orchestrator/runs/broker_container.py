@@ -17,10 +17,10 @@ from orchestrator.execution.broker import (
     note_network,
     read_network,
 )
+from orchestrator.files.bundle import bundle
 from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.state.grant_files import grant_directory
 from orchestrator.state.secret_files import memory_root
-from orchestrator.worker.bundle import bundle
 from orchestrator.worker.checked_run import CheckedRequest
 from orchestrator.worker.context import RunContext
 from orchestrator.worker_spec import WorkerSpec

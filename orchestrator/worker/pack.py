@@ -10,13 +10,13 @@ from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution.dead_man_switch import LATE
+from orchestrator.files.bundle import bundle
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.text.quantities import size
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import output_line
-from orchestrator.worker.bundle import bundle
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.worker.in_container.host_git import RESERVED, ROOM
 from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE
@@ -28,6 +28,7 @@ DEATH = 30.0
 """Maximum number of seconds between the end of a container's output and its own end."""
 MEASURE = 0.5
 """Seconds between two measurements of the files that are being packed."""
+_PROGRAM = "orchestrator.worker.in_container.pack_work"
 _MOST_FILES = 1_000_000
 _ENDED = frozenset(
     128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -162,7 +163,7 @@ def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> Co
     return ContainerSpec(
         name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,
-        command=("python3", "-I", "-S", "-c", bundle("pack_work"), *arguments),
+        command=("python3", "-I", "-S", "-c", bundle(_PROGRAM), *arguments),
         user=workspace.user_text,
         workdir="/",
         env={ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())},

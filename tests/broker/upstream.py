@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.broker.grant import Grant, Upstream, hash_token
-from orchestrator.worker.bundle import bundle
+from orchestrator.files.bundle import bundle
 from tests.support.live import PATIENCE
 from tests.support.ports import free_port
 

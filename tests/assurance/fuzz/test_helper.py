@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from orchestrator.files.bundle import bundle
 from orchestrator.state.worker_directory import Store
-from orchestrator.worker.bundle import bundle
 from orchestrator.worker.in_container.host_git import last_line
 from tests.assurance.fuzz.oracle import Snapshot, check_import, plain, snapshot
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.workers import HostileWorker
 from tests.assurance.fuzz.world import BRANCH, World, add_store, make_world
 
+_PROGRAM = "orchestrator.worker.in_container.pack_work"
 _USER = 20_001
 """User id of the worker if the tests run as root, who could read locked files."""
 _LONGEST = 25
@@ -118,7 +119,7 @@ def _hold_unchanged(world: World, before: Snapshot) -> None:
 
 def _run_helper(world: World) -> str | None:
     """Run the helper as a container would; return the last line of its error if it failed."""
-    store, script = world.store, bundle("pack_work")
+    store, script = world.store, bundle(_PROGRAM)
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
     python, who = _unprivileged(store)
     command = [python, "-I", "-c", script, *map(str, places), world.base, BRANCH, "message"]

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from orchestrator.worker.bundle import bundle
+from orchestrator.files.bundle import bundle
 
+PROGRAM = "orchestrator.worker.in_container.pack_work"
 MOST_BYTES = 128 * 1024 - 1
 """Maximum number of bytes of one argument that Linux passes to a program."""
 HEADROOM = 24 * 1024
@@ -15,7 +16,7 @@ HEADROOM = 24 * 1024
 
 
 def test_harvest_program_fits_into_an_argument() -> None:
-    assert len(bundle("pack_work").encode()) < MOST_BYTES - HEADROOM
+    assert len(bundle(PROGRAM).encode()) < MOST_BYTES - HEADROOM
 
 
 def test_limit_of_an_argument_is_that_of_the_system() -> None:
@@ -27,7 +28,7 @@ def test_limit_of_an_argument_is_that_of_the_system() -> None:
 
 def test_python_without_the_package_runs_the_harvest() -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", bundle("pack_work"), *("/nowhere",) * 9],
+        [sys.executable, "-I", "-S", "-c", bundle(PROGRAM), *("/nowhere",) * 9],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     # The error shows that all modules were found and the program began to work.

@@ -8,7 +8,6 @@ import re
 from functools import cache
 from importlib.resources import files
 
-PACKAGE = "orchestrator.worker.in_container"
 _IMPORT = re.compile(r"^from (orchestrator(?:\.\w+)+) import", re.MULTILINE)
 _START = """\
 import sys, types
@@ -25,11 +24,11 @@ def bundle(program: str) -> str:
     """Return Python source that defines the modules of a program and calls its function `main`.
 
     Args:
-        program: Name of a module whose function `main` takes the arguments of the command line:
-            the full name, or the name of a module of `worker/in_container`.
+        program: Full name of a module whose function `main` takes the arguments of the command
+            line.
     """
     texts: dict[str, str] = {}
-    _add(program if "." in program else f"{PACKAGE}.{program}", texts)
+    _add(program, texts)
     return _START.format(texts=texts)
 
 

@@ -1,0 +1,380 @@
+"""The porter of a place with volumes: it starts and stops the steps, and keeps their output.
+
+`serve` runs as long as the place exists. The other commands are short: the engine starts them
+beside it, as with `docker exec`. What they print has a length and a SHA-256. No step depends on the
+client or its connection: the porter enforces the limits and starts the steps that follow. If the
+porter ends, all steps are killed.
+"""
+
+import hashlib
+import json
+import math
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
+from orchestrator.engine.in_place.records import (
+    Journal,
+    Output,
+    pack_part,
+    part_directory,
+    print_changed,
+    print_data,
+    print_journal,
+    print_usage,
+    uptime,
+)
+from orchestrator.files.disk_usage import DiskUse, disk_use
+
+FOLLOWS = "follows"
+"""Nonce of an order that another one may replace until the step begins."""
+ABANDONED = 3
+"""Exit code of a porter that waited in vain for an order, or to be released."""
+LARGEST_ORDER = 16 * 1024**2
+"""Maximum size in bytes of a command with its variables."""
+_MOST_FILES = 2_000_000
+_MEASURE = 0.5
+"""Seconds between two measurements of the files; longer if measuring takes long."""
+_MEASURING = 10.0
+_TICK = 0.5
+_REAP = 2.0
+_TURNS = 200
+_TO_DIE = 60.0
+"""Seconds after SIGKILL in which a step's processes end, unless the kernel cannot end them."""
+_NOTHING = DiskUse(size=0, files=0, hidden=0)
+
+
+@dataclass
+class Step:
+    """A step of the place, with its limits; the attribute `state` says how far it is."""
+
+    name: str
+    channel: Channel
+    files: dict[str, Output]
+    grace: float
+    after: str | None
+    timeout: float | None
+    disk: int | None
+    inodes: int | None
+    output: int | None
+    limited: list[str]
+    """Names of the parts whose growth is limited."""
+    order: dict[str, Any] | None = None
+    """The command that was ordered, until it begins."""
+    state: Literal["waiting", "ordered", "starting", "running", "ended"] = "waiting"
+    nonce: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    """The limit for which the porter stops the step."""
+    until: float = math.inf
+    """When the step must begin, or end, or be killed."""
+    killed: bool = False
+    base: DiskUse = _NOTHING
+    use: DiskUse = _NOTHING
+
+
+class Porter:
+    """Keeps one place; `serve` returns when the place is released or abandoned."""
+
+    def __init__(self, root: str) -> None:
+        """Create the channels and files of the place that `spec.json` describes."""
+        spec = json.loads(Path(root, "spec.json").read_text())
+        self._spec = spec
+        self._journal = Journal(root)
+        self._selector = selectors.DefaultSelector()
+        self._steps: dict[str, Step] = {}
+        os.makedirs(f"{root}/output", exist_ok=True)
+        self._root = root
+        for name in spec["steps"]:
+            self._prepare(name)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(f"{root}/socket")
+        self._socket.listen()
+        self._selector.register(self._socket, selectors.EVENT_READ, None)
+        self._measuring = threading.Event()
+        self._began = self._released = False
+        self._idle_since = self._reaped = uptime()
+
+    def _prepare(self, name: str) -> None:
+        """Create a step that has not been ordered."""
+        channel = Channel(os.path.join(self._spec["channels"], name))
+        files = {stream: Output(self._root, f"{name}.{stream}") for stream in channel.output}
+        given = self._spec["steps"][name]
+        step = self._steps[name] = Step(name=name, channel=channel, files=files, **given)
+        self._selector.register(channel.say, selectors.EVENT_READ, (step, "say"))
+        for stream, descriptor in channel.output.items():
+            self._selector.register(descriptor, selectors.EVENT_READ, (step, stream))
+
+    def serve(self) -> int:
+        """Keep the place until it is released, or nobody comes; return the exit code."""
+        threading.Thread(target=self._measure, daemon=True).start()
+        while not self._released:
+            for key, _ in self._selector.select(_TICK):
+                if key.data is None:
+                    self._answer()
+                elif key.data[0].state == "ended":
+                    continue  # ended by an earlier event of this turn
+                elif key.data[1] == "say":
+                    self._hear(key.data[0])
+                else:
+                    self._keep_output(*key.data)
+            now = uptime()
+            active = self._active()
+            for step in active:
+                self._watch(step, now)
+            if now >= self._reaped + _REAP:
+                self._reaped = now
+                for step in active:
+                    step.channel.send("reap")
+            wait = self._spec["collect_within" if self._began else "start_within"]
+            if not active and now - self._idle_since > wait:
+                return ABANDONED
+        return 0
+
+    def _active(self) -> list[Step]:
+        return [step for step in self._steps.values() if step.state in ("starting", "running")]
+
+    def _answer(self) -> None:
+        """Answer one request of a short command, which the client's engine started."""
+        connection, _ = self._socket.accept()
+        with connection, suppress(OSError):
+            connection.settimeout(10)
+            with connection.makefile("rb") as sent:
+                request = json.loads(sent.readline(8 * LARGEST_ORDER))
+            answer: dict[str, Any] = {}
+            try:
+                match request:
+                    case {"command": "state"}:
+                        answer["state"] = self._find(request["step"]).state
+                    case {"command": "order"}:
+                        self._order(**request["order"])
+                    case {"command": "stop"}:
+                        self._stop(self._find(request["step"]), request["signal"])
+                    case {"command": "forget"}:
+                        self._forget(self._find(request["step"]))
+                    case _:
+                        self._released = True
+            except ValueError as error:
+                answer = {"error": str(error)}
+            connection.sendall(json.dumps(answer).encode() + b"\n")
+
+    def _order(self, step: str, nonce: str, **order: Any) -> None:  # noqa: ANN401
+        ordered = self._find(step)
+        order_text(**order)
+        is_open = ordered.nonce in (None, FOLLOWS) and ordered.state in ("waiting", "ordered")
+        if ordered.nonce != nonce and not is_open:
+            raise ValueError(f"the step {step!r} was ordered before")
+        if ordered.nonce != nonce:
+            ordered.nonce, ordered.order, ordered.state = nonce, order, "ordered"
+            if ordered.after is None or self._find(ordered.after).state == "ended":
+                self._begin(ordered)
+
+    def _forget(self, step: Step) -> None:
+        """Let a step be ordered again; its container was removed."""
+        if step.state == "running":
+            raise ValueError(f"the step {step.name!r} has not ended")
+        if step.state != "ended":
+            self._close(step)
+        self._prepare(step.name)
+
+    def _find(self, name: str) -> Step:
+        if name not in self._steps:
+            raise ValueError(f"the place has no step {name!r}")
+        return self._steps[name]
+
+    def _begin(self, step: Step) -> None:
+        if not self._began:
+            self._began = True
+            Path(self._root, "base.json").write_text(json.dumps(time.time()))
+        step.base = step.use = self._look(step)
+        # The client starts the step's container now, or has done so.
+        step.state, step.until = "starting", uptime() + self._spec["start_within"]
+        step.channel.go(**step.order or {})
+        step.order = None
+        self._measuring.set()
+
+    def _stop(self, step: Step, signal: str) -> None:
+        if step.state not in ("starting", "running"):
+            return
+        if signal == "SIGKILL":
+            step.killed = True
+            step.channel.kill()
+        else:
+            step.channel.send("TERM")
+        self._journal.add("stopping", step.name, reason=step.reason)
+
+    def _hear(self, step: Step) -> None:
+        lines, is_over = step.channel.hear()
+        for line in lines:
+            if line == b"began" and step.state == "starting":
+                step.state = "running"
+                step.until = math.inf if step.timeout is None else uptime() + step.timeout
+                step.channel.forget_order()
+                self._journal.add("started", step.name)
+            code = exit_code(line)
+            if code is not None and step.state == "running" and step.exit_code is None:
+                step.exit_code = code
+                step.channel.send(f"exit {code}")
+                step.channel.kill()
+        if is_over:
+            # Nobody is left who could report the command's end.
+            self._selector.unregister(step.channel.say)
+            step.channel.kill()
+
+    def _keep_output(self, step: Step, stream: str) -> None:
+        data = step.channel.read(stream)
+        if data:
+            written = sum(file.size for file in step.files.values())
+            room = len(data) if step.output is None else max(0, step.output - written)
+            step.files[stream].write(data[:room])
+            if len(data) > room and step.reason is None:
+                self._stop_for(step, "output", uptime())
+        elif data is not None:
+            self._selector.unregister(step.channel.output[stream])
+            step.files[stream].is_complete = True
+            if all(file.is_complete for file in step.files.values()):
+                self._end(step)
+
+    def _end(self, step: Step) -> None:
+        """Record a step's end, of which the end of its output is the proof."""
+        if step.channel.say in self._selector.get_map():
+            self._hear(step)
+        self._close(step)
+        step.state, self._idle_since = "ended", uptime()
+        code = 137 if step.killed and step.exit_code is None else step.exit_code
+        self._journal.add("ended", step.name, reason=step.reason, exit_code=code)
+        for following in self._steps.values():
+            if following.after == step.name and following.order is not None:
+                self._begin(following)
+        if not self._active():
+            self._measuring.clear()
+
+    def _close(self, step: Step) -> None:
+        for descriptor in (step.channel.say, *step.channel.output.values()):
+            with suppress(KeyError):
+                self._selector.unregister(descriptor)
+        step.channel.forget_order()
+        step.channel.close()
+        for file in step.files.values():
+            file.complete()
+
+    def _watch(self, step: Step, now: float) -> None:
+        """Stop a step at its limits."""
+        written = step.use.size - step.base.size
+        files = step.use.files - step.base.files
+        if now >= step.until and (step.state == "starting" or step.killed):
+            # Without a shim, or with one that the engine cannot end, there is no end of output.
+            self._end(step)
+        elif now >= step.until and step.reason is not None:
+            self._stop(step, "SIGKILL")
+            step.until = now + _TO_DIE
+        elif now >= step.until:
+            self._stop_for(step, "timeout", now)
+        elif step.reason is None and step.disk is not None and written > step.disk:
+            self._stop_for(step, "disk", now)
+        elif step.reason is None and step.inodes is not None and files > step.inodes:
+            self._stop_for(step, "inodes", now)
+
+    def _stop_for(self, step: Step, reason: str, now: float) -> None:
+        step.reason, step.until = reason, now + step.grace
+        self._stop(step, "SIGTERM")
+
+    def _look(self, step: Step) -> DiskUse:
+        roots = [part_directory(self._root, part) for part in step.limited]
+        return disk_use(roots, most_files=_MOST_FILES, seconds=_MEASURING)
+
+    def _measure(self) -> None:
+        while True:
+            self._measuring.wait()
+            begun = time.monotonic()
+            for step in self._active():
+                step.use = self._look(step)
+            time.sleep(max(_MEASURE, 2 * (time.monotonic() - begun)))
+
+
+def send(root: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Send a request to the porter that serves the place, and return its answer."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        _connect(connection, f"{root}/socket")
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as received:
+            answer: dict[str, Any] = json.loads(received.readline(1 << 20))
+    return answer
+
+
+def _connect(connection: socket.socket, path: str) -> None:
+    """Connect to the porter, which may have been started a moment ago."""
+    for turn in range(_TURNS):
+        try:
+            connection.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            if turn == _TURNS - 1:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def read_order(size: int, sha256: str) -> dict[str, Any]:
+    """Return the order in the standard input.
+
+    Raises:
+        ValueError: The order is too large, or not what was sent.
+    """
+    if size > LARGEST_ORDER:
+        raise ValueError("the order is too large")
+    data = sys.stdin.buffer.read(size)
+    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+        raise ValueError("the order did not arrive completely")
+    order: dict[str, Any] = json.loads(data)
+    return order
+
+
+def main(root: str, command: str, *arguments: str) -> None:
+    """Serve a place, or perform one short command in it, and print the answer.
+
+    Args:
+        root: Directory of the porter's own files.
+        command: `serve`, `order`, `state`, `stop`, `forget`, `release`, `read`, `journal`,
+            `usage`, `changed` or `pack`.
+        arguments: Arguments of the command.
+    """
+    if command == "serve":
+        sys.exit(Porter(root).serve())
+    try:
+        if command in _PRINTED:
+            _PRINTED[command](root, *arguments)
+            return
+        request: dict[str, Any] = {"command": command}
+        if command == "order":
+            request["order"] = read_order(int(arguments[0]), arguments[1])
+        elif command == "stop":
+            request |= {"step": arguments[0], "signal": arguments[1]}
+        elif command in ("forget", "state"):
+            request |= {"step": arguments[0]}
+        elif command != "release":
+            raise ValueError(f"unknown command: {command!r}")
+        answer = send(root, request)
+    except (ValueError, OSError) as error:
+        answer = {"error": str(error)}
+    print(json.dumps(answer), flush=True)
+    sys.exit(1 if "error" in answer else 0)
+
+
+_PRINTED: dict[str, Callable[..., None]] = {
+    "read": print_data,
+    "journal": print_journal,
+    "usage": print_usage,
+    "changed": print_changed,
+    "pack": pack_part,
+}

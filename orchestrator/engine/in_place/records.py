@@ -1,0 +1,181 @@
+"""What the porter keeps on a volume that no step sees: the journal, and the output of steps."""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from orchestrator.engine.in_place.archive import ArchiveError, pack
+from orchestrator.files.disk_usage import disk_use
+from orchestrator.files.walk import Walk
+
+_FRAME = 1024 * 1024
+_LOOK = 0.05
+_NAME = re.compile(r"[a-z][a-z0-9-]*(\.stdout|\.stderr)?")
+MOST_FILES = 200_000
+"""Maximum number of files and directories that are taken from a part."""
+
+
+def uptime() -> float:
+    """Return the seconds since the machine's start, with the time asleep."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Journal:
+    """What happened in the place, one line of JSON for each event."""
+
+    def __init__(self, root: str) -> None:
+        self._path = Path(root, "journal")
+        self._opened = uptime()
+        self._number = 0
+
+    def add(self, event: str, step: str, **details: object) -> None:
+        """Add an entry."""
+        self._number += 1
+        age = round(uptime() - self._opened, 3)
+        entry = {"number": self._number, "age": age, "event": event, "step": step, **details}
+        with self._path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+class Output:
+    """One stream of a step's output; a second file says that it is complete."""
+
+    def __init__(self, root: str, name: str) -> None:
+        self._path = Path(root, "output", name)
+        self._path.with_name(f"{name}.complete").unlink(missing_ok=True)
+        self._file = self._path.open("wb", buffering=0)
+        self.size = 0
+        self.is_complete = False
+
+    def write(self, data: bytes) -> None:
+        """Add bytes to the output."""
+        self._file.write(data)
+        self.size += len(data)
+
+    def complete(self) -> None:
+        """Record that there is no more output."""
+        self._file.close()
+        self._path.with_name(f"{self._path.name}.complete").touch()
+
+
+def print_journal(root: str, after: str) -> None:
+    """Print the entries of the journal after a number."""
+    path = Path(root, "journal")
+    lines = path.read_text().splitlines() if path.exists() else []
+    print(json.dumps({"entries": [json.loads(line) for line in lines[int(after) :]]}), flush=True)
+
+
+def print_data(root: str, seconds: str, *places: str) -> None:
+    """Print data of the place from given offsets on, as it comes, in frames.
+
+    A frame is a line of JSON with name, offset, length and SHA-256, and then the bytes. The last
+    line says whether everything was printed.
+
+    Args:
+        root: Directory of the porter's own files.
+        seconds: Time after which no further data is waited for.
+        places: Names of data, each followed by an offset.
+    """
+    until = time.monotonic() + float(seconds)
+    left = {checked_name(name): int(at) for name, at in zip(places[::2], places[1::2], strict=True)}
+    while left:
+        waits = True
+        for name, at in list(left.items()):
+            path = Path(root, "output", name)
+            # Looked for first: what was complete before the read is read completely.
+            is_complete = path.with_name(f"{name}.complete").exists()
+            data = _piece(path, at)
+            if data:
+                sha256 = hashlib.sha256(data).hexdigest()
+                _print({"name": name, "at": at, "length": len(data), "sha256": sha256}, data)
+                left[name] += len(data)
+                waits = False
+            elif is_complete:
+                del left[name]
+                waits = False
+        if waits and time.monotonic() >= until:
+            break
+        if waits:
+            time.sleep(_LOOK)
+    _print({"final": not left})
+
+
+def _piece(path: Path, at: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(at)
+            return file.read(_FRAME)
+    except FileNotFoundError:
+        return b""
+
+
+def _print(header: dict[str, Any], data: bytes = b"") -> None:
+    sys.stdout.buffer.write(json.dumps(header).encode() + b"\n" + data)
+    sys.stdout.buffer.flush()
+
+
+def checked_name(name: str) -> str:
+    """Return the name of some data of the place.
+
+    Raises:
+        ValueError: There cannot be such data.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"the place has no data {name!r}")
+    return name
+
+
+def part_directory(root: str, name: str) -> Path:
+    """Return the directory of a part.
+
+    Raises:
+        ValueError: The place has no such part.
+    """
+    parts = json.loads(Path(root, "spec.json").read_text())["parts"]
+    if name not in parts:
+        raise ValueError(f"the place has no part {name!r}")
+    return Path(parts[name])
+
+
+def print_usage(root: str, most_files: str, seconds: str, *parts: str) -> None:
+    """Print how much space the files in some parts need."""
+    roots = [part_directory(root, part) for part in parts]
+    use = disk_use(roots, most_files=int(most_files), seconds=float(seconds))
+    print(json.dumps(vars(use)), flush=True)
+
+
+def print_changed(root: str, part: str, most: str, seconds: str) -> None:
+    """Print paths of files in a part that were created or changed since the first step began."""
+    base = Path(root, "base.json")
+    since = json.loads(base.read_text()) if base.exists() else float("inf")
+    walk = Walk(part_directory(root, part), most=int(most), until=time.monotonic() + float(seconds))
+    paths = [path for path, info in walk if info.st_ctime > since]
+    print(json.dumps({"paths": paths}), flush=True)
+
+
+def pack_part(root: str, part: str, limit: str) -> None:
+    """Pack the regular files and directories of a part, and print how long the archive is.
+
+    `read` prints the archive, under the name of the part.
+    """
+    target = Path(root, "output", checked_name(part))
+    half = target.with_name(f"{part}.{os.getpid()}")
+    digest = hashlib.sha256()
+    try:
+        with half.open("wb") as file:
+            for data in pack(part_directory(root, part), limit=int(limit), most=MOST_FILES):
+                digest.update(data)
+                file.write(data)
+            size = file.tell()
+        half.rename(target)
+    except ArchiveError as error:
+        raise ValueError(str(error)) from error
+    finally:
+        half.unlink(missing_ok=True)
+    target.with_name(f"{part}.complete").touch()
+    print(json.dumps({"size": size, "sha256": digest.hexdigest()}), flush=True)

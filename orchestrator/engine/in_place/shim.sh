@@ -1,0 +1,34 @@
+# PID 1 of a step's container. Argument: the directory of the step's channel, which no step can
+# change. The porter made these FIFOs in it:
+#   obey     words from the porter: `go`, `TERM`, `reap`, `exit N`. Its end means KILL: other
+#            processes of the step could take words away, but nobody can hide the end of a file.
+#   say      words to the porter: `began`, `exit N`
+#   out err  the command's output. This process holds both open until the namespace ends.
+# The file `order` has the command and its variables; the porter removes it when the command began.
+# PID 1 of a namespace ignores signals from inside, and needs no new process to send a signal.
+[ $$ = 1 ] || exit 125    # elsewhere, `kill -1` would reach processes of others
+trap '' HUP INT QUIT TERM PIPE
+turns=1200
+until [ -p "$1/obey" ]; do
+  [ $((turns -= 1)) -gt 0 ] || exit 125
+  sleep 0.05
+done
+exec 3< "$1/obey" 4> "$1/out" 5> "$1/err"
+read -r word <&3 && [ "$word" = go ] || exit 125
+(
+  # Caught rather than ignored: a command inherits what is ignored, and must not.
+  trap : HUP INT QUIT TERM
+  trap - PIPE
+  exec 3<&- 6> "$1/say" < /dev/null
+  ( . "$1/order" ) >&4 2>&5
+  printf '\nexit %s\n' "$?" >&6
+) &
+while read -r word rest <&3; do
+  case $word in
+    TERM) kill -TERM -1 2> /dev/null ;;
+    reap) jobs > /dev/null ;;    # collects processes whose parents are gone
+    exit) exit "$rest" ;;
+  esac
+done
+kill -KILL -1 2> /dev/null
+exit 137

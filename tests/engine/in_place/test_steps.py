@@ -1,0 +1,287 @@
+"""A step under its shim and the porter, as plain processes: what a hostile command can do there."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.plain_place import SHIM, PlainPlace, wait_for
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root starts steps of another user")
+Open = Callable[..., PlainPlace]
+
+
+@pytest.fixture
+def open_place() -> Iterator[Open]:
+    """Return a function that opens a place below a directory that every user can enter."""
+    places: list[PlainPlace] = []
+    root = Path(tempfile.mkdtemp(prefix="orchestrator-place-"))
+    root.chmod(0o755)
+
+    def opened(steps: dict[str, Any] | None = None, **rest: Any) -> PlainPlace:
+        folder = root / str(len(places))
+        folder.mkdir()
+        places.append(PlainPlace(folder, steps or {"agent": {}}, **rest))
+        return places[-1]
+
+    yield opened
+    for place in places:
+        place.close()
+    shutil.rmtree(root)
+
+
+def test_streams_are_apart_and_complete(open_place: Open) -> None:
+    place = open_place()
+    assert place.run("agent", "sh", "-c", "printf one; printf two >&2; exit 7") == 7
+    assert place.ended("agent")["exit_code"] == 7
+    assert (place.output("agent.stdout"), place.output("agent.stderr")) == (b"one", b"two")
+    assert place.output("agent.stdout", 2) == b"e"
+
+
+def test_command_gets_words_and_variables_unchanged(open_place: Open) -> None:
+    place = open_place()
+    odd = "two words = $HOME `id`\n'second' \"line\" \\ é"
+    shown = 'printf "%s|" "$@"; env -0'
+    assert place.run("agent", "sh", "-c", shown, "sh", odd, "", "-n", ODD=odd) == 0
+    words, _, rest = place.output("agent.stdout").decode().rpartition("|")
+    assert words == f"{odd}||-n"
+    assert dict(v.split("=", 1) for v in rest.split("\0")[:-1] if "PWD" not in v)["ODD"] == odd
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"), [(("no-such-program",), 127), (("/etc/passwd",), 126), (("false",), 1)]
+)
+def test_exit_code_is_that_of_the_command(
+    open_place: Open, argv: tuple[str, ...], code: int
+) -> None:
+    assert open_place().run("agent", *argv) == code
+
+
+def test_command_that_ignores_sigterm_is_killed_after_its_grace(open_place: Open) -> None:
+    place = open_place({"agent": {"timeout": 1.0, "grace": 1.0}})
+    assert place.run("agent", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 9; done") == 137
+    ended = place.ended("agent")
+    assert (ended["exit_code"], ended["reason"]) == (137, "timeout")
+    started, stopping, killing = (entry["age"] for entry in place.journal()[:3])
+    assert 1.0 <= stopping - started < 2.5
+    assert 1.0 <= killing - stopping < 2.5
+
+
+def test_command_that_handles_sigterm_keeps_its_code_and_last_line(open_place: Open) -> None:
+    place = open_place({"agent": {"timeout": 1.0, "grace": 30.0}})
+    task = "trap 'echo last; exit 9' TERM; while :; do sleep 0.1; done"
+    assert place.run("agent", "sh", "-c", task) == 9
+    assert place.output("agent.stdout") == b"last\n"
+    assert (place.ended("agent")["exit_code"], place.ended("agent")["reason"]) == (9, "timeout")
+
+
+HOSTILE = {
+    "kills PID 1": "kill -9 1; kill -STOP 1; sleep 300",
+    "takes the porter's words away": """
+        for n in 1 2 3 4 5 6; do (trap '' TERM; while :; do cat "$0/obey"; done) & done
+        (trap '' TERM; while :; do sleep 300; done) & wait""",
+    "talks instead of the porter": """
+        trap '' TERM; (echo go; echo "exit 0") > "$0/obey"; sleep 300 & sleep 300""",
+    "floods": """
+        trap '' TERM; (trap '' TERM; yes > "$0/say") & (trap '' TERM; yes exit > "$0/say") & wait
+        sleep 300""",
+    "stops the shells": "trap '' TERM; kill -STOP $PPID; sleep 300",
+    "replaces the channel": 'trap "" TERM; rm -f "$0/obey"; mkfifo "$0/obey"; sleep 300; sleep 300',
+    "uses all processes": """
+        ulimit -u 60; trap '' TERM; n=0
+        while [ $n -lt 100 ]; do (trap '' TERM; sleep 300) & n=$((n + 1)); done; wait""",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_step_escapes_its_deadline(open_place: Open, name: str) -> None:
+    place = open_place({"agent": {"timeout": 1.5, "grace": 0.5}})
+    begun = time.monotonic()
+    channel = str(place.work.parent / "channels" / "agent")
+    assert place.run("agent", "sh", "-c", HOSTILE[name], channel) != 0
+    assert place.ended("agent")["exit_code"] != 0
+    assert place.ended("agent")["reason"] == "timeout"
+    assert 1.5 <= time.monotonic() - begun < 12
+
+
+def test_forged_end_ends_only_the_step_itself(open_place: Open) -> None:
+    place = open_place()
+    channel = str(place.work.parent / "channels" / "agent")
+    beat = str(place.work / "beat")
+    task = """(while :; do date +%N > "$1"; sleep 0.05; done) & echo exit 0 > "$0/say"; sleep 300"""
+    assert place.run("agent", "sh", "-c", task, channel, beat) == 0
+    assert place.ended("agent")["exit_code"] == 0
+    last = Path(beat).read_text()
+    time.sleep(0.3)
+    assert Path(beat).read_text() == last
+
+
+def test_killed_shell_around_the_command_ends_the_step(open_place: Open) -> None:
+    place = open_place()
+    assert place.run("agent", "sh", "-c", "kill -9 $PPID; sleep 300") == 137
+    assert place.ended("agent")["exit_code"] is None
+
+
+def test_grandchild_that_holds_the_output_ends_with_the_command(open_place: Open) -> None:
+    place = open_place()
+    task = "(trap '' TERM HUP; sleep 300) & echo done; exit 3"
+    assert place.run("agent", "sh", "-c", task) == 3
+    assert place.output("agent.stdout") == b"done\n"
+
+
+def test_orphans_do_not_stay_as_zombies(open_place: Open) -> None:
+    place = open_place()
+    task = """
+        for n in 1 2 3 4 5 6 7 8; do (sleep 0.1 &); done; sleep 0.5
+        for turn in 1 2 3 4 5 6 7 8 9 10 11 12; do
+          cat /proc/[0-9]*/status 2>&1 | grep -q 'State:.Z' || exit 0; sleep 0.5
+        done; exit 1"""
+    assert place.run("agent", "sh", "-c", task) == 0
+
+
+def test_large_output_is_complete(open_place: Open) -> None:
+    place = open_place()
+    assert place.run("agent", "sh", "-c", "head -c 20000000 /dev/zero; echo end >&2") == 0
+    assert place.output("agent.stdout") == bytes(20_000_000)
+    assert place.output("agent.stderr") == b"end\n"
+
+
+def test_output_is_limited_and_the_step_stopped(open_place: Open) -> None:
+    place = open_place({"agent": {"output": 1_000_000, "grace": 1.0}})
+    assert place.run("agent", "yes") in (137, 143)
+    assert place.ended("agent")["reason"] == "output"
+    assert len(place.output("agent.stdout")) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("limit", "task"),
+    [
+        ({"disk": 5_000_000}, 'head -c 20000000 /dev/zero > "$0/big"; sleep 300'),
+        # Where only its owner could look.
+        ({"disk": 5_000_000},
+         'mkdir "$0/d"; head -c 20000000 /dev/zero > "$0/d/f"; chmod 0 "$0/d"; sleep 300'),
+        ({"inodes": 100}, 'n=0; while [ $n -lt 200 ]; do : > "$0/$n"; n=$((n+1)); done; sleep 300'),
+    ],
+    ids=["disk", "closed directory", "inodes"],
+)  # fmt: skip
+def test_written_files_are_limited(open_place: Open, limit: dict[str, int], task: str) -> None:
+    place = open_place({"agent": {**limit, "limited": ["work"], "grace": 0.5}})
+    begun = time.monotonic()
+    assert place.run("agent", "sh", "-c", task, str(place.work)) != 0
+    assert time.monotonic() - begun < 10
+    assert place.ended("agent")["reason"] == next(iter(limit))
+
+
+def test_steps_follow_each_other_without_a_client(open_place: Open) -> None:
+    following = {"teardown": {"after": "agent"}, "harvest": {"after": "teardown"}}
+    place = open_place({"agent": {}, **following})
+    shims = [place.start(name) for name in ("agent", "teardown", "harvest")]
+    place.order("harvest", "echo", "replaced", nonce="follows")
+    place.order("harvest", "echo", "packed")
+    place.order("teardown", "sh", "-c", "exit 4", nonce="follows")
+    place.order("agent", "true")
+    assert [shim.wait(60) for shim in shims] == [0, 4, 0]
+    assert place.output("harvest.stdout") == b"packed\n"
+    events = [(e["step"], e["event"]) for e in place.journal()]
+    names = ("agent", "teardown", "harvest")
+    assert events == [(name, event) for name in names for event in ("started", "ended")]
+    assert [e["number"] for e in place.journal()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_second_order_does_not_run_again(open_place: Open) -> None:
+    place = open_place()
+    beat = str(place.work / "runs")
+    assert place.run("agent", "sh", "-c", 'echo run >> "$0"', beat) == 0
+    assert place.order("agent", "true") == {}
+    assert "ordered before" in place.order("agent", "true", nonce="other")["error"]
+    assert Path(beat).read_text() == "run\n"
+
+
+def test_forgotten_step_runs_again(open_place: Open) -> None:
+    place = open_place()
+    assert place.run("agent", "echo", "first") == 0
+    place.ended("agent")
+    assert place.ask("forget", "agent") == {}
+    assert place.run("agent", "echo", "second", nonce="other") == 0
+    wait_for(lambda: len(place.journal()) == 4)
+    assert place.output("agent.stdout") == b"second\n"
+
+
+def test_order_is_gone_when_the_command_runs(open_place: Open) -> None:
+    place = open_place()
+    channel = place.work.parent / "channels" / "agent"
+    shim = place.start("agent")
+    place.order("agent", "sh", "-c", "echo up; sleep 300", SECRET="sesame")
+    wait_for(lambda: len(place.journal()) == 1)
+    assert not (channel / "order").exists()
+    assert place.ask("stop", "agent", "SIGTERM") == {}
+    assert shim.wait(60) == 143
+    left = [path for path in place.work.parent.rglob("*") if path.is_file()]
+    assert not [path for path in left if b"sesame" in path.read_bytes()]
+
+
+def test_stop_by_the_client(open_place: Open) -> None:
+    place = open_place()
+    shim = place.start("agent")
+    place.order("agent", "sh", "-c", "trap '' TERM; echo up; sleep 300; sleep 300")
+    assert place.output_so_far("agent.stdout", b"up\n")
+    place.ask("stop", "agent", "SIGTERM")
+    place.ask("stop", "agent", "SIGKILL")
+    assert shim.wait(60) == 137
+    assert place.ended("agent")["reason"] is None
+
+
+def test_death_of_the_porter_kills_the_steps(open_place: Open) -> None:
+    place = open_place()
+    shim = place.start("agent")
+    place.order("agent", "sh", "-c", "trap '' TERM; echo up; sleep 300; sleep 300")
+    assert place.output_so_far("agent.stdout", b"up\n")
+    place.porter.kill()
+    assert shim.wait(60) == 137
+
+
+def test_place_without_an_order_ends_itself(open_place: Open) -> None:
+    place = open_place(start_within=0.5)
+    shim = place.start("agent")
+    assert place.porter.wait(60) == 3
+    assert shim.wait(60) == 125
+
+
+def test_place_that_nobody_collects_ends_itself(open_place: Open) -> None:
+    place = open_place(collect_within=1.0, start_within=30.0)
+    assert place.run("agent", "true") == 0
+    begun = time.monotonic()
+    assert place.porter.wait(60) == 3
+    assert 0.5 <= time.monotonic() - begun < 10
+
+
+def test_released_place_ends(open_place: Open) -> None:
+    place = open_place()
+    assert place.ask("release") == {}
+    assert place.porter.wait(60) == 0
+
+
+def test_shim_outside_of_a_process_namespace_refuses() -> None:
+    assert subprocess.run(["sh", "-c", SHIM, "shim", "/nowhere"], check=False).returncode == 125
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("read", "0", "../journal", "0"), ("pack", "..", "9"), ("pack", "work", "x"),
+        ("usage", "9", "9", "/etc"), ("changed", "../work", "9", "9"), ("forget", "nobody"),
+        ("stop", "nobody", "SIGTERM"), ("order", "99999999999", ""), ("order", "5", "bad"),
+        ("no-such-command",),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_commands_are_refused(open_place: Open, words: tuple[str, ...]) -> None:
+    place = open_place()
+    assert place.ask(*words)["error"]
+    assert place.porter.poll() is None
