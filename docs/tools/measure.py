@@ -42,7 +42,7 @@ class Limit:
 LIMITS: Mapping[str, Limit] = {
     "files at the top of the package": Limit(8, 8),
     # The room `record` is a floor of its own, between the files of runs and all that shows runs.
-    "rooms": Limit(30, 30),
+    "rooms": Limit(31, 30),
     "floors of rooms": Limit(11, 11),
     "longest import chain": Limit(14, 14),
     "function lines, median": Limit(9, 9),

@@ -1,9 +1,9 @@
 """Calculate how many workers fit on a machine."""
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from orchestrator import machine
 from orchestrator.config.container import Limits
 from orchestrator.config.presets import PRESETS
 from orchestrator.config.run import ParallelConfig
@@ -26,8 +26,7 @@ class Demand(NamedTuple):
 
 def this_machine() -> Demand:
     """Return the CPUs and the memory that are available to this process."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Demand(float(len(os.sched_getaffinity(0))), memory)
+    return Demand(float(machine.cpu_count()), machine.total_memory())
 
 
 def cpus_of(config: ParallelConfig, *, cpus: float) -> float:

@@ -50,8 +50,11 @@ MARK = "switch"
 
 
 def uptime() -> float:
-    """Return the seconds since the machine's boot, including time asleep."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Return the seconds since the machine's boot, as `machine.uptime` does.
+
+    This program cannot import the package.
+    """
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _text(path: Path) -> str | None:

@@ -17,6 +17,7 @@ from typing import Protocol
 from orchestrator.engine import installed_engines
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.execution import dead_man_process
+from orchestrator.machine import uptime
 
 LATE = 0.5
 """Number of seconds after deadline and grace period at which the switch acts, so that the
@@ -159,7 +160,7 @@ def make_switch(engine: ContainerEngine, run: Path) -> Switch:
 
 
 def _moment(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{dead_man_process.uptime() + seconds:.3f}"
+    return "-" if seconds is None else f"{uptime() + seconds:.3f}"
 
 
 def _launch(source: int, run: Path, engine: str) -> "subprocess.Popen[bytes]":

@@ -1,19 +1,20 @@
 """Choose ports of this machine for workers: one block of ports for all attempts of a worker.
 
-A block is reserved by an abstract Unix socket with its name. The kernel gives such a name to one
-process of the machine at a time, of any user, and frees the name when that process ends.
+A block is reserved by its name, which one process of the machine can have at a time; the name is
+free again when that process ends.
 """
 
-import errno
 import socket
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from orchestrator.errors import EngineError
 from orchestrator.files.atomic import write_atomically
+from orchestrator.machine import reserve_name
 from orchestrator.state.run_directory import RunDirectory
 
 LOWEST = 20_000
@@ -149,20 +150,16 @@ class WorkerPorts:
 @dataclass(frozen=True)
 class _Block:
     first: int
-    lock: socket.socket
-    """Socket that reserves the block of ports until it is closed."""
+    lock: IO[bytes] | socket.socket
+    """Object that reserves the block of ports until it is closed."""
 
 
 def _reserve(first: int) -> _Block | None:
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        lock.bind(f"\0orchestrator-ports-{first}")
+        lock = reserve_name(f"orchestrator-ports-{first}")
     except OSError as error:
-        lock.close()
-        if error.errno == errno.EADDRINUSE:
-            return None
         raise EngineError(f"cannot reserve ports: {error.strerror}") from error
-    return _Block(first, lock)
+    return None if lock is None else _Block(first, lock)
 
 
 def _can_listen(port: int) -> bool:

@@ -24,11 +24,11 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.execution.cancel import CancelButton
-from orchestrator.execution.dead_man_process import uptime
 from orchestrator.execution.launch import ContainerLimits, RunningContainer
 from orchestrator.execution.limits import LimitMeter, limits_hit, lost_network
 from orchestrator.execution.output import WorkerLog
 from orchestrator.execution.watchdog import Finding, Watchdog, asking
+from orchestrator.machine import uptime
 from orchestrator.results import Noticed, Reason
 from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Ending, Stop

@@ -5,7 +5,6 @@ piece is what its newest commit reaches, without what the next cut reaches. Git 
 but may list one in several pieces, such as a file whose old content came back.
 """
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.git.command import Git
+from orchestrator.machine import cpu_count
 
 _PIECE = 5000
 """Number of commits, following first parents, in each of the newest pieces."""
@@ -68,7 +68,7 @@ def reached_objects(
     """
     parts = []
     with ExitStack() as files:
-        pool = ThreadPoolExecutor(min(_MOST_PROCESSES, len(os.sched_getaffinity(0))))
+        pool = ThreadPoolExecutor(min(_MOST_PROCESSES, cpu_count()))
         try:
             for newest, *cut in _pieces(git, common_dir, commit):
                 file = files.enter_context(tempfile.TemporaryFile(dir=directory))

@@ -4,11 +4,10 @@ import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from orchestrator import machine
 from orchestrator.config.sizing import Demand, fits
 from orchestrator.engine.protocol import EngineFeatures
-from orchestrator.text.split_lines import split_lines
 
-_MEMINFO = Path("/proc/meminfo")
 _LEAST_MEMORY = 256 * 1024**2
 _LEAST_SHARE = 20
 """Divisor of the machine's memory: one twentieth of the memory stays free for other programs."""
@@ -26,12 +25,7 @@ def readings(place: Path) -> Readings:
     """
 
     def measure() -> tuple[int | None, int]:
-        try:
-            lines = dict(line.split(":", 1) for line in split_lines(_MEMINFO.read_text()))
-            memory = int(lines["MemAvailable"].split()[0]) * 1024
-        except (OSError, ValueError, KeyError):
-            memory = None
-        return memory, shutil.disk_usage(place).free
+        return machine.free_memory(), shutil.disk_usage(place).free
 
     return measure
 

@@ -16,7 +16,6 @@ that follows the write:
     attempt.json    the attempt's result, if there will be another attempt
 """
 
-import time
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,10 +25,12 @@ from orchestrator.events import Stage
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.disk_usage import DiskUse
 from orchestrator.git.packed_work import Harvested
+from orchestrator.machine import boot_id, uptime
 from orchestrator.results import CheckResult, Noticed, WorkerResult
 from orchestrator.state.endings import Ending
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_UNKNOWN = "unknown"
+"""Boot of a machine that does not say which boot it is."""
 _Kept = TypeVar("_Kept")
 _ENDING = TypeAdapter(Ending)
 _CHECKS = TypeAdapter(list[CheckResult])
@@ -55,24 +56,16 @@ class Launch(BaseModel):
     @classmethod
     def now(cls, container: str, *, before: DiskUse) -> "Launch":
         """Return the record of a container that starts now; `before` is its current disk usage."""
-        return cls(container=container, boot=_boot(), at=_since_boot(), before=before)
+        return cls(container=container, boot=boot_id() or _UNKNOWN, at=uptime(), before=before)
 
     def starting_now(self) -> "Launch":
         """Return a copy with the current time as the start, to exclude the time of the creation."""
-        return self.model_copy(update={"at": _since_boot()})
+        return self.model_copy(update={"at": uptime()})
 
     @property
     def age(self) -> float | None:
         """Return the seconds since the container's start; None if the machine was rebooted."""
-        return _since_boot() - self.at if self.boot == _boot() else None
-
-
-def _since_boot() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _boot() -> str:
-    return _BOOT.read_text().strip()
+        return uptime() - self.at if self.boot == boot_id() else None
 
 
 class Checkpoints:

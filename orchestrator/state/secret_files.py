@@ -5,7 +5,6 @@ host (a file system in memory), in a directory that one worker's container mount
 """
 
 import os
-import re
 import shutil
 import stat
 import threading
@@ -16,8 +15,8 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.files.atomic import write_private
+from orchestrator.machine import is_in_memory
 from orchestrator.text.redact import SHORTEST
-from orchestrator.text.split_lines import split_lines
 
 TARGET = "/run/secrets"
 """Directory in a worker's container with one file for each secret."""
@@ -26,11 +25,8 @@ VARIABLE = "ORCHESTRATOR_SECRETS"
 MAX_BYTES = 16 * 1024
 """Maximum size of a secret, in bytes."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
-_MOUNTS = Path("/proc/mounts")
-_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 # Held so that no thread removes the run's directory while another creates files in it.
 _threads = threading.Lock()
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +124,7 @@ def memory_root(environ: Mapping[str, str]) -> Path:
         ConfigError: The machine has no such directory; secrets are never written to a disk.
     """
     for root in _candidates(environ):
-        if _is_in_memory(root) and os.access(root, os.W_OK | os.X_OK):
+        if is_in_memory(root) and os.access(root, os.W_OK | os.X_OK):
             return root
     raise ConfigError(
         "secrets need a writable directory in memory (tmpfs), but there is none",
@@ -139,21 +135,6 @@ def memory_root(environ: Mapping[str, str]) -> Path:
 def _candidates(environ: Mapping[str, str]) -> tuple[Path, ...]:
     given = environ.get("XDG_RUNTIME_DIR")
     return (*((Path(given),) if given else ()), Path(f"/run/user/{os.getuid()}"), _MEMORY)
-
-
-def _is_in_memory(directory: Path) -> bool:
-    """Return whether a directory is on a file system in memory."""
-    if not directory.is_dir():
-        return False
-    place = directory.resolve()
-    best, kind = Path(), ""
-    for line in split_lines(_MOUNTS.read_text(errors="surrogateescape")):
-        _, target, file_system, *_ = line.split(" ")
-        mount = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), target))
-        # Of two mounts on one directory, the later hides the earlier.
-        if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
-            best, kind = mount, file_system
-    return kind in _MEMORY_FILE_SYSTEMS
 
 
 def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:

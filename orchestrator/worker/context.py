@@ -5,7 +5,6 @@ commit. `WorkerContext` contains the data of one worker, whose settings and base
 from the run's. Both classes are immutable.
 """
 
-import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -35,6 +34,7 @@ from orchestrator.gateway.allowed_host import BROKER_PORT
 from orchestrator.git.lfs import NO_CONTENT, Content
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import Submodule
+from orchestrator.machine import cpu_count
 from orchestrator.results import Status
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
@@ -56,7 +56,7 @@ def checkout_slots() -> BoundedSemaphore:
     Further checkouts at the same time would only delay each other: with slots, the first containers
     start while the next worktrees are written.
     """
-    return BoundedSemaphore(max(2, len(os.sched_getaffinity(0))))
+    return BoundedSemaphore(max(2, cpu_count()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import machine
 from orchestrator.config.container import Isolation
 from orchestrator.config.loading import load_config
 from orchestrator.errors import ConfigError, EngineError
@@ -25,7 +26,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     root = tmp_path / "memory"
     root.mkdir()
     monkeypatch.setattr(secret_files, "_candidates", lambda _: (root,))
-    monkeypatch.setattr(secret_files, "_is_in_memory", lambda directory: directory == root)
+    monkeypatch.setattr(secret_files, "is_in_memory", lambda directory: directory == root)
     return root
 
 
@@ -87,7 +88,7 @@ def test_innermost_and_latest_mount_determines_the_file_system(
     written = str(root).replace(" ", "\\040")
     lines = [f"source {mount.format(written)} rw 0 0\n" for mount in mounts]
     (tmp_path / "mounts").write_text("".join(lines))
-    monkeypatch.setattr(secret_files, "_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(machine, "_MOUNTS", tmp_path / "mounts")
     monkeypatch.setattr(secret_files, "_candidates", lambda _: (root,))
     found = None
     with suppress(ConfigError):

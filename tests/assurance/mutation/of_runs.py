@@ -455,12 +455,15 @@ def secrets() -> Iterator[Protection]:
         ("passwords in URLs are redacted",
          'urlsplit(value).password if "://" in value else None', "None"),
     )  # fmt: skip
+    yield from patches(
+        "machine.py", ("tests/state/test_secret_files.py",),
+        ("in memory: innermost mount decides", "len(mount.parts) >= len(best.parts)", "True"),
+        ("in memory: links are resolved", "place = directory.resolve()", "place = directory"),
+    )  # fmt: skip
     made = "defence in depth: the directory is new and private to the caller"
     yield from patches(
         "state/secret_files.py", ("tests/state/test_secret_files.py",),
-        ("secrets are in memory only", "if _is_in_memory(root) and os", "if os"),
-        ("in memory: innermost mount decides", "len(mount.parts) >= len(best.parts)", "True"),
-        ("in memory: links are resolved", "place = directory.resolve()", "place = directory"),
+        ("secrets are in memory only", "if is_in_memory(root) and os", "if os"),
         ("long secrets refused", "if len(value) > MAX_BYTES:", "if False:"),
         ("length of read secret files limited", "opened.read(MAX_BYTES + 1)", "opened.read()"),
         ("short secrets refused",
