@@ -112,10 +112,10 @@ def order_text(argv: Sequence[str], env: Mapping[str, str], workdir: str) -> str
     return "\n".join(
         (
             "echo began >&6",
+            f"cd {_quoted(workdir)} || exit 126" if workdir else "",
             # Variables that shells set by themselves.
             "unset PWD OLDPWD SHLVL",
             *(f"export {name}={_quoted(value)}" for name, value in env.items()),
-            f"cd {_quoted(workdir)} || exit 126" if workdir else "",
             f"exec {' '.join(map(_quoted, argv))} 4>&- 5>&- 6>&-",
             "",
         )

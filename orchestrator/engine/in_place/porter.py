@@ -31,9 +31,9 @@ from orchestrator.engine.in_place.records import (
     print_data,
     print_journal,
     print_usage,
-    uptime,
 )
 from orchestrator.files.disk_usage import DiskUse, disk_use
+from orchestrator.machine import uptime
 
 FOLLOWS = "follows"
 """Nonce of an order that another one may replace until the step begins."""

@@ -12,17 +12,13 @@ from typing import Any
 from orchestrator.engine.in_place.archive import ArchiveError, pack
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.walk import Walk
+from orchestrator.machine import uptime
 
 _FRAME = 1024 * 1024
 _LOOK = 0.05
 _NAME = re.compile(r"[a-z][a-z0-9-]*(\.stdout|\.stderr)?")
 MOST_FILES = 200_000
 """Maximum number of files and directories that are taken from a part."""
-
-
-def uptime() -> float:
-    """Return the seconds since the machine's start, with the time asleep."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Journal:
