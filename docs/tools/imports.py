@@ -38,9 +38,15 @@ class Module:
         return ast.parse(self.source)
 
     @cached_property
+    def marks(self) -> frozenset[int]:
+        """The numbers of the lines that only mark a protection."""
+        lines = enumerate(self.source.splitlines(), start=1)
+        return frozenset(n for n, line in lines if line.lstrip().startswith("# protection: "))
+
+    @cached_property
     def lines(self) -> int:
-        """The number of lines."""
-        return self.source.count("\n")
+        """The number of lines without marks."""
+        return self.source.count("\n") - len(self.marks)
 
 
 def read_modules(root: Path = ROOT) -> dict[str, Module]:

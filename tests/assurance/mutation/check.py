@@ -6,8 +6,8 @@
     python -m tests.assurance.mutation.check --thorough      also what no test can notice
 
 The test that `docs/protections.md` names is tried first, then all tests of the protection. At the
-end, every test that noticed is run on the unchanged code. Patches are applied to copies of the
-repository, which itself is not changed.
+end, every test that noticed is run on the unchanged code. Protections are removed from copies of
+the repository, which itself is not changed.
 """
 
 import argparse
@@ -27,8 +27,9 @@ from pathlib import Path
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.errors import OrchestratorError
+from tests.assurance.mutation.marks import ROOT
 from tests.assurance.mutation.prefork import Prefork
-from tests.assurance.mutation.protection import ROOT, Protection
+from tests.assurance.mutation.protection import Protection
 from tests.assurance.mutation.protections import PROTECTIONS
 
 TABLE = ROOT / "docs" / "protections.md"
@@ -72,7 +73,7 @@ class Verdict:
 
 
 class Copy:
-    """A copy of the repository to which patches are applied."""
+    """A copy of the repository from which protections are removed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -88,19 +89,16 @@ class Copy:
         """Remove a protection, run its tests, and restore it."""
         if not protection.tests:
             return Verdict(area, protection.name, "", protection.why_not)
-        path = self.root / protection.path
-        whole = path.read_text()
-        if whole.count(protection.old) != 1:
-            sys.stdout.write(f"out of date: {area}, {protection.name}\n")
-            return Verdict(area, protection.name, "")
-        path.write_text(whole.replace(protection.old, protection.new))
+        path, without = protection.remove(self.root)
+        whole = path.read_text(encoding="utf-8")
+        path.write_text(without, encoding="utf-8")
         try:
             noticed = self._who_notices(protection, last)
         except RuntimeError as error:
             sys.stdout.write(f"{area}, {protection.name}: {error}\n")
             noticed = ""
         finally:
-            path.write_text(whole)
+            path.write_text(whole, encoding="utf-8")
         return Verdict(area, protection.name, noticed, "" if noticed else protection.why_not)
 
     def _who_notices(self, protection: Protection, last: str) -> str:

@@ -1,4 +1,4 @@
-"""Tests that the list of protections is complete, and that every patch applies."""
+"""Tests that the list of protections is complete, and that each can be removed."""
 
 import ast
 
@@ -8,8 +8,10 @@ from orchestrator.engine.docker import rules
 from orchestrator.git import defaults as git
 from orchestrator.git import disarm
 from orchestrator.worker.in_container.host_git import HostGit, Places
-from tests.assurance.mutation.protection import ROOT, Protection
+from tests.assurance.mutation.marks import ROOT, files_of_marks
+from tests.assurance.mutation.protection import Patch, Protection
 from tests.assurance.mutation.protections import PROTECTIONS
+from tests.assurance.mutation.ways import Text
 
 ALL = [(area, protection) for area, found in PROTECTIONS.items() for protection in found]
 NO_PROTECTIONS = {"protocol.file.allow", "GIT_ADVICE", "LC_ALL"}
@@ -17,11 +19,18 @@ NO_PROTECTIONS = {"protocol.file.allow", "GIT_ADVICE", "LC_ALL"}
 
 
 @pytest.mark.parametrize(("area", "protection"), ALL, ids=[f"{area}: {p.name}" for area, p in ALL])
-def test_patch_applies_exactly_once(area: str, protection: Protection) -> None:
-    whole = (ROOT / protection.path).read_text()
-    assert whole.count(protection.old) == 1, "the code has changed: adapt the patch"
+def test_protection_can_be_removed(area: str, protection: Protection) -> None:
     assert len([p for p in PROTECTIONS[area] if p.name == protection.name]) == 1
-    ast.parse(whole.replace(protection.old, protection.new))
+    path, without = protection.remove(ROOT)
+    assert ast.dump(ast.parse(without)) != ast.dump(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_every_mark_is_listed_and_occurs_once() -> None:
+    listed = {protection.mark for _, protection in ALL} - {""}
+    found = files_of_marks(ROOT)
+    assert sorted(listed - found.keys()) == []
+    assert sorted(found.keys() - listed) == []
+    assert {mark: files for mark, files in found.items() if len(files) > 1} == {}
 
 
 def test_every_named_test_exists() -> None:
@@ -32,13 +41,13 @@ def test_every_named_test_exists() -> None:
 
 
 def test_every_git_setting_is_listed() -> None:
-    listed = "".join(protection.old for protection in PROTECTIONS["git"])
+    listed = _quoted("git")
     settings = (git.CONFIG.keys() | git.ENVIRONMENT.keys()) - NO_PROTECTIONS
-    assert [name for name in sorted(settings) if f'"{name}"' not in listed] == []
+    assert [name for name in sorted(settings) if name not in listed] == []
 
 
 def test_every_git_setting_of_the_harvest_helper_is_listed() -> None:
-    listed = "".join(protection.old for protection in PROTECTIONS["helper"])
+    listed = _quoted("helper")
     environment = HostGit(Places("", "", "", "", "")).env
     settings = [n for n in environment if n.startswith(("GIT_CONFIG", "GIT_NO"))]
     assert [name for name in settings if name not in listed] == []
@@ -50,5 +59,11 @@ def test_every_closed_network_is_listed() -> None:
 
 
 def test_every_disarmed_program_is_listed() -> None:
-    listed = {protection.old for protection in PROTECTIONS["repository"]}
-    assert {f'    (r"{pattern}' for pattern, _ in disarm._HARMLESS} <= listed
+    listed = _quoted("repository")
+    assert [pattern for pattern, _ in disarm._HARMLESS if pattern not in listed] == []
+
+
+def _quoted(area: str) -> str:
+    """Return what the ways to remove the protections of an area quote of the code."""
+    ways = [protection.way for protection in PROTECTIONS[area]]
+    return "\n".join(way.old if isinstance(way, Patch | Text) else str(way) for way in ways)
