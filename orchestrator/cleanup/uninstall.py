@@ -78,6 +78,7 @@ def find_belongings(
     if engine.image_id(BASE_IMAGE) is not None:
         images.add(BASE_IMAGE)  # an image of the user that `image build --base` gave this name
     # An image that is built on another one has the other one's labels.
+    # protection: images-of-user-stay
     own = {name for name in images if is_own(name)}
     states = []
     for repository in repositories:

@@ -51,6 +51,7 @@ def check_runtime(runtime: str | None, *, without: str = "`--network none`") -> 
 
 
 def _is_filtered(runtime: str | None) -> bool:
+    # protection: runtime-with-its-own-network-stack-refused
     return runtime is None or runtime in _FILTERED
 
 
@@ -176,6 +177,7 @@ def _egress(
     *,
     needs_hosts: bool = True,
 ) -> Egress:
+    # protection: no-network-stays-no-network
     if access.network == "none":
         # Entries of the list are for stages that have a network.
         return Egress(image=BASE_IMAGE, hosts=())
@@ -236,6 +238,7 @@ def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[
         names: Environment variables that the program is known to read.
         environment: Environment of the program's container, with the values of the variables.
     """
+    # protection: only-base-urls-of-agent-program-open-address
     found = (name for name in names if name.endswith(_BASE_URLS))
     yield from (environment[name] for name in found if name in environment)
 
@@ -301,6 +304,7 @@ def _implied(url: str) -> list[Destination]:
     try:
         parts = urlsplit(url)
         # URLs with another scheme are not model APIs.
+        # protection: base-url-without-port-opens-schemes-port
         usual = _PORTS.get(parts.scheme, 0)
         port = parts.port if usual and parts.port is not None else usual
         return [(address, port) for address in _addresses(parts.hostname or "")] if port else []

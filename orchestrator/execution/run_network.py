@@ -39,6 +39,7 @@ class RunNetwork:
         Raises:
             EngineUnavailableError: The engine cannot be reached.
         """
+        # protection: no-container-starts-before-host-is-blocked
         self.closed.result()
         return self._id
 
@@ -48,6 +49,7 @@ class RunNetwork:
         The containers of the worker that used the network must be gone.
         """
         with self._lock:
+            # protection: network-stays-while-worker-may-need-it
             is_last = self._users == {worker}
             self._users.discard(worker)
             if is_last and self._remove is not None:

@@ -12,6 +12,8 @@ def dns_configuration(plan: GatewayPlan) -> str:
     With the network setting `learn`, every name is resolved to the gateway. No query is forwarded,
     so that no data can leave as part of a name.
     """
+    # protection: unlisted-names-do-not-resolve
+    # protection: dns-queries-are-not-forwarded
     lines = [
         "no-resolv",
         "no-hosts",
@@ -30,6 +32,7 @@ def dns_configuration(plan: GatewayPlan) -> str:
     ]
     if plan.broker is not None:
         lines.append(f"host-record={BROKER_NAME},{plan.address}")
+    # protection: only-network-learn-answers-unlisted-names
     if plan.learn:
         lines.append(f"address=/#/{plan.address}")
     else:

@@ -17,6 +17,8 @@ _LONGEST_NAMES = 10_000
 """Maximum number of characters of all names together: the gateway's configuration is passed as one
 variable of at most 128 KiB.
 """
+# protection: allow-list-cannot-open-loopback
+# protection: allow-list-cannot-open-metadata-services
 UNREACHABLE = (
     "0.0.0.0/8", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
 )  # fmt: skip
@@ -25,6 +27,8 @@ multicast.
 """
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # A last label that begins with a letter, so that no notation of an IPv4 address is a name.
+# protection: addresses-are-not-accepted-as-host-names
+# protection: wildcard-requires-domain
 HOST_NAME = rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?"
 """Pattern of the full name of a host, in lower case: for entries of a list, and for the names that
 workers send.
@@ -139,6 +143,7 @@ def host_of_url(url: str) -> AllowedHost | None:
 def _port(entry: str, text: str) -> int:
     if not _PORT.fullmatch(text) or int(text) > _LAST_PORT:
         raise _invalid(entry, f"invalid port: `{text}`")
+    # protection: allow-list-cannot-use-port-53
     if int(text) == _NAME_SERVER:
         raise _invalid(entry, "port 53 belongs to the gateway's own name server")
     return int(text)

@@ -44,6 +44,7 @@ def worker_rules(plan: GatewayPlan, rates: Rates) -> str:
     that programs fail at once. They also block the engine's own name server, and limit the number
     of connections.
     """
+    # protection: engines-name-server-closed-with-allow-list
     out = [
         # The engine's name server runs in its daemon, outside of the worker's limits.
         f"ip daddr 127.0.0.11 {_REFUSE}",
@@ -55,6 +56,7 @@ def worker_rules(plan: GatewayPlan, rates: Rates) -> str:
         f"ip daddr {plan.address} tcp dport {_ports(plan)} accept",
         _REFUSE,
     ]
+    # protection: worker-can-send-only-to-its-gateway
     return _table(
         # No container's limit covers the memory of the table of connections, and its buckets serve
         # the whole machine.
@@ -69,14 +71,18 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
     The rules restrict the addresses that the gateway can reach, whatever its name server and its
     proxy decide.
     """
+    # protection: gateway-serves-only-its-worker
     here = f"ip saddr {plan.worker} ip daddr {plan.address}"
     # Only the engine may connect to published ports. The rule is before the limits, which are for
     # connections that the worker opens.
+    # protection: only-engine-reaches-published-ports
     published = (
         [f"ip saddr {plan.publisher} tcp dport {_set(plan.published.values())} accept"]
         if plan.published
         else []
     )
+    # protection: gateway-drops-packets-with-foreign-source-addresses
+    # protection: queries-to-gateways-name-server-are-limited
     came_in = [
         'iifname "lo" accept',
         # The answers and their log are outside of the worker's limits. Retries make up for drops.
@@ -91,6 +97,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
         f"{here} tcp dport {_ports(plan)} accept",
         _REFUSE,
     ]
+    # protection: connections-of-gateway
     goes_out = [
         'oifname "lo" accept',
         "ct state established,related accept",
@@ -102,6 +109,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
         *([f"tcp dport {_set(plan.host_ports)} accept"] if plan.host_ports else ()),
         _REFUSE,
     ]
+    # protection: gateway-forwards-nothing
     return _table(
         _chain("input", "input", "filter", "drop", came_in),
         _chain("forward", "forward", "filter", "drop", []),
@@ -111,6 +119,7 @@ def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
 
 def _openings(plan: GatewayPlan) -> Iterator[str]:
     if plan.published:
+        # protection: published-ports-lead-to-workers-listed-ports-alone
         yield f"ip daddr {plan.worker} tcp dport {_set(plan.published)} accept"
     if plan.broker is not None:
         yield f"ip daddr {plan.broker} tcp dport {BROKER_PORT} accept"
@@ -119,6 +128,7 @@ def _openings(plan: GatewayPlan) -> Iterator[str]:
         yield f"ip daddr {server} tcp dport {NAME_SERVER} accept"
     for port in plan.ports_of_machine:
         yield f"ip daddr {plan.machine} tcp dport {port} accept"
+    # protection: allow-list-cannot-open-hosts-addresses
     yield f"ip daddr {_set(plan.unreachable)} {_REFUSE}"
     for host in plan.private:
         yield f"ip daddr {host.network} tcp dport {host.port} accept"

@@ -142,13 +142,16 @@ def _decisions(
     is_name = (
         f"{{ var({name}) -m reg '^{HOST_NAME}\\z' }} {{ var({name}) -m len 1:{LONGEST_NAME} }}"
     )
+    # protection: only-names-of-hosts-are-resolved
     yield f"set-var({why}) str(invalid-name) unless {is_name}"
     yield refuse
     for host in hosts:
         yield f"set-var({ok}) bool(true) if {_is(host, name)}"
+    # protection: only-network-learn-lets-unlisted-names-pass
     if plan.learn:
         yield f"set-var({new}) str(learned) unless {{ var({ok}) -m bool }}"
     else:
+        # protection: host-name-is-checked-before-it-is-resolved
         yield f"set-var({why}) str(name) unless {{ var({ok}) -m bool }}"
     yield refuse
     here = [host for host in hosts if host.name == DOCKER_HOST]
@@ -158,6 +161,7 @@ def _decisions(
     yield f"do-resolve({to},names,ipv4) var({name}){elsewhere}"
     yield f"set-var({why}) str(unresolved) unless {{ var({to}) -m found }}"
     yield refuse
+    # protection: resolved-address-is-checked-before-connection
     for part in _parts(plan.not_public):
         yield f"set-var({why}) str(address) if {{ var({to}) -m ip {part} }}"
     for host in hosts:

@@ -212,6 +212,7 @@ def _check_engine(
                 of_task.attempt(engine.check, images=(image,), runtime=None)
             features = of_task.attempt(engine.check, images=(), runtime=None)
         if not features.failed:
+            # protection: engine-without-gateways-refused-for-allow-list
             of_task.attempt(check_gateways, config, settings.egress, features.value)
             for too_large in machine_problems(config, features.value):
                 of_task.add(too_large)

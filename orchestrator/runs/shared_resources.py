@@ -123,6 +123,7 @@ def prepare_shared(
     try:
         # The rules for this machine name the network's bridge before it exists.
         made = pool.submit(_network, checked, directory, resumed=resumed)
+        # protection: host-blocked-for-runs-network
         closed = None if brokers else pool.submit(_close_host, checked, directory)
         run = _prepare(checked, claimed, emit, cancel, resumed=resumed)
         if closed is None:
@@ -246,6 +247,7 @@ def _remove_network(engine: ContainerEngine, run_id: str) -> None:
     """Remove the run's network and its helper; what is left is removed at the end of the run."""
     with suppress(OrchestratorError):
         found = engine.leftovers({MANAGED: "true", RUN: run_id})
+        # protection: early-removal-of-network-spares-workers-containers
         remove_all(engine, (left for left in found if left.labels.get(ROLE) in _OF_THE_RUN))
 
 

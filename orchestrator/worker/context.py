@@ -251,6 +251,7 @@ class WorkerContext:
         """
         config, network = self.config, self.run.shared_network
         may_follow = bool(config.project.checks or config.retry_on)
+        # protection: network-stays-while-last-worker-may-need-it
         if network is not None and verdict.status is Status.SUCCESS and not may_follow:
             network.leave(self.number)
 

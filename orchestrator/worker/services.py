@@ -29,6 +29,7 @@ from orchestrator.worker.context import WorkerContext
 
 HOLDER_ROLE = "holder"
 SERVICE_ROLE = "service"
+# protection: service-has-five-capabilities
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """Linux capabilities for images that start as root, give their data to another user, and continue
 as that user.
@@ -60,10 +61,12 @@ class Services:
         self._holder: Container | None = None
         self._follower: NetworkFollower | None = None
         self._sidecars: list[Sidecar] = []
+        # protection: workers-network-rules-apply-to-services
         self._egress = worker.settings.egress.get(worker.settings.access.task)
 
     @property
     def _network(self) -> str:
+        # protection: service-has-no-network-if-worker-has-none
         return "none" if self._egress is None else self._worker.run.network
 
     def __enter__(self) -> Self:
@@ -98,6 +101,7 @@ class Services:
 
     def network_of(self, spec: ContainerSpec) -> ContainerSpec:
         """Return a container's specification; with equal access, it joins the services' network."""
+        # protection: service-unreachable-from-setup-with-its-own-network
         if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
             return spec
         return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})
@@ -196,6 +200,7 @@ class Services:
 
     def _join(self, name: str, container: Container) -> None:
         log = self._worker.directory / f"service-{name}.log"
+        # protection: services-log-limited
         sidecar = Sidecar(name, container, log, limit=_LOG, redactor=self._worker.run.redactor)
         self._sidecars.append(sidecar)
         sidecar.start()
@@ -249,6 +254,8 @@ class Services:
 
     def _describe(self, name: str, service: Service, holder: str) -> ContainerSpec:
         ours = self._worker.labels(role=SERVICE_ROLE)
+        # protection: services-memory-limited
+        # protection: services-cpus-limited
         return ContainerSpec(
             name=f"{self._worker.name}-service-{name}",
             image=service.image,

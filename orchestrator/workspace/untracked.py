@@ -127,6 +127,8 @@ def held_back(folder: Path) -> frozenset[str]:
     for place, folders, files in os.walk(folder):
         inside = os.path.relpath(place, folder).replace(os.sep, "/")
         prefix = "" if inside == "." else f"{inside}/"
+        # protection: git-directory-excluded-from-images
+        # protection: workers-worktrees-excluded-from-images
         never = [
             name
             for name in (*folders, *files)
@@ -139,6 +141,8 @@ def held_back(folder: Path) -> frozenset[str]:
 
 
 def _is_private(path: str, tracked: frozenset[str]) -> bool:
+    # protection: untracked-secrets-excluded-from-images
+    # protection: untracked-logs-excluded-from-images
     return path not in tracked and (is_secret(path) or _is_log(path))
 
 

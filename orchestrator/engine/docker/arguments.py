@@ -21,6 +21,7 @@ def create_arguments(
     client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
 ) -> dict[str, Any]:
     """Return arguments for `APIClient.create_container` that deny what `spec` does not allow."""
+    # protection: settings-of-image-do-not-apply
     return {
         "image": spec.image,
         "command": list(spec.command) or None,
@@ -43,6 +44,7 @@ def _host_config(
     client: docker.APIClient, spec: ContainerSpec, seccomp: str | None
 ) -> dict[str, Any]:
     filtered = () if seccomp is None else (f"seccomp={seccomp}",)
+    # protection: container-isolation
     config: dict[str, Any] = client.create_host_config(
         mounts=[_mount(mount, spec.labels) for mount in spec.mounts if not _is_tmpfs(mount)],
         tmpfs={mount.target: _tmpfs(mount, spec) for mount in spec.mounts if _is_tmpfs(mount)},  # type: ignore[arg-type]  # narrowed by _is_tmpfs
@@ -80,6 +82,7 @@ def _log_config(kept: int) -> LogConfig:
     # the run. The `local` driver keeps two files of this size and costs least of those that keep
     # logs (measured, 100 MB in one line: none 0.4 s, local 0.5, json-file 2.3).
     if not kept:
+        # protection: daemon-stores-no-output
         return LogConfig(type="none")
     options = {"max-size": str(kept), "max-file": "2", "compress": "false"}
     return LogConfig(type="local", config=options)
@@ -91,6 +94,7 @@ def _is_tmpfs(mount: BindMount | OverlayMount | TmpfsMount) -> bool:
 
 def _mount(mount: BindMount | OverlayMount | TmpfsMount, labels: Mapping[str, str]) -> Mount:
     if isinstance(mount, BindMount):
+        # protection: read-only-mounts
         return Mount(mount.target, str(mount.source), type="bind", read_only=mount.read_only)
     if isinstance(mount, OverlayMount):
         return _overlay(mount, labels)
@@ -106,6 +110,7 @@ def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:
         # The overlay itself is made read-only, because Docker refuses a read-only anonymous volume.
         options += ",ro"
     driver = DriverConfig("local", {"type": "overlay", "device": "overlay", "o": options})
+    # protection: overlay-volumes-are-labelled
     return Mount(
         mount.target, None, type="volume", no_copy=True, labels=dict(labels), driver_config=driver
     )
@@ -115,6 +120,7 @@ def _tmpfs(mount: TmpfsMount, spec: ContainerSpec) -> str:
     uid, _, gid = spec.user.partition(":")
     owner = f",uid={uid},gid={gid}" if spec.user else ""
     # Docker adds noexec unless exec is given; agents unpack and run programs here.
+    # protection: tmpfs-options
     return (
         f"rw,exec,nosuid,nodev,size={mount.size},nr_inodes={mount.inodes},mode={mount.mode}{owner}"
     )

@@ -119,11 +119,15 @@ class DockerContainer:
             return
         try:
             if not was_started:
+                # protection: rules-are-set-before-workers-first-instruction
                 with meanwhile(partial(self.filter.apply_early, self._meter)):
                     self._start()
             # The process that started the container may have died before the rules were set.
+            # protection: no-worker-runs-without-confirmed-rules
+            # protection: worker-of-dead-process-gets-rules-that-it-lacks
             self._confirm_filter(self.filter)
         except BaseException:
+            # protection: worker-without-confirmed-rules-is-removed
             self.remove()
             raise
 
@@ -217,6 +221,7 @@ class DockerContainer:
             return
         with translated(f"send {signal} to the container"):
             try:
+                # protection: paused-containers-can-be-stopped
                 if state["Paused"]:
                     self._client.unpause(self._id)
                 self._killed = signal == "SIGKILL"
@@ -391,6 +396,8 @@ def remove_container(client: docker.APIClient, container_id: str) -> None:
     """Remove a container by force if it still exists."""
     with translated("remove the container"):
         try:
+            # protection: anonymous-volumes-removed
+            # protection: running-containers-can-be-removed
             client.remove_container(container_id, v=True, force=True)
         except docker.errors.NotFound:
             return

@@ -138,8 +138,10 @@ class DockerEngine(DockerImages):
     def _filtering_helper(self, spec: ContainerSpec, egress: Egress) -> Helper | None:
         """Return the helper that filters a container's network; None if this needs a guard."""
         helper = self._helper(spec.network)
+        # protection: gateways-brokers-and-ports-need-guard
         if egress.hosts is not None or spec.link is not None or spec.ports:
             return None
+        # protection: workers-have-guards-when-helper-is-gone
         return helper if helper is not None and helper.works() else None
 
     def _helper(self, network: str) -> Helper | None:

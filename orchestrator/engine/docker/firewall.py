@@ -32,6 +32,7 @@ from orchestrator.gateway.allowed_host import BROKER_NAME, BROKER_PORT
 from orchestrator.text.sanitize import output_line
 
 _READY = b"guarded"
+# protection: container-does-not-start-if-its-rules-fail
 _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
 # The table belongs to the `nft` process that created it: when the process ends for any reason, the
 # kernel removes the table, so that nothing stays on the host. Its list of the table shows that the
@@ -59,7 +60,9 @@ wait -n
 _MACHINE = BindMount(source=Path("/proc"), target="/machine", read_only=True)
 _FILTERING = ("NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE")
 """Capabilities with which the helper enters the network namespaces of workers."""
+# protection: guards-memory-limited
 _MEMORY = 64 * 1024**2
+# protection: guards-processes-limited
 _PIDS = 16
 _HELPER_PIDS = 64
 
@@ -97,6 +100,7 @@ def start_guard(
         if spec.link is not None:
             connect(client, guard, spec.link.network, spec.link.address)
         guard.start()
+        # protection: rules-are-active-before-worker-starts
         await_ready(guard)
     except BaseException:
         guard.remove()
@@ -139,6 +143,7 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
     if link is not None and link.broker is not None:
         hosts[BROKER_NAME] = link.broker
         egress = replace(egress, allowed=(*egress.allowed, (link.broker, BROKER_PORT)))
+    # protection: guard-gets-none-of-workers-variables
     return guard_spec(
         replace(spec, extra_hosts=hosts),
         image=egress.image,
@@ -166,6 +171,8 @@ def guard_spec(
         labels: Labels in addition to the worker's.
         others: Fields of the specification that differ from a guard's.
     """
+    # protection: guard-has-one-capability
+    # protection: guard-has-no-mounts
     fields = {
         "name": f"{spec.name}-network",
         "capabilities": ("NET_ADMIN",),
@@ -269,6 +276,7 @@ def close_host(
 def _host_spec(
     name: str, image: str, env: Mapping[str, str], labels: Mapping[str, str], *, workers: bool
 ) -> ContainerSpec:
+    # protection: helper-has-one-capability
     return ContainerSpec(
         name=name,
         image=image,

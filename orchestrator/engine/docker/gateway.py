@@ -47,6 +47,7 @@ _RATES = Rates(open=MOST_FLOWS, per_second=NEW_FLOWS, burst=BURST)
 # Both programs run as an ordinary user without capabilities, and the container ends with the first
 # of them. It is ready when both listen. To list the sockets of one namespace, the kernel walks all
 # connections of the machine, so the script first waits until their number may be complete.
+# protection: gateway-script
 _GATEWAY_SCRIPT = f"""\
 set -e
 printf %s "$RULES" | nft -f -
@@ -89,7 +90,9 @@ exit {PROXY_ENDED}
 _GUARD_SCRIPT = """\
 printf 'nameserver %s\\n' "$NAME_SERVER" > /etc/resolv.conf || exit
 printf %s "$RULES" | nft -f - && echo guarded && exec sleep infinity"""
+# protection: gateways-container-has-four-capabilities
 _CAPABILITIES = ("NET_ADMIN", "SETGID", "SETPCAP", "SETUID")
+# protection: gateways-memory-limited
 _GATEWAY_MEMORY = 128 * 1024**2
 _GATEWAY_PIDS = 32
 _GATEWAY_FILES = 4096

@@ -52,6 +52,7 @@ def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
     files = [f"{mount.target}/" for mount in spec.mounts if not isinstance(mount, TmpfsMount)]
     declared = {normpath(path) for path in config.get("Volumes") or {}} - mounted
     for path in sorted(declared):
+        # protection: no-volume-of-image-hides-files-of-worker
         if path.startswith(tuple(files)):
             raise EngineError(
                 f"the image `{spec.image}` declares the volume {path}, which would hide files of "
@@ -60,4 +61,6 @@ def overridden(spec: ContainerSpec, config: Mapping[str, Any]) -> ContainerSpec:
             )
     volumes = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
     ours = dict.fromkeys((key for key in config.get("Labels") or {} if key.startswith(_OURS)), "")
+    # protection: images-volumes-are-in-memory
+    # protection: labels-of-image-name-no-containers-of-others
     return replace(spec, mounts=(*spec.mounts, *volumes), labels={**ours, **spec.labels})

@@ -117,6 +117,7 @@ class DockerImages:
             try:
                 _follow(steps.following(stream), action=f"build `{tag}`", progress=progress)
             finally:
+                # protection: unnamed-build-stages-removed
                 steps.remove(self._client)
 
     @contextmanager
@@ -125,6 +126,7 @@ class DockerImages:
         before = self.image_info(tag) if labels else None
         yield
         if before is not None and labels.keys() <= before.labels.keys():
+            # protection: replaced-images-removed
             remove_unnamed(self._client, before.id, parents=True)
 
     def tag(self, image: str, *, tag: str) -> None:

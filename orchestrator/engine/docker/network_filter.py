@@ -27,6 +27,8 @@ from orchestrator.text.sanitize import output_line
 
 READY = "closed"
 """Last line that the helper prints before it takes requests."""
+# protection: helper-enters-only-container-that-is-named
+# protection: helper-sets-no-rules-in-hosts-namespace
 SERVE = r"""
 drop() {
   local space=${kept[$id]-}
@@ -122,6 +124,7 @@ class Helper:
         lines = self._lines()
         with translated("read the container's output"):
             line = next(lines, "the container with the rules for this machine ended")
+        # protection: failed-host-rules-are-error
         if line != READY:
             raise EngineError(output_line(line))
         self._socket.settimeout(None)
@@ -174,6 +177,7 @@ class Helper:
                 self._news.wait_for(lambda: self._ended or number in self._answers, _PATIENCE)
             answer = self._answers.pop(number, None)
         if answer is None:
+            # protection: helper-that-does-not-answer-is-not-asked-again
             self.give_up()
             raise EngineError(
                 "the container that sets the firewall of the run's network does not work"

@@ -15,6 +15,7 @@ from orchestrator.engine.docker.subnets import SMALLEST, free_subnets
 from orchestrator.engine.protocol import PrivateNetwork
 from orchestrator.errors import EngineError
 
+# protection: host-has-no-address-in-workers-network
 _OPTIONS = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 _BRIDGE = "com.docker.network.bridge.name"
 _INTERFACES = Path("/sys/class/net")
@@ -35,9 +36,12 @@ def create_bridge(client: docker.APIClient, name: str, labels: Mapping[str, str]
     """
     bridge = bridge_of(name)
     # The engine would use an existing bridge, with all that is connected to it.
+    # protection: bridge-of-another-program-is-not-used
     if (_INTERFACES / bridge).exists():
         raise EngineError(f"cannot create the network: the interface `{bridge}` exists")
     with translated("create the network"):
+        # protection: workers-in-one-network-are-separated
+        # protection: name-of-another-network-is-not-used
         network_id: str = client.create_network(
             name,
             driver="bridge",
@@ -102,6 +106,7 @@ def _create(
     client: docker.APIClient, name: str, subnet: ipaddress.IPv4Network, labels: Mapping[str, str]
 ) -> Mapping[str, Any]:
     with translated("create the network"):
+        # protection: workers-network-is-internal
         created: Mapping[str, Any] = client.create_network(
             name,
             driver="bridge",

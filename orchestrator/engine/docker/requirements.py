@@ -49,14 +49,17 @@ def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, A
         UnsupportedError: The engine is Podman, rootless, or not on this machine.
     """
     names = [str(part.get("Name", "")) for part in version.get("Components") or ()]
+    # protection: podman-refused-by-name
     if any(name.startswith("Podman") for name in names):
         raise UnsupportedError(
             f"Podman {version.get('Version', '')} is not supported: it lacks mount and log "
             "options that workers need",
             hint=_HINT,
         )
+    # protection: remote-engine-refused
     if not base_url.startswith("http+docker://"):
         raise _remote(os.environ.get("DOCKER_HOST") or base_url)
+    # protection: rootless-engine-refused
     if any("rootless" in option for option in info.get("SecurityOptions") or ()):
         raise UnsupportedError(
             "rootless Docker is not supported: its workers could not write to their files",

@@ -11,6 +11,7 @@ from orchestrator.engine.spec import Egress
 from orchestrator.text.split_lines import split_lines
 
 HOST = "host.docker.internal"
+# protection: closed-networks
 CLOSED = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
     "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
@@ -69,6 +70,7 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
     # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
     # waits.
     closed = _closed()
+    # protection: rules-of-worker
     lines = [
         f"ip daddr {RESOLVER} limit rate over {QUESTIONS}/second burst {BURST} packets drop",
         f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',
@@ -92,6 +94,7 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
 
 def _closed() -> str:
     """Return the networks that are closed to a worker without overlaps, as `nft` requires."""
+    # protection: hosts-addresses-closed
     networks = map(ipaddress.IPv4Network, (*CLOSED, *own_addresses()))
     return ", ".join(map(str, ipaddress.collapse_addresses(networks)))
 
@@ -118,6 +121,8 @@ def _untracked() -> list[str]:
     The memory of the tracking table counts toward no container's limit, and the whole machine
     shares the table. Only Docker's resolver needs tracking, because its address is translated.
     """
+    # protection: ipv4-flows-inside-container-are-not-tracked
+    # protection: ipv6-flows-inside-container-are-not-tracked
     return [
         f'oifname "lo" ip saddr != {RESOLVER} ip daddr != {RESOLVER} notrack',
         'oifname "lo" meta nfproto ipv6 notrack',
@@ -141,6 +146,7 @@ def host_rules(
         workers: Whether workers are in the network without a guard. Their connections are then
             filtered and limited here as well, from a worker's first packet on.
     """
+    # protection: rules-of-host
     lines = [
         f'iifname != "{interface}" accept',
         "ct state established,related accept",
@@ -152,6 +158,7 @@ def host_rules(
     ]
     sets = _PER_WORKER if workers else ()
     chain = _chain("prerouting", "prerouting priority mangle", lines)
+    # protection: hosts-rules-end-with-process-that-set-them
     return _table(name, "flags owner;", *sets, chain)
 
 
@@ -171,6 +178,7 @@ def _chain(name: str, hook: str, lines: list[str]) -> str:
 def _accepted(egress: Egress, gateway: str) -> Iterator[str]:
     yield from (f"{_match(*place, gateway=gateway)} accept" for place in egress.allowed)
     for server in resolvers():
+        # protection: name-servers-reachable-at-port-53-only
         yield from (f"ip daddr {server} {way} dport 53 accept" for way in _WAYS)
 
 

@@ -74,7 +74,9 @@ def load_images(
             )
     with _opened(path) as file:
         found = tuple(_read(file, path))
+        # protection: archive-replaces-only-images-of-ours
         _check_names([image.name for image in found])
+        # protection: digests-of-loaded-images
         strange = [image for image in found if digests and image.digest not in digests]
         if strange:
             raise ConfigError(
