@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+# protection: private-files-are-newly-created
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BY_UMASK = 0o666
 
@@ -102,7 +103,9 @@ def replace_file(
             file.write(content)
             file.flush()
             if access is not None:
+                # protection: private-files-belong-to-named-user
                 os.fchown(made, access.user, access.group)
+                # protection: private-files-are-for-their-owner-only
                 os.fchmod(made, access.mode)
             if durable:
                 os.fsync(made)

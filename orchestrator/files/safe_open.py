@@ -29,10 +29,13 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
         OSError: The file does not exist, is a link or cannot be read.
     """
     no_link = 0 if follow else os.O_NOFOLLOW
+    # protection: links-in-harvests-output-not-followed
+    # protection: fifos-in-harvests-output-do-not-block
     descriptor = os.open(path, os.O_RDONLY | no_link | os.O_NONBLOCK, dir_fd=folder)
     mode = os.fstat(descriptor).st_mode
     if follow and stat.S_ISFIFO(mode) and _INHERITED.fullmatch(str(path)):
         os.set_blocking(descriptor, True)
+    # protection: only-regular-files-of-harvests-output-are-read
     elif not stat.S_ISREG(mode):
         os.close(descriptor)
         raise NotRegularError(errno.EINVAL, "the file is not a regular file", str(path))

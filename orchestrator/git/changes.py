@@ -17,9 +17,11 @@ MOST_FILES = 10_000
 MOST_BYTES = 512 * 1024
 """Maximum number of bytes of all changed paths that are listed for one worker."""
 # To count lines, git needs memory of 45 times the size of a file of empty lines: 180 MiB at 4 MiB.
+# protection: lines-of-large-files-are-not-counted
 _LARGE_IS_BINARY = {"core.bigFileThreshold": "4m"}
 _REGULAR = "100"
 """First characters of the modes with which git records regular files."""
+# protection: options-of-comparisons
 _FORM = ("--no-renames", "--no-textconv", "--no-ext-diff", "--ignore-submodules=none")
 
 
@@ -51,6 +53,7 @@ def changes(repository: Repository, *, base: str, tip: str) -> Changes:
     """
     try:
         return _counted(_rows(_git(repository), base, tip))
+    # protection: paths-are-listed-if-lines-cannot-be-counted
     except RepositoryError as error:
         # Counting may exceed git's limits for memory or time; listing the names is cheap.
         rows = ((0, 0, path) for path in changed_paths(repository, base=base, tip=tip))
@@ -204,6 +207,7 @@ _RENAMES = ("--find-renames", "-l400")
 
 
 def _git(repository: Repository) -> Git:
+    # protection: memory-and-time-of-comparison-limited
     return repository.git.within(UNTRUSTED, _LARGE_IS_BINARY)
 
 
@@ -223,6 +227,8 @@ def _counted(rows: Iterator[tuple[int, int, str]], *notes: str) -> Changes:
     for added, removed, path in rows:
         total, insertions, deletions = total + 1, insertions + added, deletions + removed
         room -= len(path)
+        # protection: number-of-listed-paths-limited
+        # protection: total-length-of-listed-paths-limited
         if room >= 0 and len(files) < MOST_FILES:
             files.append(path)
     if total > len(files):

@@ -83,6 +83,7 @@ class Git:
         self._owner = owner
         self._config = {**CONFIG, **(config or {})}
         self._cwd = work_tree
+        # protection: clean-environment
         self._env = {key: os.environ[key] for key in KEPT if key in os.environ} | dict(ENVIRONMENT)
         places = {
             "GIT_DIR": git_dir,
@@ -140,11 +141,13 @@ class Git:
                 return done.stdout or b""
             printed.seek(0)
             answer = printed.read(MOST_OUTPUT + 1)
+        # protection: output-of-limited-commands-limited
         if len(answer) > MOST_OUTPUT:
             raise too_long(arguments, MOST_OUTPUT)
         return answer
 
     def _patience(self, timeout: float | None) -> float:
+        # protection: timeout-of-processes-that-read-workers-objects
         return timeout or (self._limits.time if self._limits else TIMEOUT)
 
     def listing(
@@ -169,7 +172,9 @@ class Git:
             OutputTooLongError: The command printed more than `limit`, and was killed.
         """
         with self.reading(*arguments, timeout=timeout, answers=answers) as output:
+            # protection: length-of-listings-limited
             answer = output.read(limit + 1)
+        # protection: records-that-are-too-long-are-refused
         if len(answer) > limit and not cut:
             raise too_long(arguments, limit)
         return answer[:limit]
@@ -202,6 +207,7 @@ class Git:
             given = asked if isinstance(stdin, bytes) else stdin
             process = self.start(*arguments, stdin=given, stdout=subprocess.PIPE, stderr=said)
             clock = threading.Timer(self._patience(timeout), process.kill)
+            # protection: listings-have-timeout
             clock.start()
             with process, process.stdout or said as stdout:
                 try:
@@ -248,6 +254,7 @@ class Git:
         With `keeps_leases`, the process inherits open lock files of this process, which stay locked
         until both processes have ended.
         """
+        # protection: ctrl-c-does-not-reach-listings
         return subprocess.Popen(
             self._command(arguments), stdin=stdin, stdout=stdout, stderr=stderr, cwd=self._cwd,
             env=self._env, start_new_session=True, close_fds=not keeps_leases,
@@ -290,6 +297,8 @@ class Git:
         if isinstance(stdin, bytes):
             fed = {"input": stdin}
         try:
+            # protection: commands-have-timeout
+            # protection: ctrl-c-does-not-reach-git
             return subprocess.run(
                 self._command(arguments),
                 stdout=stdout,
@@ -334,6 +343,7 @@ def excerpt(said: IO[bytes]) -> str:
     """Return the beginning and the end of a long error output."""
     size = said.seek(0, os.SEEK_END)
     said.seek(0)
+    # protection: stored-error-output-limited
     words = said.read(_MOST_SAID)
     if size > 2 * _MOST_SAID:
         said.seek(size - _MOST_SAID)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 
+# protection: git-settings
 CONFIG: Mapping[str, str] = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -24,6 +25,7 @@ CONFIG: Mapping[str, str] = {
     "safe.bareRepository": "explicit",
     "transfer.fsckObjects": "true",
 }
+# protection: git-environment
 ENVIRONMENT: Mapping[str, str] = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
@@ -50,5 +52,6 @@ def filters_off(configured: Iterable[str]) -> dict[str, str]:
     """Return settings that switch off every filter driver in these configuration keys."""
     keys = (key for key in configured if key.startswith("filter."))
     drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
+    # protection: filters-disabled
     off = {"smudge": "", "clean": "", "process": "", "required": "false"}
     return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}

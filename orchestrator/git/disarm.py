@@ -21,6 +21,7 @@ from orchestrator.git.worktree_list import linked_worktrees
 
 # Git appends path, old file, its id and mode, new file, its id and mode.
 _PLAIN_DIFF = """sh -c 'diff -u -- "$2" "$5"; true' diff"""
+# protection: programs-of-tree
 _HARMLESS = (
     (r"core\.hookspath", "/dev/null"),
     (r"core\.fsmonitor", "false"),
@@ -85,6 +86,7 @@ def _replacements(configured: dict[str, str], path: Path) -> dict[str, str]:
         risky.add(_HOOKS)
     # A required filter that is switched off would make every command fail.
     drivers = {key.rpartition(".")[0] for key in risky if key.startswith("filter.")}
+    # protection: disabled-drivers-are-not-required
     risky |= {f"{driver}.required" for driver in drivers}
     return {key: found[0] for key in sorted(risky) if (found := _replacement(key)) is not None}
 
@@ -98,8 +100,10 @@ def _replacement(key: str) -> tuple[str] | None:
 
 def _inside(command: str, path: Path) -> bool:
     """Return whether a command may run a file in the worktree; the file need not exist yet."""
+    # protection: programs-at-computed-path-are-disabled
     if "/" in command and _COMPUTED.search(command):
         return True
+    # protection: programs-that-do-not-exist-yet-are-disabled
     return any(
         not word.startswith(("/", "~", "-")) and ("/" in word or os.path.lexists(path / word))
         for word in _WORDS.findall(command)
@@ -113,6 +117,7 @@ def _enable_extension(repository: Repository) -> None:
     """
     common = repository.common_dir
     config = common / "config"
+    # protection: users-per-worktree-configuration-is-recognised
     if _get(config, _EXTENSION, "--type=bool") == "true":
         return
     found = {"core.bare": _get(config, "core.bare", "--type=bool"), _TREE: _get(config, _TREE)}
@@ -122,6 +127,7 @@ def _enable_extension(repository: Repository) -> None:
         _set(common / _SETTINGS, key, value)
     with _changing(config) as changed:
         _set(changed, _EXTENSION, "true")
+        # protection: core-bare-and-core-worktree-apply-to-main-worktree-only
         for key in moved:
             Git(None).run("config", "--file", str(changed), "--unset-all", key)
 

@@ -57,6 +57,7 @@ def check_settled(repository: Repository) -> None:
     operation = operation_in(repository.git_dir)
     if operation is None and (repository.git_dir / _BISECTION).exists():
         operation = "a bisection"
+    # protection: conflicts-without-operation-are-found
     if operation is None and (paths := _unmerged(repository)):
         shown = ", ".join(f"`{one_line(path)}`" for path in paths[:_SHOWN])
         more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""

@@ -105,6 +105,7 @@ def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
     if listed is None:
         return NOTHING
     bundle, rows = listed
+    # protection: ref-names-contain-no-secret
     names, renamed = _without_secrets([name for name, _ in rows], redactor)
     wanted = dict(zip(_names(names), (commit for _, commit in rows), strict=False))
     refusals: list[str] = []
@@ -114,6 +115,7 @@ def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
         found, refusals = _import_each(handed, wanted)
     refs = {f"{prefix}{name}": found[name] for name in found}
     _write_refs(handed.repository, prefix, refs)
+    # protection: refused-commits-are-reported
     refused = "commits that are not on the worker's branch were refused" if refusals else None
     return Kept(tuple(refs), (*renamed, *refusals), refused)
 
@@ -134,6 +136,7 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
         raise HarvestRefusedError(
             "the list of the worker's commits outside of its branch is unreadable"
         ) from error
+    # protection: listed-refs-must-be-object-ids
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
         raise HarvestRefusedError(
             "the list of the worker's commits outside of its branch has an entry that is no id"
@@ -163,6 +166,8 @@ def _names(raw: Sequence[str]) -> Iterator[str]:
     taken: set[str] = set()
     folders: set[str] = set()
     for text in raw[:MOST_REFS]:
+        # protection: ref-names-are-sanitised
+        # protection: length-of-ref-names-limited
         parts = [_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_" for part in text.split("/")]
         if _OF_ATTEMPT.fullmatch(parts[0].lower()):
             # The name must not look like the prefix of a later attempt, whose refs replace all
@@ -170,6 +175,7 @@ def _names(raw: Sequence[str]) -> Iterator[str]:
             parts[0] = f"_{parts[0]}"
         plain = name = "/".join(parts[:_MOST_PARTS])
         number = 1
+        # protection: ref-names-differ-in-more-than-case
         while _is_taken(name.lower(), taken, folders):
             number += 1
             # Flattened, because a folder in the name may equal another ref's name, which git
@@ -181,6 +187,7 @@ def _names(raw: Sequence[str]) -> Iterator[str]:
 
 
 def _is_taken(name: str, taken: set[str], folders: set[str]) -> bool:
+    # protection: ref-name-cannot-be-prefix-of-another-ref
     return name in taken or name in folders or not taken.isdisjoint(_folders(name))
 
 
@@ -201,6 +208,7 @@ def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict
                 handed.repository, handed.out / _KEPT_PACK, handed.quarantine, origin, bundle
             )
             parents = git.text("rev-list", "--parents", "--no-walk", bundle).split()[1:]
+            # protection: only-packed-commits-are-kept
             if not set(parents).issuperset(wanted.values()):
                 raise HarvestRefusedError(
                     "the worker's list of commits to keep names commits that are not in its pack "
@@ -213,6 +221,7 @@ def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict
                     raise HarvestRefusedError(
                         "no time was left to check all of the worker's commits"
                     )
+                # protection: checked-out-size-of-kept-commits-limited
                 check_size(git, base=origin.base, tip=commit, room=origin.room)
     finally:
         shutil.rmtree(handed.quarantine, ignore_errors=True)
@@ -322,6 +331,7 @@ class Parts:
         # Binary search: if a commit is refused, so is every descendant, whose history contains it.
         while bad - good > 1:
             middle = (good + bad) // 2
+            # protection: last-acceptable-commit-is-kept
             if self.let_in(chain[middle]) is None:
                 good = middle
             else:

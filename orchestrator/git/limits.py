@@ -30,6 +30,8 @@ class Limits:
 
 
 # Soft and hard limit are equal, so that the kernel kills the process with SIGKILL, without a core.
+# protection: memory-limit-of-processes-that-read-workers-objects
+# protection: cpu-limit-of-processes-that-read-workers-objects
 _LIMITED = 'ulimit -d "$0" && ulimit -t "$1" && shift && exec "$@"'
 
 

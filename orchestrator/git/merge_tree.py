@@ -28,6 +28,7 @@ _SINCE_BATCHES = (2, 39)
 """First version of git that can merge several pairs of commits in one process."""
 MOST_SAID = 64 * 1024**2
 """Maximum size in bytes of git's messages about conflicts."""
+# protection: environment-of-merges
 _SEALED = {
     "GIT_CONFIG_GLOBAL": devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -39,6 +40,7 @@ _SEALED = {
 change files.
 """
 # Rename detection compares each new file with each deleted file: a second for a thousand of both.
+# protection: rename-detection-limited
 _BOUNDED = {"merge.renameLimit": "1000", "core.fsync": "none"}
 _SIDE = re.compile(rb"~(?:[0-9a-f]{64}|[0-9a-f]{40})(?:_[0-9]+)?$")
 """Suffix that git appends to a name which is a file in one commit and a directory in the other."""
@@ -90,6 +92,8 @@ def make_quarantine(repository: Repository, scratch: Path) -> Git:
     # Git reads attributes from the work tree, or from its current directory if there is none; this
     # one is empty.
     files.mkdir()
+    # protection: users-repository-settings-are-not-used
+    # protection: users-files-are-not-read
     return Git(git_dir, work_tree=files, config=_BOUNDED, env=_SEALED, limits=UNTRUSTED)
 
 
@@ -101,10 +105,12 @@ def quarantine(repository: Repository, scratch: Path) -> Iterator[Git]:
         repository: The user's repository, whose objects can be read.
         scratch: Directory to create; what a dead process left there is removed.
     """
+    # protection: leftover-quarantine-of-merge-is-removed
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         yield make_quarantine(repository, scratch)
     finally:
+        # protection: quarantine-of-merge-is-removed
         shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -115,6 +121,7 @@ def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged
         GitCommandError: Git failed, or was killed after `timeout`.
         OutputTooLongError: The messages about conflicts are longer than MOST_SAID.
     """
+    # protection: output-about-conflicts-limited
     said = git.listing(
         "merge-tree", "--write-tree", "--name-only", "-z", ours, theirs,
         limit=MOST_SAID, answers=(0, 1), timeout=timeout,

@@ -52,10 +52,12 @@ def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
             if line.startswith(b"commit "):
                 count += 1
                 root, _, parents = next(lines, b"").rstrip().partition(b" ")
+                # protection: trees-of-every-commit-are-checked
                 roots.add(root.decode("ascii"))
                 # If the base is an ancestor of the tip, it is the parent of a new commit.
                 follows = follows or parent in parents
             has_empty = has_empty or line.rstrip() == empty_tree
+            # protection: number-of-new-commits-limited
             if count > most:
                 raise HarvestRefusedError(f"the worker's work has more than {most} new commits")
     return NewHistory(
@@ -71,6 +73,7 @@ def _tree_of(git: Git, base: str, *, tip: str) -> str:
     asked = f"{tip}\n{base}^{{tree}}\n".encode()
     form = "--batch-check=%(objecttype) %(objectname)"
     kind, tree = (line.split(" ") for line in git.text("cat-file", form, stdin=asked).split("\n"))
+    # protection: tip-must-be-commit
     if kind != ["commit", tip]:
         raise HarvestRefusedError(
             "the worker's last commit cannot be imported: the object with its id is no commit"

@@ -76,11 +76,13 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
         asked.seek(0)
         with _batch(git, said) as (batch, *places):
             limits = git.limits or UNTRUSTED
+            # protection: resource-limits-of-object-readers
             reader = _start(limits.around([*program, *map(str, places)]), places, asked, said)
             killed = _killed_after(limits.time, batch, reader)
             with killed, reader, reader.stdout or said as stdout:
                 verdict = stdout.read(most + 1)
                 reader.kill() if len(verdict) > most else reader.wait()
+        # protection: output-of-object-readers-limited
         if len(verdict) > most:
             raise too_long(_BATCH, most)
         if reader.returncode != 0:
@@ -101,6 +103,7 @@ def _start(
 def _killed_after(seconds: float, *processes: "subprocess.Popen[bytes]") -> Iterator[None]:
     """Kill the processes if the `with` block takes longer than `seconds`."""
     clock = threading.Timer(seconds, _end, args=processes)
+    # protection: object-readers-have-timeout
     clock.start()
     try:
         yield

@@ -38,6 +38,7 @@ def read_tip(out: Path) -> str:
         HarvestRefusedError: The file does not contain a commit id.
     """
     tip = _read_text(out / "tip", 100)
+    # protection: tip-must-be-object-id
     if not _OBJECT_ID.fullmatch(tip):
         raise HarvestRefusedError(
             "the worker's work was not handed over: the file `tip` has no commit id"
@@ -65,6 +66,7 @@ def open_handed_over(path: Path) -> BinaryIO:
 
 def _read_text(path: Path, limit: int) -> str:
     with open_handed_over(path) as file:
+        # protection: length-of-read-files-limited
         return file.read(limit).decode("utf-8", "replace").strip()
 
 
@@ -74,10 +76,13 @@ def read_notes(out: Path) -> tuple[str, ...]:
         notes = json.loads(_read_text(out / "notes", 64 * 1024))
     except HarvestRefusedError:
         return ()
+    # protection: deeply-nested-notes-are-refused
     except (ValueError, RecursionError):
         notes = None
+    # protection: notes-must-be-list
     if not isinstance(notes, list):
         return (
             "the notes on the worker's packed work are unreadable: files may have been left out",
         )
+    # protection: notes-are-short-texts
     return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))

@@ -63,11 +63,14 @@ def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) 
         paths: The files.
     """
     settings = repository.settings(tuple(_CONVERTING))
+    # protection: plain-converting-settings-refused
     if any(is_true(value) is not _CONVERTING[key] for key, value in settings.items()):
         return False
     listed = b"".join(path.encode() + b"\0" for path in paths)
+    # protection: plain-files-with-attributes-refused
     if rules.run("check-attr", "-z", "--stdin", "--all", stdin=listed):
         return False
+    # protection: plain-ignored-files-refused
     return not rules.succeeds("check-ignore", "-q", "-z", "--stdin", "--no-index", stdin=listed)
 
 
@@ -94,6 +97,7 @@ def commit_plainly(
         git = Git(scratch, alternates=commit.objects, config=config, limits=UNTRUSTED)
         answer = git.run("fast-import", "--quiet", stdin=_stream(commit, *repository.identity()))
         *folders, old, made, new = split_lines(answer.decode("ascii"))
+        # protection: plain-directory-does-not-replace-file
         if not all(line.startswith(("040000 tree ", "missing ")) for line in folders):
             return None
         if old == new:
@@ -126,6 +130,7 @@ def _data(content: bytes) -> bytes:
 
 def _without_marks(text: str) -> str:
     """Return a name or e-mail address without characters that would end it in a commit."""
+    # protection: plain-authors-name-cannot-contain-newline
     return "".join(
         character for character in text if character.isprintable() and character not in "<>"
     )

@@ -61,6 +61,7 @@ MAX_TREE = 32 * 1024**2
 MAX_TREES = 128 * 1024**2
 """Maximum total size of all new tree objects (directories), in bytes."""
 # A delta of a few bytes can stand for gigabytes, which git would unpack in memory.
+# protection: size-of-unpacked-deltas-limited
 _FRUGAL = {"GIT_ALLOC_LIMIT": "256m"}
 _FEW = 100
 """Number of objects from which a pack stays a pack; fewer objects become loose files, as in `git
@@ -124,12 +125,14 @@ def import_harvest(handed: HandedOver) -> Harvested:
     if harvested.tip == (origin.start or origin.base):
         return harvested
     # A process that died may have left a quarantine.
+    # protection: leftover-quarantine-is-removed
     shutil.rmtree(quarantine, ignore_errors=True)
     try:
         with refusals():
             pack = handed.out / "pack"
             import_checked(handed.repository, pack, quarantine, origin, harvested.tip)
     finally:
+        # protection: quarantine-is-removed
         shutil.rmtree(quarantine, ignore_errors=True)
     return harvested
 
@@ -163,9 +166,12 @@ def import_checked(
         GitCommandError: Git refused an object, or an object is missing.
         OutputTooLongError: There is too much to check.
     """
+    # protection: packs-are-checked-with-strict
     git = unpack(repository, pack, quarantine, origin, "--strict")
+    # protection: size-limit-follows-workers-disk-limit
     room = min(origin.room, MAX_CHECKOUT)
     history = check_trees(git, base=origin.base, tip=tip, repository=repository, room=room)
+    # protection: tip-must-descend-from-base
     if origin.on_top and not history.follows_base:
         raise HarvestRefusedError(
             "the worker's last commit does not contain the commit that the worker started from"
@@ -191,6 +197,7 @@ def unpack(
     git = _make_quarantine(repository, quarantine, origin)
     with open_handed_over(pack) as file:
         size = os.fstat(file.fileno()).st_size
+        # protection: size-of-packs-limited
         git.run(
             "index-pack", "--stdin", "--fix-thin", *strictly, "--threads=1",
             f"--max-input-size={MAX_PACK}", stdin=file, env=_FRUGAL,
@@ -214,6 +221,7 @@ def accept_pack(repository: Repository, quarantine: Path) -> None:
         few = count < _FEW
         command = ("unpack-objects", "-q") if few else ("index-pack", "--stdin", "--threads=1")
         git = repository.git.within(UNTRUSTED)
+        # protection: import-checks-objects-with-strict
         git.run(*command, "--strict", stdin=file, env=_FRUGAL)
 
 
@@ -224,6 +232,7 @@ def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -
     of its own history merely by naming its id.
     """
     make_bare(quarantine, object_format=repository.object_format)
+    # protection: quarantine-contains-only-given-objects
     (quarantine / "objects" / "info" / "alternates").write_text(f"{origin.objects}\n")
     if origin.shallow:
         lines = (f"{commit}\n" for commit in sorted(origin.shallow))
@@ -248,6 +257,7 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
     with tempfile.TemporaryFile() as names, index.open("rb") as file:
         with git.reading("show-index", stdin=file) as lines:
             for number, line in enumerate(records(lines, b"\n")):
+                # protection: number-of-new-objects-limited
                 if number >= MAX_OBJECTS:
                     raise HarvestRefusedError(
                         f"the worker's work has more than {MAX_OBJECTS} new git objects"
@@ -258,11 +268,13 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
         total = 0
         for kind, size in _kinds(git, names):
             total += size
+            # protection: size-of-commit-objects-limited
             if kind in (b"commit", b"tag") and size > MAX_MESSAGE:
                 raise HarvestRefusedError(
                     f"a commit or tag object has {size} bytes, message included; "
                     f"the limit is {MAX_MESSAGE}"
                 )
+            # protection: total-size-of-new-objects-limited
             _check_total(total, MAX_CHECKOUT)
 
 
@@ -295,6 +307,7 @@ def check_trees(
         },
     }  # fmt: skip
     _consult(git, order)
+    # protection: size-of-checked-out-files-limited
     check_size(git, base=base, tip=tip, room=room)
     return history
 
@@ -318,10 +331,12 @@ def _consult(git: Git, order: Mapping[str, Any]) -> None:
     """Check trees in this process if they are small, else in a process with resource limits."""
     try:
         with open_objects(git) as places:
+            # protection: many-trees-are-checked-in-separate-process
             verdict = tree_checks.verdict(order, tree_checks.Objects(*places, most=_READ_HERE))
     except tree_checks.TooManyObjectsError:
         program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
         verdict = json.loads(consult(git, program, json.dumps(order).encode()))
+    # protection: refusal-of-trees-counts
     if "refused" in verdict:
         raise HarvestRefusedError(one_line(str(verdict["refused"]), limit=500))
 

@@ -119,6 +119,7 @@ class Repository:
     def lock(self) -> Iterator[None]:
         """Hold the lock that keeps other orchestrator processes from changing this repository."""
         with _threads, self._lock_file() as file:
+            # protection: repository-lock
             fcntl.flock(file, fcntl.LOCK_EX)
             # If this process is killed, the lock is held until the last git command it started has
             # ended.
@@ -166,6 +167,7 @@ class Repository:
             ) from error
 
     def _parsed(self, revision: str) -> str:
+        # protection: revisions-are-not-parsed-as-options
         return self.git.text("rev-parse", "--verify", "--quiet", "--end-of-options", revision)
 
     def fetch(self, base: str) -> None:
@@ -225,6 +227,7 @@ class Repository:
         # Settings on the orchestrator's own git command line are not the user's.
         entries = (entry.partition("\n") for scope, entry in pairs if scope != "command")
         # A key without `=` is true; one with an empty value is false.
+        # protection: key-without-value-is-true
         return {key: value if end else "true" for key, end, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
@@ -348,6 +351,7 @@ class Repository:
         Raises:
             ConfigError: A branch of the user is in the way.
         """
+        # protection: existing-branches-are-not-reused
         commands = "".join(f"create refs/heads/{branch} {base}\n" for branch in branches)
         if keep is not None:
             commands += f"update {keep} {base}\n"
@@ -367,6 +371,7 @@ class Repository:
         Raises:
             GitCommandError: The branch points elsewhere.
         """
+        # protection: branch-is-deleted-only-at-its-expected-commit
         self.git.run("update-ref", "-d", f"refs/heads/{branch}", at)
 
     def _used_numbers(self) -> frozenset[int]:
@@ -381,6 +386,7 @@ class Repository:
         Raises:
             GitCommandError: The branch no longer points at `old`.
         """
+        # protection: branch-moves-only-from-its-expected-commit
         self.git.run("update-ref", f"refs/heads/{branch}", new, old)
 
 

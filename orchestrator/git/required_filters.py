@@ -49,7 +49,10 @@ def unfiltered_files(repository: Repository, *, base: str, tip: str) -> tuple[st
     git = repository.git.within(UNTRUSTED)
     commits = git.run("rev-list", f"{base}..{tip}")
     each = git.run(*changed, "--no-commit-id", "-c", "--stdin", stdin=commits)
+    # protection: text-that-later-commit-removed-counts
     paths = git.run(*changed, base, tip) + each
+    # protection: attributes-that-worker-removed-count
+    # protection: attributes-that-worker-added-count
     found = {path for commit in (base, tip) for path in _under(repository, commit, paths, filters)}
     return tuple(sorted(found))
 
@@ -68,6 +71,7 @@ def _under(
         said = git.run("check-attr", "-z", "--cached", "--stdin", "filter", stdin=paths)
     fields = said.decode("utf-8", "surrogateescape").split("\0")
     for path, name in zip(fields[::3], fields[2::3], strict=False):
+        # protection: files-under-required-filter-are-found
         if name in filters:
             yield path
 

@@ -67,6 +67,8 @@ def import_commits(
     made = git.text("pack-objects", "-q", "--revs", str(name), stdin=wanted.encode())
     # Checked before the import. When git refuses the pack during the import, parts of it would
     # stay.
+    # protection: merge-is-checked-before-import
     git.run("index-pack", "--strict", "--threads=1", f"{name}-{made}.pack")
+    # protection: import-holds-repository-lock
     with repository.lock():
         accept_pack(repository, git_dir)

@@ -54,6 +54,7 @@ class Search:
         """Search data for secrets; record `place` for each secret that was found."""
         for name in redactor.names_in(data):
             places, shown = self.found.setdefault(name, []), redactor.text(place)
+            # protection: number-of-reported-places-limited
             if len(places) <= MOST_PLACES and shown not in places:
                 places.append(shown)
 
@@ -107,15 +108,18 @@ def _search_objects(
         left = _sort_by_size(git, listed, small, large)
         for names in (small, large):
             for piece in _contents(git, names, overlap):
+                # protection: searched-bytes-and-time-limited
                 if room < len(piece.data) or time.monotonic() > deadline:
                     break
                 room -= len(piece.data)
                 left -= piece.is_last
                 search.note(redactor, piece.data, piece.place)
+    # protection: unsearched-objects-are-reported
     if has_more:
         search.missed = (
             f"only {MAX_OBJECTS:,} of the worker's new objects were searched for secrets"
         )
+    # protection: incomplete-search-is-reported
     elif left:
         rest = f"(objects left: {left:,})"
         search.missed = f"not all of the worker's commits were searched for secrets {rest}"
@@ -129,6 +133,7 @@ def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> 
     """
     with git.reading("rev-list", "--objects", *tips, f"^{base}") as lines:
         for number, line in enumerate(records(lines, b"\n")):
+            # protection: number-of-searched-objects-limited
             if number >= MAX_OBJECTS:
                 return True
             name, _, path = line.partition(b" ")
@@ -166,10 +171,12 @@ def _contents(git: Git, names: IO[bytes], overlap: int) -> Iterator[_Piece]:
             place = _PLACES[kind].format(path.decode("utf-8", "replace") or "the top directory")
             rest, before = int(size), b""
             while True:
+                # protection: files-are-searched-in-chunks
                 data = file.read(min(rest, _PIECE))
                 rest -= len(data)
                 yield _Piece(before + data, place, is_last=rest <= 0 or not data)
                 if rest <= 0 or not data:
                     break
+                # protection: values-across-chunk-boundaries-are-found
                 before = data[-overlap:] if overlap else b""
             file.read(1)

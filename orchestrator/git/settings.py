@@ -23,6 +23,7 @@ def is_true(value: str) -> bool:
         )
     except GitCommandError:
         return True
+    # protection: settings-are-true-in-every-spelling-of-git
     return answer == "true"
 
 

@@ -99,6 +99,7 @@ def _independent(repository: Repository, base: str, tips: Sequence[Tip]) -> list
     kept = [tip for tip in tips if tip.commit in found and by_commit[tip.commit] is tip]
     kept = [tip for tip in kept if tip.commit != base]
     for tip in kept if not _all_reach(repository, base, kept) else ():
+        # protection: unrelated-histories-are-refused
         if not repository.git.succeeds("merge-base", "--is-ancestor", base, tip.commit):
             raise RepositoryError(
                 f"the commit of `{one_line(tip.task)}` ({tip.commit[:12]}) has no "
@@ -145,6 +146,7 @@ class _Merge:
 
     def _with(self, merged: str, tip: Tip, before: Sequence[Tip]) -> str:
         try:
+            # protection: merge-has-timeout
             timeout = max(0.1, self._deadline - time.monotonic())
             result = merge_commits(self._git, merged, tip.commit, timeout=timeout)
         except OutputTooLongError as error:
@@ -162,6 +164,8 @@ class _Merge:
         return write_commit(self._git, tree, parents, message, signed=self._signed)
 
     def _conflict(self, tip: Tip, before: Sequence[Tip], paths: Sequence[bytes]) -> MergeConflict:
+        # protection: names-in-messages-are-sanitised
+        # protection: number-of-names-in-messages-limited
         shown = [one_line(fsdecode(path)) for path in paths[:MOST_FILES]]
         others = self._who_touched(paths[:MOST_FILES], before)
         where = ", ".join(f"`{name}`" for name in shown) or "the same files"
@@ -189,7 +193,9 @@ class _Merge:
         """Check a merge by the rules for workers' commits, and import its objects."""
         last, before = tips[-1], tips[:-1]
         try:
+            # protection: merge-is-checked-like-harvest
             check_trees(self._git, base=self._base, tip=commit, repository=self._repository)
+            # protection: names-that-differ-only-in-letter-case-are-refused
             self._check_names(commit, tips)
             import_commits(
                 self._repository, self._git, git_dir, commit, [tip.commit for tip in tips]

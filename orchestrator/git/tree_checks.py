@@ -91,6 +91,8 @@ class Objects:
             for name in batch:
                 size = self._size(kind)
                 total = None if total is None else total - size
+                # protection: size-of-tree-limited
+                # protection: total-size-of-trees-limited
                 if size > most or (total is not None and total < 0):
                     raise RefusedError(_TOO_MUCH)
                 self._room -= size
@@ -98,6 +100,7 @@ class Objects:
                     raise TooManyObjectsError
                 content = self._answers.read(size)
                 # Git, killed for its time or memory, may end between an object's size and content.
+                # protection: incomplete-answers-of-git-are-refused
                 if len(content) != size or self._answers.read(1) != b"\n":
                     raise RefusedError(_TOO_EARLY)
                 yield name, content
@@ -179,7 +182,9 @@ class TreeIndex:
         """
         most, total = (bounds.tree, bounds.total) if bounds else (sys.maxsize, None)
         wanted = set(roots)
+        # protection: depth-of-trees-limited
         for _ in range(MAX_DEPTH):
+            # protection: each-tree-is-read-once
             wanted -= self._trees.keys()
             if not wanted:
                 return
@@ -203,6 +208,7 @@ class TreeIndex:
             end = match.end()
             mode, name, found = match.groups()
             count += 1
+            # protection: number-of-files-per-directory-limited
             if count > most:
                 raise too_many(most)
             size += len(name)
@@ -212,6 +218,7 @@ class TreeIndex:
             if mode not in (b"100644", b"100755"):
                 self._note(_kind(mode), name, found, directories)
             # Case is ignored, because some file systems ignore it.
+            # protection: disguised-git-directories-are-found-in-any-case
             if len(name) <= _LONGEST_TELLING and name.lower() in _TELLING:
                 telling.add(name.lower())
             if name.startswith(self._prefixes) or name in self._names:
@@ -261,7 +268,9 @@ def _folded(name: bytes) -> str:
 
 def _kind(mode: bytes) -> int:
     """Return the type bits of a file mode; an unknown type counts as a submodule, as in git."""
+    # protection: unusual-permission-bits-of-modes-are-ignored
     kind = int(mode, 8) & _KIND
+    # protection: unknown-modes-count-as-submodules
     return kind if kind in (_DIRECTORY, _LINK, _FILE) else _GITLINK
 
 
@@ -294,17 +303,21 @@ def check_harvest(
         set(found) for found in (forest.gitlinks, forest.links, forest.disguised)
     )
     forest.read(roots, bounds)
+    # protection: added-submodules-are-refused
     for name, _ in sorted(forest.gitlinks - gitlinks):
         raise RefusedError(f"a commit adds a submodule or nested repository: {os.fsdecode(name)}")
     allowed = disguised | (set(roots) if base in disguised else set())
+    # protection: disguised-git-directories-are-refused
     if forest.disguised - allowed:
         raise RefusedError(
             "a commit contains a git directory: a directory has `HEAD` beside "
             "`objects`, `refs` or `commondir`"
         )
+    # protection: length-of-names-limited
     if forest.longest_name > longest_name:
         raise RefusedError("a path of a committed file is too long to check out")
     for root in roots:
+        # protection: names-reserved-for-worktrees-are-refused
         for name in sorted(forest.prefixed.get(root, set()) - forest.prefixed.get(base, set())):
             raise RefusedError(
                 f"a file has a path that is reserved for workers' worktrees: {os.fsdecode(name)}"
@@ -315,10 +328,13 @@ def check_harvest(
 
 def _check_extent(extent: tuple[int, int, int], room: int, bounds: Bounds) -> None:
     entries, longest, names = extent
+    # protection: number-of-files-limited
     if entries > bounds.entries:
         raise too_many(bounds.entries)
+    # protection: length-of-paths-limited
     if longest > room:
         raise RefusedError("a path of a committed file is too long to check out")
+    # protection: total-length-of-paths-limited
     if names > bounds.names:
         raise RefusedError(
             f"the paths of a commit have more than {bounds.names} bytes, too many to check out"
@@ -327,9 +343,12 @@ def _check_extent(extent: tuple[int, int, int], room: int, bounds: Bounds) -> No
 
 def _check_links(objects: Objects, links: set[bytes]) -> None:
     try:
+        # protection: length-of-link-targets-limited
         for _, target in objects.read(links, b"blob", most=_PATH_MAX, total=None):
+            # protection: empty-link-targets-are-refused
             if not target:
                 raise RefusedError("a committed symbolic link has an empty or too long target")
+            # protection: link-targets-with-nul-are-refused
             if b"\0" in target:
                 raise RefusedError("a committed symbolic link has a target with a NUL byte")
     except RefusedError as error:

@@ -97,6 +97,7 @@ def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
     if not inputs:
         return spec
     run.shared.give_inputs(spec, inputs)
+    # protection: results-are-not-inserted-into-command-at-its-start
     if worker.agent.name == "shell":
         # A command reads the results from a file: in its text, a shell would execute them.
         return spec

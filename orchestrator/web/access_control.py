@@ -70,6 +70,8 @@ class Sessions:
         """Return a new session if the key is right and was not used before, else None."""
         with self._lock:
             is_right = hmac.compare_digest(key.encode(), self.key.encode())
+            # protection: link-works-once
+            # protection: links-key-is-compared
             if not is_right or not self._unused:
                 return None
             self._unused = False
@@ -77,6 +79,7 @@ class Sessions:
             self._digests = [*self._digests, _digest(session)][-_MOST_SESSIONS:]
             if self._store is not None:
                 self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                # protection: stored-sessions-are-digests
                 stored = "".join(f"{digest}\n" for digest in self._digests)
                 write_private(self._store, stored.encode())
             return session
@@ -103,6 +106,7 @@ def _read(store: Path | None) -> list[str]:
 
 def form_token(session: str) -> str:
     """Return the token that the forms sent in a session must contain, against forged requests."""
+    # protection: token-depends-on-session
     return hmac.new(session.encode(), b"form", "sha256").hexdigest()
 
 
@@ -129,6 +133,7 @@ class AccessControl:
         self._sessions = sessions
         self._port = port
         self._locked = locked
+        # protection: cookie-is-for-this-port-only
         self.cookie = f"orchestrator-ui-{port}" if port else "orchestrator-ui"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,6 +146,7 @@ class AccessControl:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
+                    # protection: headers-are-on-every-answer
                     headers[name] = value
                 if message["status"] == 200 and _is_versioned(scope):
                     headers["Cache-Control"] = _CACHED
@@ -152,11 +158,14 @@ class AccessControl:
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the response that refuses a request; None if the request is allowed."""
         headers = Headers(scope=scope)
+        # protection: methods-other-than-get-and-post-refused
         if scope["method"] not in ("GET", "POST"):
             return _refused(405, "only GET and POST are allowed", {"Allow": "GET, POST"})
+        # protection: host-is-compared
         if not self._is_host(headers):
             return _refused(421, "this server has another name")
         path = scope.get("raw_path", b"").decode("latin-1")
+        # protection: only-plain-requests-are-answered
         if len(path) > _MOST_PATH or not _PATH.fullmatch(path) or "upgrade" in headers:
             return _refused(400, "the address is not valid")
         if scope["method"] == "POST":
@@ -164,6 +173,7 @@ class AccessControl:
         return self._refusal_of_get(scope, headers, path)
 
     def _refusal_of_get(self, scope: Scope, headers: Headers, path: str) -> Response | None:
+        # protection: embedded-by-another-site-refused
         if not _may_read(headers):
             return _refused(403, "the request comes from another site")
         if path == OPEN:
@@ -174,6 +184,7 @@ class AccessControl:
 
     def _is_host(self, headers: Headers) -> bool:
         hosts = headers.getlist("host")
+        # protection: host-occurs-once
         if len(hosts) != 1:
             return False
         if self._port is None:
@@ -182,9 +193,12 @@ class AccessControl:
 
     def _refusal_of_post(self, scope: Scope, headers: Headers, path: str) -> Response | None:
         own = f"http://{headers['host']}"
+        # protection: form-of-another-origin-refused
+        # protection: form-without-fetch-metadata-refused
         if headers.getlist("origin") != [own] or headers.get("sec-fetch-site") != "same-origin":
             return _refused(403, "the request comes from another site")
         length = headers.get("content-length", "")
+        # protection: large-body-by-its-length-refused
         if not length.isdecimal() or int(length) > MOST_SENT:
             return _refused(413, "the request is too large")
         return None if path == OPEN else self._refusal_of_stranger(scope, headers)
@@ -203,11 +217,13 @@ class AccessControl:
         except CookieError:
             return None
         cookie = cookies.get(self.cookie)
+        # protection: session-is-compared
         return cookie.value if cookie and self._sessions.is_open(cookie.value) else None
 
 
 def _is_versioned(scope: Scope) -> bool:
     path = scope["raw_path"].decode("latin-1")
+    # protection: only-files-of-package-are-cached
     return _PUBLIC.fullmatch(path) is not None and bool(_VERSION.fullmatch(scope["query_string"]))
 
 

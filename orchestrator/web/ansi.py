@@ -70,9 +70,11 @@ def runs_of(text: str) -> tuple[Run, ...]:
     The texts of the spans together are those of `orchestrator.text.sanitize.output_lines`.
     """
     if "\x1b" not in text:
+        # protection: control-characters-in-logs-are-visible
         return (Run("", lines(text)),) if text else ()
     runs = tuple(_merged(_pieces(text)))
     # Readers look at the end of a log first.
+    # protection: number-of-coloured-parts-has-limit
     plain, coloured = runs[:-MOST_RUNS], runs[-MOST_RUNS:]
     return (Run("", "".join(run.text for run in plain)), *coloured) if plain else coloured
 
@@ -84,6 +86,7 @@ def _pieces(text: str) -> Iterator[Run]:
         if part:
             # A line may end with `\r`, a change of colours and `\n`.
             ends = part[0] == "\n" and before.text.endswith("\r")
+            # protection: control-characters-in-coloured-logs-are-visible
             yield Run(before.look, lines(before.text[:-1] if ends else before.text))
             before = Run(style.look, part)
         if found:

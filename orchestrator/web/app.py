@@ -77,6 +77,7 @@ class Web:
 
     def _action_routes(self) -> list[Route]:
         if self._actions is None:
+            # protection: read-only-view-has-no-actions
             return []
         both = ["GET", "POST"]
         return [
@@ -93,11 +94,14 @@ class Web:
     async def _open(self, request: Request) -> Response:
         """Open a session with the key of the one-time link."""
         session = self._sessions.open((await _body(request)).decode("utf-8", "replace"))
+        # protection: session-is-required
         if session is None:
             raise HTTPException(403, "the link was used already, or is not the latest")
         answer = Response(status_code=204)
         # Browsers keep the cookie when they are closed; it opens nothing after the server's end,
         # unless `--port` stores the sessions.
+        # protection: cookie-is-hidden-from-scripts
+        # protection: cookie-is-not-sent-from-other-sites
         answer.set_cookie(
             self._cookie, session, path="/", httponly=True, samesite="strict", max_age=_SIGNED_IN
         )
@@ -225,6 +229,7 @@ class Web:
         text = (await _body(request)).decode("utf-8", "replace")
         fields = parse_qs(text, max_num_fields=2000)
         token = self._site_of(request).token
+        # protection: form-without-sessions-token-refused
         if not token or fields.get("token") != [token]:
             raise HTTPException(403, "the form is not from this session: load the page again")
         return fields
@@ -293,6 +298,7 @@ async def _body(request: Request) -> bytes:
     data = b""
     async for piece in request.stream():
         data += piece
+        # protection: large-body-refused-while-it-arrives
         if len(data) > MOST_SENT:
             raise HTTPException(413, "the request is too large")
     return data

@@ -36,6 +36,7 @@ class Artifact:
     @property
     def name(self) -> str:
         """A safe name for the downloaded file: letters, digits, `.`, `_` and `-`."""
+        # protection: names-of-downloads-are-harmless
         plain = _UNUSUAL.sub("_", Path(self.path).name).strip("._")
         return plain[-_LONGEST_NAME:] or f"artifact-{self.number}"
 
@@ -74,8 +75,10 @@ def content(directory: RunDirectory, worker: WorkerView, artifact: Artifact) -> 
 def _opened(directory: RunDirectory, worker: WorkerView, path: str) -> BinaryIO:
     """Open a file in a worker's directory of artifacts, without following any symbolic link."""
     parts = Path(path).parts
+    # protection: artifacts-are-below-their-directory
     if not parts or Path(path).is_absolute() or ".." in parts:
         raise FileNotFoundError(path)
+    # protection: links-in-path-of-artifact-are-not-followed
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     folder = os.open(directory.worker(worker.spec.worker_id) / ARTIFACTS, flags)
     try:
@@ -83,6 +86,7 @@ def _opened(directory: RunDirectory, worker: WorkerView, path: str) -> BinaryIO:
             inner = os.open(part, flags, dir_fd=folder)
             os.close(folder)
             folder = inner
+        # protection: links-instead-of-artifacts-are-not-followed
         return open_regular(parts[-1], folder=folder)
     finally:
         os.close(folder)

@@ -48,6 +48,7 @@ def _is_own(connection: socket.socket) -> bool:
         # Only Linux has the tables. Elsewhere the session alone decides.
         return True
     try:
+        # protection: other-users-of-machine-are-refused
         return peer_uid(connection) in (os.getuid(), _ROOT)
     except OSError:
         # The connection was closed meanwhile.
@@ -63,6 +64,7 @@ def peer_uid(connection: socket.socket) -> int | None:
     here, there = _in_table(connection.getsockname()), _in_table(connection.getpeername())
     for row in _rows():
         if len(row) > 9 and (row[1], row[2]) in ((there, here), (_MAPPED + there, _MAPPED + here)):
+            # protection: connections-that-their-program-closed-are-refused
             return None if row[9] == _ORPHAN else int(row[7])
     return None
 

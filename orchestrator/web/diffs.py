@@ -263,9 +263,11 @@ class _Room:
     pairs: int = _MOST_PAIRS
 
     def has(self, first: Sequence[str], second: Sequence[str]) -> bool:
+        # protection: words-of-long-lines-are-not-compared
         if max(len(first), len(second)) > _MOST_WORDS:
             return False
         self.pairs -= len(first) * len(second)
+        # protection: compared-words-of-page-limited
         return self.pairs >= 0
 
 

@@ -45,6 +45,7 @@ def export(catalog: RunCatalog, directory: Path) -> int:
 
 def _check_content(directory: Path, folder: int) -> None:
     names = os.listdir(folder)
+    # protection: export-replaces-only-export
     if names and "app.css" not in names:
         raise ConfigError(
             f"{directory} contains files that no export wrote",

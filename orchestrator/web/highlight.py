@@ -30,6 +30,7 @@ def highlight(sources: Sequence[tuple[str, str]]) -> list[list[Spans]]:
     """
     command = _LIMITS.around([sys.executable, "-I", "-m", __name__])
     try:
+        # protection: lexers-have-limit-of-time
         done = subprocess.run(
             command, input=json.dumps(sources).encode(), capture_output=True,
             timeout=_LIMITS.time, check=True,
@@ -61,6 +62,7 @@ def _main() -> None:
                 if part:
                     lines[-1].append((look, len(part)))
                     room -= 1
+            # protection: number-of-coloured-spans-limited
             if room <= 0:
                 break
         found.append(lines)

@@ -80,9 +80,11 @@ def logs_of(directory: RunDirectory, worker_id: int) -> list[Log]:
 def _logs_in(directory: Path, attempt: int | None) -> Iterator[Log]:
     for name in sorted(entry_names(directory), key=_order):
         stem, dot, suffix = name.rpartition(".")
+        # protection: only-files-with-names-of-logs-are-served
         if not dot or suffix != "log" or not _NAME.fullmatch(stem):
             continue
         try:
+            # protection: links-instead-of-logs-are-not-followed
             with open_regular(directory / name) as file:
                 size = os.fstat(file.fileno()).st_size
         except OSError:
@@ -118,6 +120,7 @@ def read_before(log: Log, end: int, *, most: int = CHUNK) -> Piece:
         OSError: The log cannot be read.
     """
     end = max(0, min(end, log.size))
+    # protection: pieces-of-logs-have-limit
     begin = max(0, end - most)
     data = _read(log, begin, end - begin)
     if begin > 0:
@@ -136,6 +139,7 @@ def read_after(log: Log, begin: int) -> Piece:
     """
     if not 0 <= begin <= log.size:
         return read_end(log)
+    # protection: new-output-has-limit
     if log.size - begin > CHUNK:
         piece = read_before(log, log.size, most=BURST)
         return replace(piece, skipped=piece.begin - begin)
@@ -209,6 +213,7 @@ def _lines_with(log: Log, pattern: re.Pattern[bytes], most: int) -> tuple[list[M
             if len(rest) > CHUNK:
                 # A line without an end is searched in pieces.
                 place, rest = place + len(rest), b""
+            # protection: searches-of-logs-end-in-time
             if time.monotonic() > until:
                 return found, True
     if rest and pattern.search(without_sequences_in(rest).lower()) and len(found) < most:

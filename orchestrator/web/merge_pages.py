@@ -154,11 +154,13 @@ def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, objec
     form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
     if form not in get_args(Form) or conflict not in _CONFLICTS:
         raise ConfigError("the form has an unknown value")
+    # protection: preview-changes-nothing
     wish = Wish(form=form, on_conflict=conflict, named=True, dry_run=True)  # type: ignore[arg-type]
     preview = question.merge(wish)
     question.notes.extend(kept_lines(preview))
     if _one(fields, "how", "preview") != "merge":
         return {"preview": _clean(preview)}
+    # protection: merge-only-from-where-preview-was
     if _one(fields, "before", "") != preview.before:
         raise ConfigError(f"`{preview.target}` moved since the preview: open the preview again")
     wish = Wish(form=form, on_conflict=conflict, named=True)  # type: ignore[arg-type]

@@ -46,6 +46,7 @@ class Page:
 
 @cache
 def _environment() -> Environment:
+    # protection: templates-escape-text
     return Environment(
         loader=PackageLoader("orchestrator.web", "templates"),
         autoescape=True,

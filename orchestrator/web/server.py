@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from orchestrator.errors import ConfigError, PortTakenError
 from orchestrator.web.connection_owner import OwnSocket
 
+# protection: server-listens-on-loopback-only
 _LOOPBACK = "127.0.0.1"
 _LONGEST_SOCKET = 107
 _GRACE = 1
@@ -52,6 +53,7 @@ def listening_at(path: Path) -> Iterator[socket.socket]:
     if len(os.fsencode(path)) > _LONGEST_SOCKET:
         raise ConfigError(f"the path of the socket is longer than {_LONGEST_SOCKET} bytes: {path}")
     with OwnSocket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        # protection: socket-is-for-its-owner-only
         before = os.umask(0o177)
         try:
             _remove_stale(path)

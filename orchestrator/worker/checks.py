@@ -108,6 +108,7 @@ class _Checks:
         store = make_store(run.repository, workspace.worktree, root, options)
         # The worker's writes to its caches are not visible to the checks either.
         caches = ready_caches(run.caches, root, workspace.user, run.mode)
+        # protection: checks-see-no-shared-files
         return replace(workspace, store=store, mode="bind", caches=caches, shared=())
 
     def _set_up(self, fresh: Workspace) -> str | None:

@@ -268,4 +268,5 @@ def _land(request: HarvestRequest, harvested: Harvested) -> None:
 def _move_branch(request: HarvestRequest, tip: str) -> None:
     """Move the worker's branch, unless the user has moved it since the worker started."""
     with request.repository.lock():
+        # protection: branch-moves-only-from-its-base
         request.repository.move_branch(request.spec.branch, new=tip, old=request.workspace.start)

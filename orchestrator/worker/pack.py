@@ -125,6 +125,7 @@ def _watch(
         else:
             places = (workspace.store.out, workspace.store.harvest)
             written = disk_use(places, most_files=_MOST_FILES, seconds=MEASURE).size
+            # protection: written-data-of-harvest-is-measured
             if written <= room:
                 continue
             refusals.append(
@@ -141,6 +142,7 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
         status = container.wait(DEATH)
     except TimeoutError:
         return EngineError(f"the container that packs worker files did not end in {DEATH:g} s")
+    # protection: packing-that-somebody-ended-is-repeated
     if status.exit_code in _ENDED and not status.oom_killed:
         return EngineError("the container that packs worker files was killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
@@ -160,6 +162,7 @@ def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> Co
     spec, workspace = request.spec, request.workspace
     places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
     arguments = (*places, request.base, spec.branch, request.message, *([onto] if onto else []))
+    # protection: program-imports-only-its-own-modules
     return ContainerSpec(
         name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,

@@ -55,6 +55,7 @@ def _plain_files(workspace: Workspace) -> PlainFiles | None:
     """Return the files that the worker wrote; None unless they are few and ordinary."""
     if workspace.mode == "bind" or workspace.read_only or workspace.confined_to:
         return None
+    # protection: plain-store-must-be-unchanged
     if not is_store_as_created(workspace.store, workspace.worktree.git_dir / "index"):
         return None
     return read_plain_files(workspace.store.upper, workspace.worktree.path)

@@ -234,6 +234,7 @@ def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
         ConfigError: A shell would execute text that other workers wrote.
     """
     for task in tasks:
+        # protection: no-results-in-command
         if config.agent_cli == "shell" and task.results_at:
             raise ConfigError(
                 f"task `{task.id}` is a command with `{{{{results}}}}`: a shell would "

@@ -50,6 +50,8 @@ def render_prompt(
     text = _fitting(results, room)
     numbers = itertools.count()
     # A function as replacement: `{{results}}` inside the results is not replaced again.
+    # protection: inserted-results-are-not-expanded-again
+    # protection: text-that-looks-like-template-is-not-replaced
     return _PLACE.sub(lambda match: text if next(numbers) in places else match[0], task)
 
 
@@ -64,6 +66,7 @@ def _fitting(results: Sequence[tuple[str, WorkerResult]], room: int) -> str:
         return json.dumps(rows, ensure_ascii=False, indent=1)
 
     def fits(candidate: str) -> bool:
+        # protection: size-of-inserted-results-limited
         return len(candidate.encode()) <= room
 
     for least, files in ((min(_ENOUGH, longest), _FILES), (0, 0)):
@@ -95,4 +98,5 @@ def _row(name: str, result: WorkerResult, *, cut: int, files: int) -> dict[str, 
 
 
 def _summary(result: WorkerResult) -> str:
+    # protection: summaries-are-sanitised
     return lines(result.summary or result.message or "")

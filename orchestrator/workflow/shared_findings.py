@@ -66,6 +66,7 @@ def merge_findings(entries: Iterable[Entry]) -> str:
     for place, entry in enumerate(reported):
         part = f"### {entry.title} (Agent {entry.number})\n{_contain(entry.findings)}\n"
         room -= len(part)
+        # protection: total-size-of-findings-limited
         if room < 0:
             parts.append(f"The findings of {len(reported) - place} more tasks are left out.\n")
             break
@@ -79,9 +80,12 @@ def _contain(findings: str) -> str:
     Headings are moved to a lower level. If other Markdown could affect text outside of the
     findings, all findings are put into a fenced block, which their text cannot close.
     """
+    # protection: headings-in-findings-are-lowered
     text = _HEADING.sub(r"\1####", lines(findings).strip())
+    # protection: markdown-that-affects-other-lines-is-fenced
     if not _REACHES.search(text):
         return f"{text}\n"
     longest = max((len(run) for run in re.findall("~+", text)), default=0)
+    # protection: fence-is-longer-than-any-in-text
     fence = "~" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}\n"

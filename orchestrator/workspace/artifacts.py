@@ -35,6 +35,7 @@ MOST_FINDINGS = 64 * 1024
 """Maximum size in bytes of one worker's findings."""
 MOST_LISTED = 1000
 """Maximum number of artifacts that a worker's result lists."""
+# protection: truncation-does-not-hide-secrets
 _MARGIN = 4096
 """Number of bytes that are read beyond the limit of the findings, so that no secret at the end is
 cut in half and missed.
@@ -92,6 +93,7 @@ def take(root: Path, redactor: Redactor) -> Handover:
     notes: list[str] = []
     # If artifacts were collected before, `place` is empty: a process that resumed the run created
     # it again.
+    # protection: collected-artifacts-are-not-replaced
     if place.is_dir() and not kept.exists():
         # A worker with the caller's user id may have removed the caller's permissions.
         place.chmod(0o700)
@@ -106,6 +108,7 @@ def take(root: Path, redactor: Redactor) -> Handover:
     notes += [f"{count} of the worker's artifacts {why}" for why, count in sorted(left_out.items())]
     if len(found) > MOST_LISTED:
         notes.append(f"only {MOST_LISTED} of the worker's artifacts are listed")
+    # protection: number-of-listed-artifacts-limited
     return Handover(tuple(sorted(found[:MOST_LISTED])), tuple(notes))
 
 
@@ -182,6 +185,7 @@ def _take_findings(path: Path, kept: Path, redactor: Redactor) -> Iterator[str]:
             f"the worker's findings are longer than {MOST_FINDINGS // 1024} KiB: the rest "
             "was left out"
         )
+    # protection: findings-are-clean-text
     text = lines(redactor.data(data)[:MOST_FINDINGS].decode("utf-8", "replace"))
     if text.strip():
         write_atomically(kept, text)
@@ -190,7 +194,9 @@ def _take_findings(path: Path, kept: Path, redactor: Redactor) -> Iterator[str]:
 def _read(path: Path) -> bytes | None:
     """Return a regular file's beginning; empty if there is no file, None if it is not regular."""
     try:
+        # protection: findings-are-not-read-from-links-or-fifos
         with open_regular(path) as file:
+            # protection: size-of-findings-limited
             return file.read(MOST_FINDINGS + _MARGIN)
     except FileNotFoundError:
         return b""
@@ -200,6 +206,7 @@ def _read(path: Path) -> bytes | None:
 
 def _take_artifacts(handed: Path, kept: Path) -> Iterator[str]:
     try:
+        # protection: artifacts-are-not-read-through-link
         is_directory = stat.S_ISDIR(handed.lstat().st_mode)
     except FileNotFoundError:
         is_directory = False
@@ -234,7 +241,9 @@ def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
         with os.scandir(top / folder) as entries:
             for entry in entries:
                 path = f"{folder}{entry.name}"
+                # protection: types-of-artifacts-are-read-without-following-links
                 kind = entry.stat(follow_symlinks=False).st_mode
+                # protection: artifacts-with-long-paths-are-removed
                 if len(os.fsencode(path)) > _LONGEST:
                     _remove(Path(entry.path), kind)
                     removed["had too long a path and were left out"] += 1
@@ -244,6 +253,7 @@ def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
                 elif stat.S_ISDIR(kind):
                     _make_ours(Path(entry.path))
                     pending.append(f"{path}/")
+                # protection: links-and-special-files-are-removed-from-artifacts
                 elif not stat.S_ISREG(kind):
                     _remove(Path(entry.path), kind)
                     removed["were not regular files and were left out"] += 1
@@ -258,6 +268,7 @@ def _make_ours(path: Path) -> None:
     """Make the caller the owner of a file or directory, with ordinary permissions."""
     os.chown(path, os.getuid(), os.getgid(), follow_symlinks=False)
     mode = path.lstat().st_mode
+    # protection: set-user-id-bits-are-removed-from-artifacts
     path.chmod(0o755 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else 0o644)
 
 

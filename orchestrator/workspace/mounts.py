@@ -164,6 +164,7 @@ class Workspace:
     def writable(self) -> tuple[Path, ...]:
         """Return the directories on the host whose size grows when the worker writes."""
         tree = self.store.copy if self.mode == "bind" else self.store.upper
+        # protection: artifacts-count-against-disk-limit
         return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:

@@ -84,6 +84,7 @@ class _Reader:
             _NotPlainError: An entry is not ordinary.
             OSError: An entry cannot be read.
         """
+        # protection: plain-depth-limited
         if inside.count("/") >= _DEEPEST:
             raise _NotPlainError
         for name in self._names(folder):
@@ -103,7 +104,10 @@ class _Reader:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MOST_ENTRIES + 1)]
         self._entries += len(names)
+        # protection: plain-only-names-that-git-takes-literally
+        # protection: plain-no-disguised-git-directory
         usual = all(_NAME.fullmatch(n) and n.lower() not in _OF_GIT_DIRECTORIES for n in names)
+        # protection: plain-number-of-entries-limited
         if self._entries > MOST_ENTRIES or not usual:
             raise _NotPlainError
         return sorted(names)
@@ -111,6 +115,8 @@ class _Reader:
     def _file(self, folder: int, name: str, path: str) -> PlainFile:
         with open_regular(name, folder=folder) as file:
             info = os.fstat(file.fileno())
+            # protection: plain-size-limited
+            # protection: plain-hard-links-refused
             if info.st_nlink != 1 or info.st_size > self._room:
                 raise _NotPlainError
             self._check_layer(file.fileno(), path)
@@ -133,11 +139,14 @@ class _Reader:
             _NotPlainError: The entry is marked, or the marks cannot be read.
         """
         covers = os.path.lexists(self.lower / path)
+        # protection: plain-unreadable-overlay-attributes-refused
         if os.getuid() != 0:
             if covers:
                 raise _NotPlainError
             return
         marks = {name for name in os.listxattr(descriptor) if ".overlay." in name}
         # The kernel marks every new directory as one that hides the directory below it.
+        # protection: plain-entries-with-overlay-attributes-refused
+        # protection: plain-moved-entries-refused
         if marks - _HARMLESS - (frozenset() if covers else _NEW):
             raise _NotPlainError

@@ -95,6 +95,8 @@ def read_given(top: Path, file: str | None) -> str | None:
     if file is None:
         return None
     try:
+        # protection: size-of-context-limited
+        # protection: context-is-not-read-from-fifo
         return read_limited(top / file, most=MOST_GIVEN).decode("utf-8")
     except OSError as error:
         raise ConfigError(
@@ -112,6 +114,7 @@ def keep_given(directory: RunDirectory, redactor: Redactor, given: str | None) -
         OSError: The disk is full.
     """
     if given is not None:
+        # protection: secrets-are-redacted-from-context
         _write(directory.path / _GIVEN, redactor.text(given).encode("utf-8", "replace"))
 
 
@@ -158,6 +161,7 @@ class Shared:
 
     @property
     def _has_context(self) -> bool:
+        # protection: workers-without-workflow-see-no-shared-files
         return self._title is not None or self._given is not None
 
     def _read_given(self) -> str | None:
@@ -176,9 +180,11 @@ class Shared:
         found = [BindMount(source=place, target=OUT, read_only=False)]
         if self._has_context:
             shared = self._directory.path / "shared"
+            # protection: shared-files-read-only
             found.append(BindMount(source=shared, target=SHARED, read_only=True))
         inputs = self._inputs(spec)
         if inputs.is_dir():
+            # protection: inputs-read-only
             found.append(BindMount(source=inputs, target=INPUTS, read_only=True))
         return tuple(found)
 
@@ -201,6 +207,7 @@ class Shared:
         remove_tree(half)
         half.mkdir(parents=True)
         half.chmod(0o755)
+        # protection: secrets-are-redacted-from-inputs
         clean = [replace(entry, result=self._redactor.model(entry.result)) for entry in inputs]
         for entry in clean:
             self._write_input(half, entry)
@@ -223,6 +230,7 @@ class Shared:
         if commit is None or commit == entry.base:
             return b""
         try:
+            # protection: size-of-diffs-limited
             found = patch(self._repository, base=entry.base, tip=commit, limit=MOST_DIFF + 1)
         except OrchestratorError as error:
             return f"# no diff could be created: {error.message}\n".encode()
@@ -232,6 +240,7 @@ class Shared:
             f"\n# truncated after {MOST_DIFF // 1024**2} MiB; the full diff: git diff "
             f"{entry.base} {commit}\n"
         )
+        # protection: long-diffs-are-truncated
         return found[:MOST_DIFF] + cut.encode()
 
     def collect(self, spec: WorkerSpec) -> Handover:
@@ -240,6 +249,7 @@ class Shared:
 
     def following(self, emit: Emit) -> Emit:
         """Return an event handler that calls `emit` and then updates the shared files."""
+        # protection: workers-without-workflow-share-no-names
         if self._title is None:
             return emit
 

@@ -28,6 +28,8 @@ def is_store_as_created(store: Store, shared: Path) -> bool:
     own = store.harvest / _INDEX
     try:
         head = (store.harvest / "HEAD").read_text().strip().removeprefix("ref: ")
+        # protection: plain-head-must-be-unchanged
+        # protection: plain-index-must-be-unchanged
         return (
             entry_names(store.git) == entry_names(store.harvest) - _OF_HARVEST | {_INDEX}
             and all(_is_same(store, name) for name in ("HEAD", head))

@@ -51,6 +51,7 @@ def _is_removed(folders: Folders, path: str, wanted: str) -> bool:
     place, _, name = path.rpartition("/")
     with suppress(OSError):
         folder = folders.open(place)
+        # protection: written-file-that-no-commit-has-stays
         if _object_id(name, folder, len(wanted)) == wanted:
             os.unlink(name, dir_fd=folder)
             return True

@@ -124,6 +124,7 @@ class Lfs:
     def _hand_over(self, file: BufferedReader, info: os.stat_result) -> str | None:
         """Copy a file's content for the host; return its hash, or None if the file is too large."""
         # A sparse file takes no space, but its copy would: its size decides before it is read.
+        # protection: size-of-git-lfs-content-is-checked-before-reading
         if info.st_size > self.room and info.st_size not in self._given.values():
             return None
         file.seek(0)
@@ -132,6 +133,7 @@ class Lfs:
             return oid
         if info.st_size > self.room:
             return None
+        # protection: git-lfs-content-counts-against-limit
         self.room -= info.st_size
         os.makedirs(self._folder, exist_ok=True)
         file.seek(0)
@@ -182,12 +184,17 @@ class FilesCommitter:
         """
         # -m keeps the index's data of unchanged files; -i ignores that others differ from the base.
         self._git.text("read-tree", "-i", "-m", parent)
+        # protection: written-files-are-read-regardless-of-size-and-time
         forget_times(self._git, self._tree)
         index = WorkerIndex(self._git, self._notes)
+        # protection: ignored-files-added-by-force-are-kept
         self._take_staged(index, parent)
+        # protection: only-matching-path-is-left-out
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self._tree.left_out)]
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
+        # protection: sparse-checkout-deletes-no-files
         self._restore_sparse(index, parent)
+        # protection: copied-files-are-not-committed
         self._leave_copies(parent)
         self._lfs.put_pointers(base)
         self._lfs.warn_of_lost_content()
@@ -207,6 +214,7 @@ class FilesCommitter:
         tree = self._git.text("rev-parse", f"{made}^{{tree}}")
         paths = self._git.paths("ls-tree", "-r", "-z", "--name-only", tree)
         known = set(self._git.paths("ls-tree", "-r", "-z", "--name-only", onto))
+        # protection: incomplete-commits-contain-no-git-directory
         refused = find_refused(paths, worktree_names()) - known
         for path in sorted(refused)[:MOST_NOTES]:
             self._notes.add_path(
@@ -246,6 +254,7 @@ class FilesCommitter:
 
     def _add(self, wanted: bytes, *, again: bool = True) -> None:
         # --ignore-errors: a name that git refuses must not prevent adding the others.
+        # protection: invalid-name-keeps-no-other-file-out
         done = self._git.run(
             "add", "--all", *self._sparse, "--ignore-errors", "--pathspec-from-file=-",
             "--pathspec-file-nul", stdin=wanted,
@@ -255,6 +264,7 @@ class FilesCommitter:
         said = last_line(done.stderr[-1000:].decode(errors="replace"))
         if done.returncode == 1:
             self._notes.add(f"some files could not be added: {said}")
+        # protection: failing-conversions-keep-no-file-out
         elif again:
             # One file whose attributes prevent its conversion would prevent adding all others.
             attributes = os.path.join(self._git.places.git_dir, "info", "attributes")

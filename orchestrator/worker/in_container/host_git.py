@@ -45,6 +45,7 @@ class HostGit:
 
     def __init__(self, places: Places) -> None:
         self.places = places
+        # protection: environment-of-harvest
         self.env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": "/nonexistent",
@@ -79,6 +80,7 @@ class HostGit:
             check=False,
         )
         if done.returncode and any(line.endswith(_FULL) for line in done.stderr.splitlines()):
+            # protection: full-disk-ends-harvest
             raise DiskFullError(os.strerror(errno.ENOSPC))
         return done
 

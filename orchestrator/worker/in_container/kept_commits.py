@@ -91,6 +91,7 @@ class WorkerIndex:
         source = os.path.join(self._store, "index")
         self._readable = copy_regular(source, copy, largest=LARGEST_INDEX)
         if self._readable:
+            # protection: split-indexes-are-read
             found = [name for name in os.listdir(self._store) if _SHARED_INDEX.fullmatch(name)]
             for name in found[:10]:
                 target = os.path.join(self._git.places.git_dir, name)
@@ -186,8 +187,10 @@ class KeptCommits:
         only = {path: entry for path, entry in staged.items() if differing.get(path) == entry}
         if only:
             note = "architect: staged content that differs from the files"
+            # protection: content-that-is-only-staged-is-kept
             self.keep_commit("index", commit_entries(self._git, only, at, note), at)
         sides = index.conflicts()
+        # protection: sides-of-conflict-are-kept
         if sides:
             said = "architect: the sides of a conflict: 1 common, 2 ours, 3 theirs"
             commit = commit_entries(self._git, sides, at, said, alone=True)
@@ -207,6 +210,7 @@ class KeptCommits:
         rest -= graph.reachable([*named.values(), *self._kept.values()])
         heads = rest - {parent for commit in rest for parent in graph.parents[commit]}
         labels = {refs.resolve(name): name for name in reversed(PART_WAY)}
+        # protection: commits-without-ref-are-kept
         for commit in sorted(heads):
             named.setdefault(labels.get(commit) or f"unreachable/{commit[:12]}", commit)
         whole = WholeHistories(self._git, self._notes, graph, self._base).of(named)

@@ -74,6 +74,7 @@ class History:
             and head
             and (self._git.run("merge-base", "--is-ancestor", head, str(own)).returncode == 0)
         ):
+            # protection: commits-of-branch-that-head-left-are-kept
             tip = str(own)
         if self._moves_submodules(tip):
             return BranchTip(base, base, replaced=tip)
@@ -82,13 +83,16 @@ class History:
     def _descends(self, commit: str) -> bool:
         if not self._is_whole(commit):
             return False
+        # protection: tip-in-store-must-descend-from-base
         return self._git.text_or_empty("merge-base", self._base, commit) == self._base
 
     def _is_whole(self, commit: str) -> bool:
         """Return whether an object is a commit, and all objects that the commit needs exist."""
+        # protection: tip-in-store-must-be-commit
         if self._git.text_or_empty("cat-file", "-t", commit) != "commit":
             return False
         needed = ("rev-list", "--objects", "--quiet", commit, f"^{self._base}")
+        # protection: history-must-be-complete
         return self._git.run(*needed).returncode == 0
 
     def _moves_submodules(self, commit: str) -> bool:
@@ -181,6 +185,7 @@ class Harvest:
         whole = written == places.workspace
         since = made_at(os.path.join(places.git_dir, "made")) if whole else -1
         self._tree.tidy(written, since=since)
+        # protection: other-files-in-object-directory-are-removed
         tidy_store(places.store)
 
     def write_submodules(self) -> None:
@@ -235,6 +240,7 @@ class Harvest:
         """Write the rest of the output for the host; the file `tip` is last and marks the end."""
         out = self._git.places.out
         write_pack(self._git, "pack", tip=tip, base=self._base)
+        # protection: number-of-notes-of-harvest-limited
         write(os.path.join(out, "notes"), json.dumps(few_notes(self._notes.texts)))
         write(os.path.join(out, "tip"), tip)
 

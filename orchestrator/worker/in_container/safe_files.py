@@ -13,9 +13,12 @@ from io import BufferedReader
 def open_regular(path: str) -> BufferedReader | None:
     """Open a regular file for reading; return None for links, directories and special files."""
     try:
+        # protection: links-in-store-are-not-followed
+        # protection: fifos-in-store-do-not-block
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
+    # protection: refs-must-be-regular-files
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return None
@@ -28,6 +31,7 @@ def read_start(path: str, limit: int = 1024) -> str:
     if file is None:
         return ""
     with file:
+        # protection: length-of-read-refs-limited
         return file.read(limit).decode(errors="replace").strip()
 
 
@@ -54,6 +58,7 @@ def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> Non
     """Add those permissions of `bits` that a file or directory lacks."""
     mode = stat.S_IMODE((info or os.lstat(path)).st_mode)
     if mode & bits != bits:
+        # protection: permissions-of-locked-files-are-restored
         os.chmod(path, mode | bits)
 
 
@@ -105,12 +110,15 @@ def tidy_objects(store: str, objects: str) -> None:
     """Move everything but objects and packs from an object directory to a new directory."""
     aside = os.path.join(store, f"aside-{random_name()}")
     os.mkdir(aside)
+    # protection: linked-object-directory-is-refused
     if os.path.lexists(objects) and not is_directory(objects):
         os.rename(objects, os.path.join(aside, "objects"))
     os.makedirs(objects, exist_ok=True)
     make_usable(objects, stat.S_IRWXU)
     for name in os.listdir(objects):
         folder = os.path.join(objects, name)
+        # protection: unknown-object-directories-are-removed
+        # protection: linked-object-subdirectories-are-removed
         if _OBJECT_FOLDER.fullmatch(name) and is_directory(folder):
             _tidy_folder(folder, aside)
         else:
@@ -122,6 +130,8 @@ def _tidy_folder(folder: str, aside: str) -> None:
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         info = os.lstat(path)
+        # protection: other-files-among-objects-are-removed
+        # protection: objects-must-be-regular-files
         if stat.S_ISREG(info.st_mode) and _OBJECT_FILE.fullmatch(name):
             make_usable(path, stat.S_IRUSR, info)
         else:

@@ -31,8 +31,11 @@ class StoreRefs:
     def resolve(self, name: str, depth: int = 5) -> str | None:
         """Return the object id that a ref points at; None if there is none."""
         text = read_start(os.path.join(self._store, name)) or self._find_packed(name)
+        # protection: refs-cannot-lead-out-of-store
+        # protection: chains-of-symbolic-refs-are-limited
         if text.startswith("ref: refs/") and ".." not in text and depth:
             return self.resolve(text.removeprefix("ref: "), depth - 1)
+        # protection: refs-must-be-object-ids
         return text if _OBJECT_ID.fullmatch(text) else None
 
     def _find_packed(self, name: str) -> str:
@@ -49,6 +52,7 @@ class StoreRefs:
             return
         with file:
             while self._unread > 0 and (line := file.readline(1 << 16)):
+                # protection: length-of-read-ref-lists-limited
                 self._unread -= len(line)
                 yield line
 
@@ -63,6 +67,7 @@ class StoreRefs:
                 yield _short(name), found
         log = read_start(os.path.join(self._store, "logs", "refs", "stash"), _LOG)
         entries = (line.split(" ")[1] for line in reversed(log.split("\n")) if line.count(" ") > 1)
+        # protection: all-stash-entries-are-kept
         for number, entry in enumerate(entries):
             if _OBJECT_ID.fullmatch(entry):
                 yield f"stash/{number}", entry

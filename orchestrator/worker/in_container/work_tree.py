@@ -58,6 +58,7 @@ class WorkTree:
             make_usable(directory, stat.S_IRWXU)
             with os.scandir(os.path.join(written, inside)) as entries:
                 return [e.name for e in list(entries) if self._tidy_entry(directory, e, since)]
+        # protection: unreadable-file-keeps-no-other-file-out
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise
@@ -79,6 +80,7 @@ class WorkTree:
             self._record(os.path.relpath(path, self.root), info, since)
         elif not stat.S_ISLNK(info.st_mode) and not is_whiteout(info):
             self._notes.add_path("a special file was removed", path)
+            # protection: special-files-are-removed
             os.unlink(path)
         return False
 
@@ -90,6 +92,7 @@ class WorkTree:
         if os.path.relpath(folder, self.root) not in self._submodules:
             what = "files of a nested repository were kept as ordinary files"
             self._notes.add_path(what, path)
+        # protection: nested-repositories-become-ordinary-files
         os.rename(path, free_name(os.path.join(folder, NESTED)))
 
     def _record(self, path: str, info: os.stat_result, since: int) -> None:
@@ -97,11 +100,13 @@ class WorkTree:
         if info.st_ctime_ns > since:
             self.written.append(path)
         if info.st_size > LARGEST_FILE:
+            # protection: large-files-are-left-out
             self.left_out[path] = _TOO_LARGE
             return
         holes = info.st_size - info.st_blocks * 512
         if holes > _HOLES:
             self._holes -= holes
+            # protection: sparse-files-count-against-limit
             if self._holes < 0:
                 self.left_out[path] = "a sparse file over the disk limit was left out"
 

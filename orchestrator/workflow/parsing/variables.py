@@ -59,6 +59,7 @@ def _check(
         allowed += [RESULTS] if inputs_of(task) else []
         yield from _check_uses(_uses(task.members, task.place), allowed, mistakes)
         program = task.members.get("agent_cli") or _member(defaults, "agent_cli")
+        # protection: results-in-workflows-commands-refused
         if program is not None and program.value == "shell":
             # A shell would execute results of other tasks, which are untrusted.
             text = task.members.get("task")
