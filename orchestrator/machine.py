@@ -73,12 +73,14 @@ def is_in_memory(directory: Path) -> bool:
         mounts = _MOUNTS.read_text(errors="surrogateescape").split("\n")
     except OSError:
         return False
+    # protection: in-memory-links-are-resolved
     place = directory.resolve()
     best, kind = Path(), ""
     for line in filter(None, mounts):
         _, target, file_system, *_ = line.split(" ")
         mount = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), target))
         # Of two mounts on one directory, the later hides the earlier.
+        # protection: in-memory-innermost-mount-decides
         if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, file_system
     return kind in _MEMORY_FILE_SYSTEMS

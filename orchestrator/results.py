@@ -393,6 +393,7 @@ def causes_of(results: Sequence[WorkerResult]) -> tuple[list[WorkerResult], bool
     other task is not required. Failures of tasks that are not required then count as causes too.
     """
     bad = [result for result in results if result.status is not Status.SUCCESS]
+    # protection: skipped-required-task-fails-run
     skipped = any(result.required and result.reason is Reason.DEPENDENCY for result in bad)
     own = [result for result in bad if result.reason is not Reason.DEPENDENCY]
     return [result for result in own if result.required or skipped], skipped

@@ -76,6 +76,7 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
         variables = {name: _size(f"{name}={value}") for name, value in env.items()}
         words = [_size(word) for word in command.argv]
         longest = max(variables, key=lambda name: variables[name], default=None)
+        # protection: length-of-variables-limited
         if longest is not None and variables[longest] > LONGEST_WORD:
             raise ConfigError(
                 f"variable `{one_line(longest, limit=60)}` has {variables[longest]} bytes, "
@@ -83,12 +84,14 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
                 hint="pass the value in a file: `--secret NAME=@FILE`, `--copy FILE`, or a file "
                 "of a commit",
             )
+        # protection: length-of-arguments-limited
         if max(words) > LONGEST_WORD:
             raise ConfigError(
                 f"a task is too long: an argument of `{agent.name}` would have {max(words)} bytes, "
                 f"but a program accepts {LONGEST_WORD} at most",
                 hint="put the text into a file of the repository, and name the file in the task",
             )
+        # protection: length-of-command-line-limited
         if sum(words) + sum(variables.values()) > LONGEST_LINE:
             raise ConfigError(
                 f"a task and the variables have {sum(words) + sum(variables.values())} "

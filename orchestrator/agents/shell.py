@@ -163,6 +163,7 @@ def _progress(line: str) -> AgentProgress | None:
     if not any(key in line for key in _FIGURES):
         return None
     said = parse_object(line)
+    # protection: only-reports-of-command-spend-budget
     if not _is_report(said):
         return None
     report = _Report.model_validate(said)

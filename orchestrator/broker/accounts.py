@@ -66,6 +66,7 @@ class Account:
         now, most_calls = time.monotonic(), self.grant.calls_per_minute
         while self.recent and now - self.recent[0] >= _MINUTE:
             self.recent.popleft()
+        # protection: calls-per-minute-limited
         if most_calls and len(self.recent) >= most_calls:
             wait = int(_MINUTE - (now - self.recent[0])) + 1
             self.ledger.refuse("rate")
@@ -101,6 +102,7 @@ class Account:
         if flavor is None:
             raise ValueError("the call is not billed")
         names = (model, model.rpartition("/")[2])
+        # protection: only-listed-models-are-passed-on
         if grant.models and not any(
             fnmatch.fnmatchcase(name, pattern) for name in names for pattern in grant.models
         ):
@@ -112,6 +114,7 @@ class Account:
         given = request.most_given()
         is_priced = _PRICED.fullmatch(model) is not None
         cost, made = most(model, flavor, given, 0) if is_priced else None, 0
+        # protection: models-without-price-are-refused-with-budget
         if grant.budget is not None and cost is None:
             raise RefusedError(
                 403, "model_without_price", f"no price is known for the model {model!r:.100}"
@@ -127,11 +130,13 @@ class Account:
 
     def _fits(self, request: Request, given: int, made: int) -> bool:
         grant, spent, flavor = self.grant, self.ledger.spent, request.call.flavor
+        # protection: limit-of-tokens-is-enforced
         if grant.tokens is not None and spent.most_tokens + given + made > grant.tokens:
             return False
         if grant.budget is None or flavor is None:
             return True
         cost = most(request.model, flavor, given, made)
+        # protection: budget-is-enforced
         return cost is not None and spent.most_cost + cost <= grant.budget
 
 
@@ -151,6 +156,7 @@ class Accounts:
             RefusedError: No worker has this address, or the token is another worker's.
         """
         account = self._account(address)
+        # protection: token-of-worker-is-checked
         if account is None or not hmac.compare_digest(account.grant.token, hash_token(token)):
             raise RefusedError(
                 401, "invalid_gateway_token", "the token does not belong to this worker"
@@ -158,6 +164,7 @@ class Accounts:
         return account
 
     def _account(self, address: str) -> Account | None:
+        # protection: token-is-valid-only-from-workers-address
         path = self._grants / f"{address}.json"
         try:
             info = path.stat()

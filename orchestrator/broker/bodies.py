@@ -85,6 +85,7 @@ class Request:
         """
         # How many values a body has, and how deep they are, is checked before it is parsed.
         marks = _TEXT.sub(b"", raw)
+        # protection: number-of-values-limited-before-parsing
         if sum(map(marks.count, (b",", b"[", b"{"))) > MOST_VALUES:
             raise BadRequestError(
                 f"the request's body has more than {MOST_VALUES} values", "request_too_large", 413
@@ -93,6 +94,7 @@ class Request:
         for mark in re.findall(rb"[\[\]{}]", marks):
             level += 1 if mark in b"[{" else -1
             deepest = max(deepest, level)
+        # protection: levels-limited-before-parsing
         if deepest > MOST_LEVELS:
             raise BadRequestError(f"the request's body has more than {MOST_LEVELS} levels")
         body = _parse(raw, unique=unique)
@@ -113,6 +115,7 @@ class Request:
             raise ValueError("the call is not billed")
         limits = ("max_tokens", "max_completion_tokens")
         both = [name for name in limits if self.body.get(name) is not None]
+        # protection: only-one-limit-of-answer
         if self.call.flavor == "chat" and len(both) > 1:
             raise BadRequestError(
                 "the fields `max_tokens` and `max_completion_tokens` are both there",
@@ -139,6 +142,7 @@ class Request:
         images = _count_images(self.body)
         tools = _TOOLS if self.body.get("tools") else 0
         each = 0 if self.call.flavor is None else _IMAGES[self.call.flavor]
+        # protection: images-are-counted
         return len(self.encode()) + images * each + tools
 
     def limit_answer(self, fits: Callable[[int], bool]) -> int | None:
@@ -220,6 +224,7 @@ def _parse(raw: bytes, *, unique: bool) -> object:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object, each of whose names has one meaning."""
     found = dict(pairs)
+    # protection: fields-have-one-meaning
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)

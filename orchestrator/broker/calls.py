@@ -81,9 +81,11 @@ def find_call(method: str, raw_path: str) -> Call | None:
         raw_path: The path as it was sent, without the query.
     """
     parts = _PATH.fullmatch(raw_path)
+    # protection: paths-with-are-refused
     if parts is None or not {".", ".."}.isdisjoint(raw_path.split("/")):
         return None
     for allowed, path, flavor in _CALLS:
+        # protection: only-listed-calls-are-passed-on
         found = re.fullmatch(_VERSION + path, parts[2]) if method == allowed else None
         if found is not None:
             return Call(parts[1], parts[2], flavor, found.groupdict().get("model"))
@@ -109,6 +111,7 @@ def request_headers(
         key: The API key; None for a server without keys.
         is_limited: Whether the worker's models, cost or tokens are limited.
     """
+    # protection: only-listed-headers-are-passed-on
     passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
     for name in [name for name in passed if is_limited and name.lower() == _BETA]:
         asked = (feature.strip() for feature in passed[name].split(","))
@@ -125,11 +128,13 @@ def request_headers(
 
 def request_query(query: Mapping[str, str]) -> dict[str, str]:
     """Return the query parameters to send to the API."""
+    # protection: only-listed-parameters-are-passed-on
     return {name: value for name, value in query.items() if name in _QUERY}
 
 
 def answer_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the headers of the API's answer that are passed on to the worker."""
     for name, value in headers.items():
+        # protection: cookies-and-redirects-are-removed-from-answers
         if name.lower() not in _NOT_RETURNED:
             yield name, value

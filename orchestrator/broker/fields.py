@@ -21,6 +21,7 @@ Free = Any
 class Fields(BaseModel):
     """Listed fields of an object in a call's body."""
 
+    # protection: only-listed-fields-under-limits
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -28,6 +29,7 @@ class CacheControl(Fields):
     """Setting to cache a prompt."""
 
     type: Literal["ephemeral"]
+    # protection: only-cheap-cache-under-limits
     ttl: Literal["5m"] | None = None
     """How long the prompt is cached. Longer times cost more."""
 

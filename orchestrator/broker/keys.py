@@ -130,6 +130,8 @@ def without_keys(env: Mapping[str, str], program: Iterable[str]) -> dict[str, st
         program: The variables that the agent program reads.
     """
     ours = (name for provider in PROVIDERS for name in (*provider.keys, *provider.bases))
+    # protection: keys-are-removed-from-variables-of-workers
+    # protection: other-keys-of-agent-program-are-removed
     private = {*ours, *(name for name in program if name.endswith((*_ENDINGS, *_BASES)))}
     return {name: value for name, value in env.items() if name not in private}
 
@@ -251,4 +253,5 @@ def _is_usable(url: str) -> bool:
             return False
     except ValueError:
         return False
+    # protection: base-urls-with-password-are-refused
     return not (parts.username or parts.password or parts.query or parts.fragment)

@@ -39,6 +39,7 @@ class Spent:
     @property
     def most_cost(self) -> float:
         """Return the cost in USD with reserved amounts; calls with an unknown price count as 0."""
+        # protection: costs-of-unfinished-calls-count
         return self.cost + sum(cost for cost, _ in self.pending.values())
 
     @property
@@ -96,6 +97,7 @@ class Ledger:
         Raises:
             OSError: The file cannot be read or written.
         """
+        # protection: calls-through-earlier-broker-count
         self.spent = read_ledger(path)
         self._number = self.spent.calls
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -116,6 +118,7 @@ class Ledger:
 
     def end_unknown(self, number: int) -> None:
         """Record the end of a call whose cost is unknown: the reserved amount counts as spent."""
+        # protection: interrupted-answers-count-with-their-maximum-cost
         cost, tokens = self.spent.pending[number]
         self.end(number, cost, tokens)
 

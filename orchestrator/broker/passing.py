@@ -39,6 +39,7 @@ class Way:
         """Return whether an answer redirects to the URL of the same repository with `.git`."""
         if answer.status not in REDIRECTS or self.renamed is None:
             return False
+        # protection: of-redirects-only-one-to-same-repository-is-followed
         return answer.headers.get("Location", "").partition("?")[0] == self.renamed
 
 
@@ -64,18 +65,21 @@ class Passing:
     async def pass_back(self, answer: ClientResponse, redactor: Redactor) -> web.StreamResponse:
         """Forward an answer to the worker while it arrives, with API keys removed from it."""
         passed_headers = answer_headers(answer.headers)
+        # protection: keys-are-redacted-from-headers-of-answers
         headers = CIMultiDict((name, redactor.text(value)) for name, value in passed_headers)
         self.out = out = web.StreamResponse(status=answer.status, headers=headers)
         await out.prepare(self.incoming)
         clean = redactor.stream()
         if self._settle is None:
             async for data in answer.content.iter_any():
+                # protection: tokens-of-git-hosts-are-redacted-from-answers
                 await self._write(clean.feed(data))
             await self._write(clean.flush())
         else:
             reader = reader_of(answer.content_type, without_usage=self._adds_usage)
             self.reader = reader
             async for data in answer.content.iter_any():
+                # protection: keys-are-redacted-from-answers
                 await self._write(clean.feed(reader.feed(data)))
             # Recorded before the worker gets the end of the answer and can make another call.
             self._settle(reader, costs_nothing=answer.status >= _ERRORS)

@@ -75,6 +75,7 @@ class Dispatcher:
                 self._pass_on(connection, address)
 
     def _pass_on(self, connection: socket.socket, address: str) -> None:
+        # protection: each-worker-has-process
         key = address if self._has_grant(address) else _UNKNOWN
         for _ in range(2):
             channel = self._channels.get(key) or self._start(key, connection)
@@ -103,7 +104,9 @@ class Dispatcher:
                     inherited.close()
                 # Limit this process, and let the kernel kill it before the dispatching process.
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                # protection: no-process-outlives-broker
                 ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+                # protection: memory-of-workers-process-limited
                 resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
                 os.nice(_NICE)
                 with suppress(OSError):

@@ -96,6 +96,7 @@ def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCa
         query: The parameters in the URL.
     """
     found = _PATH.fullmatch(raw_path)
+    # protection: paths-of-repositories-with-are-refused
     if found is None or not {".", ".."}.isdisjoint(found["path"].split("/")):
         return None
     place = f"{found['host'].lower()}/{found['path']}"
@@ -104,6 +105,7 @@ def find_git_call(method: str, raw_path: str, query: Mapping[str, str]) -> GitCa
     service = query.get("service", "") if found["end"] == "info/refs" else found["end"]
     if method != ("GET" if found["end"] == "info/refs" else "POST"):
         return None
+    # protection: only-requests-of-git-are-passed-on
     if service not in (READS, _WRITES):
         return None
     return GitCall(place, found["end"], "reads" if service == READS else "writes")
@@ -114,6 +116,7 @@ def git_headers(headers: Mapping[str, str], credentials: str) -> dict[str, str]:
 
     `Content-Encoding` is not passed on, because the broker decompresses bodies.
     """
+    # protection: only-listed-headers-are-sent-to-git-host
     passed = {name: value for name, value in headers.items() if name.lower() in _HEADERS}
     encoded = base64.b64encode(credentials.encode()).decode()
     # The broker would not find the credentials in a compressed answer.

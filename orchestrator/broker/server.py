@@ -88,6 +88,7 @@ class Broker:
             token = worker_token(incoming.headers, incoming.query)
             account = self._accounts.of(incoming.remote or "", token)
             encoding = incoming.headers.get("Content-Encoding", _PLAIN).lower()
+            # protection: compressed-requests-are-refused
             if encoding not in ((_PLAIN, _GZIP) if of_git is not None else (_PLAIN,)):
                 raise RefusedError(
                     415, "unsupported_encoding", "the broker does not accept compressed requests"
@@ -184,6 +185,7 @@ class Broker:
     ) -> web.StreamResponse:
         incoming, way = passing.incoming, passing.way
         try:
+            # protection: redirects-are-not-followed
             async with self._session.request(
                 incoming.method,
                 way.url,
@@ -201,6 +203,7 @@ class Broker:
                         "upstream_redirect",
                         f"{way.place} answered with a redirect, which the broker does not follow",
                     )
+                # protection: compressed-answers-are-refused
                 if answer.headers.get("Content-Encoding", _PLAIN).lower() != _PLAIN:
                     # The broker asked for plain text: in anything else it would not find the key.
                     raise RefusedError(
@@ -216,6 +219,7 @@ class Broker:
                     incoming.transport.abort()
                 return passing.out
             # The text of the error could contain the whole URL.
+            # protection: errors-do-not-name-url-of-api
             raise RefusedError(
                 502,
                 "upstream_unreachable",
@@ -243,12 +247,15 @@ def _way_of_git(incoming: web.Request, asked: GitCall, account: Account) -> Way:
     repository = asked.find(account.grant.repositories)
     if repository is None or asked.does == "writes":
         account.ledger.refuse("call")
+    # protection: only-listed-repositories-are-read
     if repository is None:
         raise RefusedError(
             403, "repository_not_allowed", f"`git_read` does not list {asked.place:.200}"
         )
+    # protection: pushes-are-refused
     if asked.does == "writes":
         raise RefusedError(403, "push_not_allowed", "workers may read this repository, not push")
+    # protection: content-of-git-lfs-is-neither-read-nor-written
     if asked.does == "reads large files":
         raise RefusedError(
             403,
@@ -312,6 +319,7 @@ async def _serve(channel: socket.socket, accounts: Accounts) -> None:
         read_bufsize=_PART,
     ) as session:
         broker = Broker(accounts, session)
+        # protection: size-of-requests-limited
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", broker.handle)
         # What a worker compressed is not decompressed: its size would be known too late.

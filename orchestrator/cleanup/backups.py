@@ -24,6 +24,7 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
     if worktree is None or worker.is_half_shown(worktree):
         kept = tip
     else:
+        # protection: filters-disabled-in-snapshot
         tree = Tree(
             git_dir=worktree.git_dir,
             path=worktree.path,
@@ -49,6 +50,7 @@ def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> s
         suffix = "" if round_number == 1 else f".{round_number}"
         ref = f"{BACKUPS}{worker.directory.run_id}{suffix}/{worker.number}"
         held = repository.commit_of(ref)
+        # protection: backups-are-not-overwritten
         if held is None or repository.git.succeeds("merge-base", "--is-ancestor", held, commit):
             return ref
     raise AssertionError("unreachable")

@@ -253,7 +253,9 @@ def is_reached(repository: Repository, commit: str, *places: str) -> bool:
     listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", *places)
     refs = split_lines(repository.git.text(*listing))
     named = repository.worker_branches()
+    # protection: workers-branches-do-not-count-as-merged
     others = {ref for ref in refs if not (ref.startswith(BRANCHES) or ref in named)}
+    # protection: pushed-branches-do-not-count-as-merged
     return bool(others and others - remote_refs_of_workers(repository))
 
 
@@ -274,6 +276,7 @@ def remote_refs_of_workers(repository: Repository) -> frozenset[str]:
 
 def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
     """Return whether all of a worker's commits are in another branch, local or remote."""
+    # protection: unharvested-work-does-not-count-as-merged
     if worker.is_stranded():
         return False
     worktree = worker.worktree()
@@ -370,6 +373,7 @@ class Wanted:
         is_elsewhere = (self.merged and is_merged(repository, worker)) or (
             self.pushed and is_pushed(repository, worker)
         )
+        # protection: worktree-with-uncommitted-work-is-not-clean
         return is_elsewhere and is_clean(repository, worker)
 
     def allows_purge(self, repository: Repository, run_id: str, number: int, ref: str) -> bool:

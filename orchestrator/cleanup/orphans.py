@@ -73,6 +73,7 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
         if not in_use:
             break
         time.sleep(_PAUSE)
+        # protection: containers-that-engine-creates-late-are-removed
         late = _late(engine, in_use, known)
         known += late
         # A stuck container is not tried again, because that could take a minute each time.

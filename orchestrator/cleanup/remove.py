@@ -169,6 +169,7 @@ def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> No
 
 
 def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
+    # protection: users-cleanups-name-runs-of-others
     if (user := run.other_user) is not None:
         if _concerns(job, read_outline(run)):
             job.others.append(f"{run.run_id} of {user}")
@@ -188,6 +189,7 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
                 return
     workers = [RecordedWorker(run, record, spec) for spec in record.workers]
     with run.held() as held:
+        # protection: live-runs-are-left-alone
         if held:
             _clean_workers(job, run, workers)
         elif _concerns(job, record):
@@ -240,6 +242,7 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
 
 def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:
     """Remove engine objects of the chosen workers; return workers with containers left."""
+    # protection: engine-objects-of-other-runs-are-kept
     found = job.leftovers.get(run.run_id, [])
     if job.engine is None:
         return set()
@@ -262,7 +265,9 @@ def _remove_stray(job: _Cleanup) -> None:
     """
     runs = job.repository.state_dir / "runs"
     # A run creates its directory before any object, so a new run is not mistaken for an old one.
+    # protection: objects-of-run-being-created-are-kept
     gone = [name for name in job.leftovers if is_run_id(name) and not (runs / name).exists()]
+    # protection: objects-of-run-that-lost-engine-are-removed
     found = [left for name in ("", *gone) for left in job.leftovers.get(name, [])]
     stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
     job.removed += len(found) - len(stuck)
@@ -307,12 +312,14 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     with repository.lock():
         if not worker.still_owns_its_number(repository):
             raise RepositoryError("another run now uses the worker's number")
+        # protection: directory-that-is-no-worktree-is-kept
         worker.open_worktree()
         tip = repository.commit_of(worker.spec.ref)
         kept = None if job.purge else work_to_keep(repository, worker, tip)
         backup = backup_ref(repository, worker, kept) if kept else None
         if not job.dry_run:
             if kept and backup:
+                # protection: unmerged-work-is-backed-up
                 repository.git.run("update-ref", backup, kept)
             _remove(repository, worker, tip)
             conclude(repository, worker, tip)
@@ -326,6 +333,7 @@ def _recover(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
             "the run ended unexpectedly, and the container engine does not answer: start the "
             "engine, then repeat this command, which first recovers the run's work"
         )
+    # protection: container-is-removed-before-its-files-are-read
     if occupied:
         raise RepositoryError(
             "the run ended unexpectedly, and the worker's container could not be removed: remove "
@@ -358,6 +366,7 @@ def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> 
     if tip is None:
         return
     elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.spec.ref)
+    # protection: branch-checked-out-elsewhere-is-kept
     if elsewhere:
         raise RepositoryError(f"branch `{worker.spec.branch}` is checked out in {elsewhere}")
     repository.drop_branch(worker.spec.branch, at=tip)

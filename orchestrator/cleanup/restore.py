@@ -128,6 +128,7 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
             run = owned[number].directory.run_id
             ways[number].append(f"worker {number} of run {run} still exists")
     problems = [problem for number in chosen for problem in ways[number]]
+    # protection: restore-overwrites-nothing
     if problems:
         numbers = " ".join(str(number) for number, found in ways.items() if found)
         raise ConfigError(

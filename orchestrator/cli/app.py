@@ -223,6 +223,7 @@ def options(
 
 def main() -> None:
     """Run the command line and exit."""
+    # protection: utf-8-mode-in-any-locale
     _restart_in_utf8_mode()
     # Most objects come from imports and live to the end: searching them for garbage, again and
     # again and once more at exit, takes a fifth of a short command's time.
@@ -286,6 +287,7 @@ def _check_arguments(arguments: Sequence[str]) -> None:
         ConfigError: An argument is not UTF-8.
     """
     for number, argument in enumerate(arguments, start=1):
+        # protection: arguments-must-be-utf-8
         if not is_text(argument):
             before = arguments[number - 2] if number > 1 else ""
             after = f", after `{one_line(before, limit=60)}`," if before.startswith("-") else ""

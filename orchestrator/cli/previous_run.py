@@ -35,6 +35,7 @@ def earlier_run(named: str) -> RunRecord:
             f"`--after`: run {named} has no record of a workflow",
             hint="`orchestrator ls --all` lists the runs",
         )
+    # protection: continuing-from-live-run-refused
     if directory.is_live():
         raise ConfigError(
             f"run {directory.run_id} is still running: its tasks would run twice",
@@ -100,6 +101,7 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
             hint=f"`--after` keeps the base {earlier.base[:12]} of that run; leave it out to "
             "start from a newer commit",
         )
+    # protection: continuing-from-purged-run-refused
     there.check_kept(workflow, done)
     moved = {other for name, other in same.items() if name != other}
     repeated = [task.id for task in workflow.tasks if task.id not in over | repeated_ids | moved]

@@ -210,6 +210,7 @@ def _print_output(report: RunReport, system: str, out: TextIO, *, quiet: bool) -
         if text:
             begin, end = _fold(worker, system)
             out.write(begin)
+            # protection: output-in-jobs-log-is-guarded
             put(text, out)
             out.write(end)
 

@@ -55,12 +55,14 @@ def run_workflow(
         fetch_base(run_options, config.base)
         reading = _read(part, config, earlier, run_options)
         workflow = reading.workflow
+        # protection: private-workflow-opened-by-no-option
         _check_networks(configured, workflow)
         if config.auto_workers:
             workers_now = run_config(config, workflow).workers
             config = config.model_copy(update={"workers": workers_now})
         programs = _programs(given, run_options, config, workflow)
         tasks = {task.id: config_of(config, task, programs) for task in workflow.tasks}
+        # protection: no-task-beyond-what-was-typed
         _check_bounds(configured, reading, tasks)
         refuse_idle_options(given, config, *tasks.values())
         run_options = with_next_step(config, run_options)

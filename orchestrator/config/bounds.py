@@ -42,6 +42,7 @@ def _is_less(typed: float, value: float) -> bool:
 
 def _is_longer(typed: float | None, value: float | None) -> bool:
     """Compare limits of which None and 0 mean no limit."""
+    # protection: no-limit-is-more-than-any-limit
     return (value or inf) > (typed or inf)
 
 
@@ -69,6 +70,7 @@ def _leads_outside(typed: Sequence[str], value: Sequence[str]) -> bool:
     """Return whether patterns allow paths that are not below one of the typed patterns."""
     if any(path.startswith("!") for path in (*typed, *value)):
         return tuple(typed) != tuple(value)
+    # protection: paths-are-compared-as-directories
     return not all(
         any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in typed)
         and ".." not in path.split("/")
@@ -140,6 +142,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
     PROJECT_FIELDS["checks"]: _has_fewer_checks,
 }
 """For each setting, which of two values grants more; None: the setting grants nothing."""
+# protection: no-program-of-file-runs-under-preset-untrusted
 _UNTRUSTED: tuple[FieldPath, ...] = (
     *(RUN_FIELDS[name] for name in ("include_uncommitted", "context")),
     *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network")),
@@ -194,9 +197,11 @@ class Typed:
                 own = field not in _INSTEAD or getattr(getattr(config, field[0]), field[-1])
                 yield field, field if own else _INSTEAD[field]
         for field in _OF_SERVICES:
+            # protection: services-are-bounded-by-preset
             if field in self.of_preset and self._has_larger_service(config, field):
                 yield field, _SERVICES
         for field in _ALLOWED:
+            # protection: typed-sets-of-hosts-are-those-of-machine
             if field in self.of_preset and self._redefines_sets(config, field):
                 yield field, _SETS
         if RUN_FIELDS["timeout_per_worker"] in self.of_preset:
@@ -264,6 +269,7 @@ def _of_preset(name: str) -> Iterator[FieldPath]:
     for part, values in next(PRESETS[key] for key in PRESETS if key == name).items():
         for key in values:
             yield (key,) if part == "run" else (part, key)
+    # protection: preset-bounds-hosts-and-secrets
     if name == "untrusted":
         yield from _UNTRUSTED
 

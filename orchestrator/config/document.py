@@ -50,6 +50,7 @@ def read_document(path: Path, *, below: Path | None = None, aliases: bool = Fals
 
 def _refuse_links(path: Path, below: Path) -> None:
     folders = path.relative_to(below).parents
+    # protection: linked-configuration-directory-refused
     links = [part for part in (path, *(below / folder for folder in folders)) if part.is_symlink()]
     # `below` itself may be a link: the user chose that directory.
     if any(link != below for link in links):
@@ -69,6 +70,7 @@ def read_text(path: Path) -> str:
     """
     try:
         pipe = path.is_fifo() and path.stat().st_ino
+        # protection: settings-are-not-read-from-fifo
         data = _read_pipe(path, pipe) if pipe else read_limited(path, most=MAX_BYTES, follow=True)
         return data.decode("utf-8-sig")
     except OSError as error:

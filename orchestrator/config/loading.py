@@ -138,6 +138,7 @@ def load_settings(
     """
     problems: Problems = []
     path, named = config_file(environ, top, file)
+    # protection: linked-configuration-file-refused
     found_in = None if named else top
     file_layer = _number_auto(from_file(path, problems, top=found_in)) if path else []
     environment_problems: Problems = []
@@ -145,6 +146,7 @@ def load_settings(
     most = _most_workers(file_layer, environment_layer)
     problems += problems_of_file(_bound(file_layer, most))
     hint = _file_hint(path if named else None) if problems else _VARIABLES_HINT
+    # protection: forbidden-keys-of-discovered-file-refused
     refused = [] if named else out_of_bounds(file_layer)
     problems += environment_problems
     problems += problems_of(_bound(environment_layer, most), validate_texts)
@@ -159,7 +161,9 @@ def load_settings(
         hint = _TASK_HINT
     if problems:
         raise mistakes(problems, hint)
+    # protection: discovered-file-is-restricted
     config = _merge(layers) if named else _merge_found_file(layers, path)
+    # protection: no-file-beyond-preset-that-was-typed
     wider = _beyond_presets(config, layers)
     if wider:
         raise mistakes(wider, WIDER_HINT)
@@ -269,6 +273,7 @@ def _merge_found_file(layers: Layers, path: Path | None) -> ParallelConfig:
         raise mistakes(problems, NAME_IT.format(path))
     general, of_program, *stronger = layers
     closed = stages_to_close([*general, *of_program], [s for layer in stronger for s in layer])
+    # protection: commands-of-discovered-file-are-confined
     return _merge(layers).model_copy(update={"closed_stages": closed})
 
 

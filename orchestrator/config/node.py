@@ -23,6 +23,7 @@ class Node:
     @property
     def as_text(self) -> "Node":
         """Return a number or boolean as written in the file, and any other value unchanged."""
+        # protection: numbers-keep-their-spelling
         return self if self.written is None else Node(self.written, self.line)
 
     def plain(self) -> object:

@@ -360,12 +360,14 @@ class ParallelConfig(Model):
     @property
     def setup_network(self) -> Network:
         """Network mode of the `setup` commands, such as `none` or `open`."""
+        # protection: no-network-for-found-files-setup
         own: Network = "none" if "setup" in self.closed_stages else self.isolation.network
         return self.isolation.setup_network or own
 
     @property
     def teardown_network(self) -> Network:
         """Network mode of the `teardown` commands, such as `none` or `open`."""
+        # protection: no-network-for-found-files-teardown
         return "none" if "teardown" in self.closed_stages else self.isolation.network
 
     @property
@@ -381,6 +383,7 @@ class ParallelConfig(Model):
 
 def _no_option(name: str) -> str:
     """Return a name; raise ValueError if an agent program could parse the name as an option."""
+    # protection: model-name-that-looks-like-option-refused
     if name.lstrip().startswith("-"):
         raise ValueError(f"the name `{name}` must not begin with `-`")
     return name

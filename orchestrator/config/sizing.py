@@ -63,6 +63,7 @@ def memory_was_chosen(config: ParallelConfig) -> bool:
     defaults instead.
     """
     preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
+    # protection: presets-values-do-not-count-as-requested
     return config.limits.memory not in (preset, Limits().memory)
 
 

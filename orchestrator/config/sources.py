@@ -187,6 +187,7 @@ class _FileReader:
             self._report(root, f"{what} must be a mapping of keys to values")
 
     def _complaint(self, name: str, known: Sequence[str]) -> str:
+        # protection: few-suggestions-for-file
         return message_for_unknown(name, known if len(self._problems) < MOST_SUGGESTIONS else ())
 
     def _report(self, node: Node, message: str) -> None:
@@ -297,6 +298,7 @@ def _environment(
             advice = ", without `export`" if exported else f"; {NAME_RULE}" if name else ""
             problems.append(f"{where}: a variable must be `NAME=value` or `NAME`{advice}")
         elif not equals and name not in environ:
+            # protection: line-of-file-of-variables-is-not-shown
             shown = f"`{name}`" if where == _OPTION else "the name on this line"
             problems.append(_clean(f"{where}: {shown} is not set in the environment"))
         elif not is_text(value if equals else environ[name]):

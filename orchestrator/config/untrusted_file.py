@@ -25,6 +25,7 @@ from orchestrator.text.name_templates import leads_outside
 
 NAME_IT = "pass `--config {}` if you trust the author of that file"
 
+# protection: only-from-named-file
 NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
         *(RUN_FIELDS[name] for name in ("api_base", "context", "image", "include_uncommitted")),
@@ -52,6 +53,7 @@ the commands then run without network, variables and secrets.
 
 _OPEN = (*NETWORKS, "shallow", "full")
 _UNCHOSEN_CPUS = 2.0
+# protection: reach-of-discovered-files
 _REACH: Mapping[str, Callable[[Any], float]] = {
     "cpus": lambda cpus: cpus or _UNCHOSEN_CPUS,
     "timeout_per_worker": lambda seconds: seconds or inf,
@@ -71,6 +73,7 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
 """For some settings, a function from the value to a number that grows with the permissions which
 the value grants. The values of all other settings are such numbers themselves.
 """
+# protection: bounds-of-discovered-files
 BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
     *(("isolation", name) for name in ("network", "read_only", "history", "keys")),
@@ -91,6 +94,7 @@ _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_li
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
     """Return a problem for each setting that is accepted only from a file that the user named."""
+    # protection: discovered-file-cannot-place-worktrees-outside
     return [
         f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings
@@ -110,10 +114,12 @@ def loosening_problems(
 
     `config` is the configuration with the file's settings, and `without` is without them.
     """
+    # protection: users-preset-limits-timeout-of-file
     bounded = BOUNDED if without.preset is None else (*BOUNDED, *_OF_PRESETS)
     by_field = {setting.field: setting for setting in settings}
     wider = (field for field in bounded if _reach(config, field) > _reach(without, field))
     # In order, and each preset only once even if it loosens several settings.
+    # protection: discovered-file-cannot-name-looser-preset
     candidates = (by_field.get(field, by_field.get(_PRESET)) for field in wider)
     blamed = {id(setting): setting for setting in candidates}
     return [
@@ -139,8 +145,11 @@ def wider_settings(config: ParallelConfig, without: ParallelConfig) -> Iterator[
         mine, given = value_of(without, field), value_of(config, field)
         if field in _RESTRICTIONS and not mine:
             continue
+        # protection: settings-of-clients-grant-no-more
         is_wider = wider is not None and wider(mine, given)
+        # protection: settings-of-clients-reach-no-further
         reaches_further = field in BOUNDED and _reach(config, field) > _reach(without, field)
+        # protection: only-user-decides
         if is_wider or reaches_further or (field in fixed and given != mine):
             yield field
 

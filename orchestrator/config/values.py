@@ -61,6 +61,7 @@ Memory = Annotated[
     Field(json_schema_extra={IS_SIZE: True}),
 ]
 """Memory of a container: with less, the engine cannot start a program in it."""
+# protection: smallest-cpu-limit
 Cpus = Annotated[float, Field(ge=0.01, le=1024)]
 """Number of CPUs. The kernel does not enforce a limit below a hundredth of a CPU."""
 Pids = Annotated[int, Field(ge=8, le=4_194_304)]
@@ -69,6 +70,7 @@ OpenFiles = Annotated[int, Field(ge=64, le=1_048_576)]
 """Number of open files of a process: at most the kernel's `fs.nr_open`."""
 LONGEST = 10**9
 """About 31 years in seconds."""
+# protection: longest-timeout-limited
 Seconds = Annotated[float, Field(ge=0, le=LONGEST)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Usd = Annotated[float, Field(gt=0, le=10**9)]

@@ -115,6 +115,7 @@ class _Reader:
 
     def node(self, node: yaml.Node) -> Node:
         self._values += 1
+        # protection: aliases-repeat-limited-number-of-values
         if self._aliases and (self._values > _MOST_VALUES or self._depth > MAX_DEPTH):
             raise _error_at("the aliases repeat too many values", node.start_mark)
         line = node.start_mark.line + 1

@@ -131,6 +131,7 @@ class Switch:
 
     def take(self, line: str) -> None:
         """Handle a command that the orchestrator sent."""
+        # protection: switch-ends-only-for-resumed-runs-switch
         if self._mark is None:
             self._mark = self._sign()
         word, _, rest = line.partition(" ")
@@ -152,6 +153,7 @@ class Switch:
     def leave_alone(self) -> None:
         """Set deadlines for the containers of idle workers, because the orchestrator has died."""
         self.alone = True
+        # protection: services-of-dead-run-are-killed
         for worker in self._idle:
             self._running[worker] = uptime() + RESUME
         self._idle, self._starting = set(), set()
@@ -159,6 +161,7 @@ class Switch:
     @property
     def is_done(self) -> bool:
         """Return whether no container is left to watch."""
+        # protection: switch-ends-when-resumed-run-takes-over
         return self.alone and (not self._running or self._is_replaced)
 
     def _moment(self, worker: str) -> float:
@@ -173,7 +176,9 @@ class Switch:
     def act(self, *, at_once: bool = False) -> None:
         """Kill the containers of overdue workers; with `at_once`, of all with a deadline."""
         now = uptime()
+        # protection: overdue-containers-are-killed
         late = sorted(worker for worker in self._running if at_once or self._moment(worker) <= now)
+        # protection: attempts-to-kill-become-rare
         if not late or now < self._not_before or self.is_done:
             self._prepare(any(self._moment(worker) - LEAD <= now for worker in self._running))
             return
@@ -248,6 +253,7 @@ class Switch:
                 f"{now} workers {' '.join(workers)}: killed after their deadline: "
                 f"{'done' if done else 'failed'}\n"
             )
+        # protection: failed-kill-is-repeated
         return done
 
 
@@ -277,6 +283,7 @@ def watch(switch: Switch, source: int, woken: int) -> None:
         if woken in ready and os.read(woken, _PIECE):
             asked = True
             switch.end_pause()
+        # protection: containers-are-killed-at-once
         switch.act(at_once=switch.is_lost or (asked and switch.alone))
 
 

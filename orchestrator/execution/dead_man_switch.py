@@ -128,6 +128,7 @@ class DeadMan:
                     os.write(self._pipe, line.encode())
                     return
             # The process is not started yet or was killed: a new process receives all lines again.
+            # protection: killed-switch-is-replaced
             self._start()
 
     def _start(self) -> None:
@@ -166,6 +167,8 @@ def _moment(seconds: float | None) -> str:
 def _launch(source: int, run: Path, engine: str) -> "subprocess.Popen[bytes]":
     kill = (sys.executable, "-P", "-m", "orchestrator.execution.overdue", engine, run.name)
     program = (sys.executable, "-I", "-S", dead_man_process.__file__)
+    # protection: switch-has-its-own-session
+    # protection: switch-gets-no-secrets
     return subprocess.Popen(
         [*program, str(run / "lease"), str(run / LOG), *kill],
         stdin=source,

@@ -48,6 +48,7 @@ class ContainerLimits:
 
     def after_start(self, age: float) -> None:
         """Inform the dead man's switch when the container, `age` seconds old, must be dead."""
+        # protection: switch-gets-every-deadline
         self.switch.running(self.worker_id, self._late(age))
 
     def _late(self, age: float) -> float | None:
@@ -97,6 +98,7 @@ def launch(
         launched = checkpoints.note_launch(container.id, before=before)
         container.start()
     except BaseException:
+        # protection: container-that-fails-to-start-is-removed
         container.remove()
         raise
     return RunningContainer(container, terms, launched.starting_now())

@@ -109,6 +109,7 @@ class LimitMeter:
             self._at_pids_limit = self._at_pids_limit + 1 if at_limit else 0
             if at_limit and "pids" not in self.limits_hit:
                 self.limits_hit.append("pids")
+            # protection: fork-bombs-are-stopped
             if self._at_pids_limit >= _PATIENCE:
                 self.verdict = Stop(
                     Reason.PIDS,
@@ -120,6 +121,7 @@ class LimitMeter:
         written, made = use.size - self._before.size, use.files - self._before.files
         self._locked = self._locked + 1 if use.hidden else 0
         self._late = self._late + 1 if use.late else 0
+        # protection: disk-limit
         if written > limits.disk:
             self.limits_hit.append("disk")
             self.verdict = Stop(
@@ -127,6 +129,7 @@ class LimitMeter:
                 f"stopped: the worker wrote {size(written)}, more than its limit of "
                 f"{size(limits.disk)}",
             )
+        # protection: limit-on-number-of-files
         elif made > limits.inodes:
             self.limits_hit.append("inodes")
             self.verdict = Stop(
@@ -134,6 +137,7 @@ class LimitMeter:
                 f"stopped: the worker created {made:,} files, more than its limit of "
                 f"{limits.inodes:,}",
             )
+        # protection: unreadable-directories-stop-worker
         elif self._locked * _MEASURE_DISK > _PATIENCE * MEASURE:
             self.limits_hit.append("disk")
             self.verdict = Stop(

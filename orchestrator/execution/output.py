@@ -156,6 +156,7 @@ class WorkerLog:
     def finish(self) -> None:
         """Process the last bytes: an unfinished line, or bytes held back as a possible secret."""
         for stream, redacted in self._redacted.items():
+            # protection: secrets-at-end-of-log-are-redacted
             self._take(stream, redacted.flush())
         for stream, rest in self._partial.items():
             if rest.strip():
@@ -167,9 +168,11 @@ class WorkerLog:
         """Store a chunk of output, and search it for progress and signs of trouble."""
         self.size += len(chunk.data)
         self.heard_at = time.monotonic()
+        # protection: secrets-are-redacted-from-log
         self._take(chunk.stream, self._redacted[chunk.stream].feed(chunk.data))
 
     def _take(self, stream: Stream, data: bytes) -> None:
+        # protection: log-on-disk-limited
         kept = data[: self._room]
         self._room -= len(kept)
         if self.failure is None and kept:
@@ -183,6 +186,7 @@ class WorkerLog:
         head, newline, tail = data.rpartition(b"\n")
         started = self._partial[stream]
         if not newline:
+            # protection: length-of-log-lines-limited
             self._partial[stream] = (started + tail)[:_LINE]
             return
         self._partial[stream] = tail[:_LINE]
@@ -202,6 +206,7 @@ class WorkerLog:
             stream, raw = self._pending
             self._pending = None
             self._told_at = time.monotonic()
+        # protection: lines-are-sanitised
         line = output_line(raw[:4000].decode("utf-8", "replace").strip())
         if line:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
@@ -214,9 +219,11 @@ class WorkerLog:
         """
         with self._lock:
             age = time.monotonic() - self._opened_at
+            # protection: rate-of-recorded-progress-falls-with-time
             wait = max(_RECORDED, age * _RECORDED_SHARE)
             since = time.monotonic() - self._recorded_at
             told = self._progress
+            # protection: rate-of-recorded-progress-limited
             if told is None or told == self._recorded or not (now or since > wait):
                 return
             self._recorded, self._recorded_at = told, time.monotonic()

@@ -42,6 +42,7 @@ def kill_workers(
             try:
                 container = engine.adopt(found)
                 started = None if container is None else container.state().started_at
+                # protection: later-containers-are-left-alone
                 if container is not None and started is not None and started.timestamp() <= before:
                     container.kill("SIGKILL")
             except OrchestratorError:

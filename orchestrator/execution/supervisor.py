@@ -213,6 +213,7 @@ class _Watch:
 
     def _tell_stopping(self) -> None:
         if self._asked is not None and self.terms.stage is None:
+            # protection: question-at-deadline-is-reported
             self._note(self._asked)
         reason = self.stopped.reason if self.stopped else None
         self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=str(reason)))
@@ -281,6 +282,7 @@ class _Watch:
         if self.found.ended_at is not None:
             self._ended.wait()
             return
+        # protection: deadline-does-not-wait-for-measurements
         self.looker.start()
         try:
             self._keep_time()
@@ -316,18 +318,22 @@ class _Watch:
 
     def _reason_to_stop(self, deadline: float) -> Stop | None:
         terms, limits = self.terms, self.terms.limits
+        # protection: deadline
         if uptime() >= deadline:
             return Stop(Reason.TIMEOUT, f"stopped at its deadline of {terms.timeout:g} s")
         if self.cancel.stop_asked:
             return Stop(Reason.CANCELLED, self.cancel.why)
+        # protection: log-limit
         if self.log.size > limits.log_limit:
             return Stop(
                 Reason.LOG_LIMIT, f"stopped: the worker printed more than {size(limits.log_limit)}"
             )
+        # protection: silent-workers-are-stopped
         if limits.idle_timeout and time.monotonic() - self._heard_at > limits.idle_timeout:
             return Stop(
                 Reason.IDLE, f"stopped: the worker printed nothing for {limits.idle_timeout:g} s"
             )
+        # protection: budget
         if terms.budget is not None and (self.log.cost or 0.0) > terms.budget:
             spent = f"{money(self.log.cost or 0.0)} of {money(terms.budget)}"
             return Stop(Reason.BUDGET, f"stopped: the worker has spent {spent}")
@@ -362,6 +368,7 @@ class _Watch:
         reason = self.stopped.reason if self.stopped else None
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
         # In a separate thread, so that a callback that hangs does not keep the container alive.
+        # protection: deadline-does-not-wait-for-callbacks
         self.teller.start()
         self.stop_sent_at = uptime()
         deadline = self.stop_sent_at + grace
@@ -370,6 +377,7 @@ class _Watch:
             while uptime() < deadline and not self.cancel.kill_asked:
                 if self._ended.wait(min(TICK, max(deadline - uptime(), 0))):
                     return
+        # protection: sigkill-after-grace
         self.container.kill("SIGKILL")
         if not self._ended.wait(_DEATH):
             self.error = EngineError(

@@ -58,6 +58,7 @@ def judge(
         return verdict
     lost = f"the worker lost its network: {ending.lost_network}"
     if verdict.status is Status.FAILED and _by_engine(ending) is None:
+        # protection: lost-network-explains-failure
         return Verdict(Status.FAILED, Reason.NETWORK_LOST, lost).with_note(verdict.message)
     return verdict.with_note(lost)
 
@@ -81,6 +82,7 @@ def _judge_task(
     ending: Ending, outcome: AgentOutcome | None, *, budget: float | None, tokens: int | None
 ) -> Verdict:
     seen = _by_engine(ending)
+    # protection: observations-override-agents-report
     if seen is not None:
         return seen
     if outcome is None:
@@ -130,6 +132,7 @@ def _confirm(
     budget: float | None,
     tokens: int | None,
 ) -> Verdict:
+    # protection: non-zero-exit-code-is-no-success
     if failed and ending.exit_status is not None:
         code = ending.exit_status.exit_code
         return Verdict(Status.FAILED, Reason.AGENT_FAILED, f"exit code {code}")

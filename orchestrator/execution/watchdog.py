@@ -93,6 +93,7 @@ class OutputSigns:
         if not data:
             return
         text = self._started[stream] + data
+        # protection: stored-part-of-long-line-limited
         self._started[stream] = text[text.rfind(b"\n") + 1 :][:_LINE]
         self.end = text[-_LINE:]
         if self._repeats:
@@ -100,6 +101,7 @@ class OutputSigns:
 
     def _count(self, lines: bytes) -> None:
         at = 0
+        # protection: number-of-inspected-lines-limited
         for _ in range(_LINES):
             found = _ERROR.search(lines, at)
             if found is None:
@@ -112,13 +114,16 @@ class OutputSigns:
             count = self._kinds.pop(kind, 0) + 1
             self._kinds[kind] = count
             if count == self._repeats:
+                # protection: repeated-line-is-sanitised
                 self.repeated = output_line(line.decode("utf-8", "replace"), limit=120)
+            # protection: number-of-remembered-error-lines-limited
             if len(self._kinds) > _KINDS:
                 self._kinds.popitem(last=False)
 
     def prompt(self) -> str | None:
         """Return the output's last line if it looks like a question to the user; otherwise None."""
         last = self.end.rstrip(b"\r\n").rpartition(b"\n")[2].rpartition(b"\r")[2]
+        # protection: prompt-is-sanitised
         text = output_line(last.decode("utf-8", "replace"), limit=_LINE)
         return text if _PROMPT.search(text) else None
 
@@ -150,6 +155,7 @@ class AllowedPaths:
 
     def stray_files(self) -> list[str]:
         """Return the changed files outside of the allowed paths, without files that git ignores."""
+        # protection: number-of-inspected-files-limited
         walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
         changed = (
             path
@@ -189,6 +195,7 @@ class Watchdog:
             signs: Signs in the worker's output.
             heard_at: Time of the latest output, on the monotonic clock.
         """
+        # protection: number-of-interventions-limited
         for found in islice(self._news(signs, heard_at=heard_at), self._left):
             self._left -= 1
             yield found
@@ -221,6 +228,7 @@ class Watchdog:
         self._next = now + max(_INTERVAL, (now - begun) * _REST)
         if strayed:
             self._scope = None
+            # protection: file-names-are-sanitised
             named = ", ".join(one_line(path, limit=60) for path in strayed[:_NAMED])
             more = f" and {len(strayed) - _NAMED} more" if len(strayed) > _NAMED else ""
             yield Finding(

@@ -94,6 +94,7 @@ def replace_file(
     Raises:
         OSError: The file cannot be written; its old content is kept.
     """
+    # protection: file-is-renamed-when-it-is-complete
     scratch = f".{secrets.token_hex(8)}.new"
     # A file with given permissions is never readable for more users than at the end.
     mode = _BY_UMASK if access is None else 0o600 & access.mode

@@ -32,6 +32,7 @@ def change_owners(
     paths: list[Path] = []
     for root in roots:
         kept = root == keep
+        # protection: worktrees-top-stays-callers
         paths += [path for path in root.iterdir() if path.name != ".git"] if kept else [root]
     # A few files are changed sooner than a process starts.
     if _change_few(paths, owner) or _run_chown(paths, owner):
@@ -46,6 +47,7 @@ def _run_chown(paths: list[Path], owner: tuple[int, int]) -> bool:
 
     As a separate process, `chown` does not hold up the other threads of this process.
     """
+    # protection: change-of-owner-with-chown-does-not-follow-links
     command = ["chown", "-h", "-R", "-P", f"{owner[0]}:{owner[1]}", "--", *map(str, paths)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -59,6 +61,7 @@ def _change_few(paths: list[Path], owner: tuple[int, int]) -> bool:
     try:
         found = _few_below(paths)
         for path in found:
+            # protection: change-of-owner-of-few-files-does-not-follow-links
             os.chown(path, *owner, follow_symlinks=False)
     except OSError:
         return False
@@ -87,4 +90,5 @@ def _change(path: Path, owner: tuple[int, int]) -> None:
     for _, directories, files, descriptor in os.fwalk(path):
         for name in (*directories, *files):
             with suppress(FileNotFoundError):
+                # protection: change-of-owner-in-python-does-not-follow-links
                 os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)

@@ -41,8 +41,10 @@ def disk_use(roots: Iterable[Path], *, most_files: int, seconds: float = math.in
     late = False
     linked: set[int] = set()
     for root in roots:
+        # protection: time-of-measurements-limited
         walk = Walk(root, most=most_files + 1 - files, until=until)
         for _, info in walk:
+            # protection: hard-links-count-once
             if info.st_nlink == 1 or info.st_ino not in linked:
                 size += info.st_blocks * _BLOCK
             if info.st_nlink > 1:

@@ -18,6 +18,7 @@ def take_lock(path: Path) -> IO[str] | None:
     """
     file = os.fdopen(open_shared(path), "r")
     try:
+        # protection: one-merge-of-repository-at-time
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from orchestrator.files.atomic import Access, replace_file
 
+# protection: no-directory-is-link-that-was-put-there-meanwhile
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
 """Number of links that the kernel follows in one path."""
@@ -152,6 +153,7 @@ class _Place:
             if time.monotonic() > until:
                 raise OSError(errno.ENXIO, "no program reads the FIFO")
             time.sleep(0.05)
+        # protection: what-took-files-place-is-not-written-to
         if self.info is not None and not os.path.samestat(self.info, os.fstat(opened)):
             os.close(opened)
             raise OSError(errno.EAGAIN, "the file was replaced meanwhile", self.name)
@@ -192,6 +194,7 @@ class _Walk:
             self.names, self.inside = self.names[:-1], self.inside[:-1] or self.inside
             return
         # Devices are no part of a repository at `/`.
+        # protection: what-is-below-repositorys-directory-is-in-repository
         inside = self.inside[-1] and not (not self.names and name in ("dev", "proc"))
         self.names.append(name)
         self.inside.append(inside or self._is_top())
@@ -202,6 +205,7 @@ class _Walk:
         Raises:
             OSError: A commit, or another user of a directory for everybody, may have created it.
         """
+        # protection: no-link-in-repository-is-followed
         if self.inside[-1]:
             raise OSError(
                 errno.ELOOP,
@@ -218,6 +222,7 @@ class _Walk:
         """
         here = os.fstat(self.folder)
         shared = here.st_mode & stat.S_ISVTX and here.st_mode & stat.S_IWOTH
+        # protection: no-entry-of-another-user-in-tmp-is-used
         if shared and info.st_uid not in (os.geteuid(), here.st_uid):
             raise OSError(errno.EACCES, f"`{self.path_of(name)}` belongs to another user")
 
@@ -227,6 +232,7 @@ class _Walk:
         Raises:
             OSError: Git would read, or run, what is written.
         """
+        # protection: gits-own-files-are-not-written
         if name.lower() in _OF_GIT and all(map(self._has, ("objects", "refs"))):
             raise OSError(errno.EACCES, f"`{self.path_of(name)}` is a part of a git directory")
 
@@ -240,6 +246,7 @@ class _Walk:
 
     def _is_top(self) -> bool:
         is_given = self.top is not None and os.path.samestat(self.top, os.fstat(self.folder))
+        # protection: repositorys-top-may-be-without-git
         return is_given or self._has(".git")
 
     def _has(self, name: str) -> bool:
@@ -321,6 +328,7 @@ def _descriptor(folder: int, name: str) -> int | None:
         return None
     # Python opens descriptors that child processes do not inherit.
     with suppress(OSError, ValueError):
+        # protection: no-own-descriptor-is-written-to
         if os.get_inheritable(int(name)):
             return int(name)
     raise OSError(errno.EBADF, f"this process was started without a descriptor {name}")

@@ -20,6 +20,7 @@ def remove_tree(path: Path) -> None:
     Deeply nested directories are first moved up, so that any depth can be removed. Entries that
     cannot be removed are left for the next cleanup.
     """
+    # protection: removal-does-not-start-at-link
     if path.is_symlink():
         path.unlink()
         return
@@ -41,6 +42,7 @@ def entry_names(directory: Path) -> set[str]:
 
 def _remove_entry(entry: Path, spare: Iterator[Path], near: int = _NEAR) -> bool:
     try:
+        # protection: removal-does-not-follow-links
         if not stat.S_ISDIR(entry.lstat().st_mode):
             entry.unlink()
         # The work directory of an overlay belongs to root and cannot be read, but is empty.
@@ -49,12 +51,14 @@ def _remove_entry(entry: Path, spare: Iterator[Path], near: int = _NEAR) -> bool
             with os.scandir(entry) as children:
                 for child in children:
                     path = Path(child.path)
+                    # protection: removal-does-not-follow-links-below-top
                     if not child.is_dir(follow_symlinks=False):
                         path.unlink()
                     elif near:
                         _remove_entry(path, spare, near - 1)
                     elif not _remove_empty(path):
                         _unlock(path)  # moving a directory requires write permission on itself
+                        # protection: removal-at-any-depth
                         path.rename(next(spare))
             entry.rmdir()
     except OSError:
@@ -66,6 +70,7 @@ def _unlock(directory: Path) -> None:
     with suppress(OSError):
         # Changing a mode writes to the disk, even if the mode stays the same.
         if directory.lstat().st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            # protection: locked-directories-are-removed
             directory.chmod(0o700)
 
 

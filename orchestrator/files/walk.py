@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+# protection: walks-do-not-follow-links
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = 16
 """Number of nested directories that stay open; deeper ones are opened and closed again."""
@@ -70,6 +71,7 @@ class Walk:
                 continue
             with entries:
                 for path, info in self._entries_of(folder, entries):
+                    # protection: walks-do-not-enter-other-file-systems
                     if stat.S_ISDIR(info.st_mode) and info.st_dev == device:
                         pending.append(path)
                     elif stat.S_ISDIR(info.st_mode):
@@ -84,7 +86,9 @@ class Walk:
         while True:
             try:
                 entry = next(entries, None)
+                # protection: walks-use-lstat
                 info = entry.stat(follow_symlinks=False) if entry else None
+            # protection: vanished-entries-do-not-end-walk
             except FileNotFoundError:
                 continue
             except OSError:
@@ -98,6 +102,7 @@ class Walk:
                 return
 
     def _is_over(self) -> bool:
+        # protection: walks-have-timeout
         self.late = self.late or time.monotonic() >= self._until
         return self.late or self.seen >= self._most
 
@@ -131,7 +136,9 @@ class Folders:
             common += 1
         self._shorten(common)
         for name in names[common:]:
+            # protection: walks-open-directories-by-descriptor
             below = os.open(name, _DIRECTORY, dir_fd=self._end())
+            # protection: number-of-open-descriptors-of-walk-limited
             if len(self._kept) <= _OPEN:
                 self._kept.append(below)
                 self._names.append(name)

@@ -79,6 +79,7 @@ class Worktree:
         self._give_index()
 
     def _git(self, repository: Repository) -> Git:
+        # protection: filters-disabled-for-update
         owner, config = owner_elsewhere(self.path), repository.without_filters()
         return Git(self.git_dir, work_tree=self.path, config=config, owner=owner)
 
@@ -116,9 +117,11 @@ class Worktree:
         """
         wanted = owner or owner_elsewhere(self.path)
         creator = wanted if wanted is not None and can_own() else None
+        # protection: filters-disabled-for-checkout
         config = {**repository.without_filters(), **repository.settings(_SPARSE)}
         git = Git(self.git_dir, work_tree=self.path, config=config, owner=creator)
         git.run("read-tree", "--reset", "-u", commit)
+        # protection: index-of-worktree-belongs-to-caller
         self._give_index(creator or (0, 0))
         if owner is not None and creator is None:
             change_owner(self.path, owner, keep=self.path)
@@ -149,6 +152,7 @@ class Worktree:
             # With `core.ignoreStat`, the first option records the stat data of files that git finds
             # unchanged, and marks them `assume-unchanged`, which the second option undoes.
             refresh = ("update-index", "--really-refresh")
+            # protection: no-file-is-assumed-unchanged
             git.succeeds(*refresh, "--no-assume-unchanged", "-z", "--stdin", stdin=paths)
             lock.replace(self.git_dir / "index")
             self._give_index()
@@ -169,9 +173,11 @@ class Worktree:
             FileExistsError: A git command of the user is changing the index.
         """
         index, lock = self.git_dir / "index", self.git_dir / "index.lock"
+        # protection: index-locked-by-users-git-is-left-alone
         with lock.open("xb") as copy, index.open("rb") as current:
             shutil.copyfileobj(current, copy)
         # Git compares the content of files that are as young as the index.
+        # protection: files-as-new-as-index-are-compared
         shutil.copystat(index, lock)
         return lock
 
@@ -199,6 +205,7 @@ class Worktree:
         self._give_index()
 
     def _check_out(self, git: Git, base: str, tip: str) -> None:
+        # protection: users-changes-are-not-overwritten
         merge = ("read-tree", "-m", "-u", base, tip)
         try:
             try:

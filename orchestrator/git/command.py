@@ -375,6 +375,7 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
     if more:
         raise RepositoryError("the path of the repository has a line break: rename the directory")
     for path in (top, common_dir):
+        # protection: paths-must-be-utf-8
         if not is_text(str(path)):
             raise RepositoryError(
                 f"the path of the repository is not UTF-8 text: {one_line(str(path))}",

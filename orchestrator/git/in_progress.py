@@ -7,6 +7,7 @@ from orchestrator.git.git_directory import read_line
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
+# protection: operations-in-progress
 _OPERATIONS = {
     "MERGE_HEAD": "a merge",
     "rebase-merge": "a rebase",
@@ -42,6 +43,7 @@ def operation_in(git_dir: Path) -> str | None:
 def is_bound(git_dir: Path, ref: str) -> bool:
     """Return whether an operation in a worktree will return to a branch, or move it."""
     names = {read_line(git_dir / name) for name in _BRANCHES}
+    # protection: target-no-rebase-in-another-worktree
     if names & {ref, ref.removeprefix("refs/heads/")}:
         return True
     moved = read_line(git_dir / _MOVED_LATER) or ""

@@ -300,6 +300,7 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int
         return 0, False
     with given:
         size = os.fstat(given.fileno()).st_size
+        # protection: total-size-of-lfs-objects-limited
         if size > room:
             return 0, False
         return size, _copy_checked(given, oid, _place(repository, oid))
@@ -313,6 +314,7 @@ def _copy_checked(given: IO[bytes], oid: str, place: Path) -> bool:
         try:
             copy_bytes(given.fileno(), made.fileno())
             made.seek(0)
+            # protection: lfs-objects-must-match-their-hash
             is_it = hashlib.file_digest(made, "sha256").hexdigest() == oid
             if is_it and not place.exists():
                 kept.chmod(0o644)
@@ -342,5 +344,6 @@ def content_since(
     known = {pointer.oid for pointer in given.pointers}
     for made in run.glob(f"worker-*/{_MADE}"):
         known |= set(json.loads(made.read_text()))
+    # protection: lfs-content-requires-more-than-its-hash
     pointers = tuple(pointer for pointer in found.pointers if pointer.oid in known)
     return replace(found, pointers=pointers)

@@ -87,6 +87,7 @@ def _pack_history(git: Git, common_dir: Path, commit: str, directory: Path) -> N
             checksum = "sha1" if len(commit) == 40 else "sha256"
             reached = count_objects(parts, held)
             others = sum(_objects_in(path) for path in pack.glob("*.idx"))
+            # protection: pack-of-repository-holds-nothing-else
             alone = reached - others == held
             if alone and reached <= 2 * held and put_pack(largest, pack, checksum=checksum):
                 open_to_all(directory)
@@ -179,5 +180,7 @@ def open_to_all(directory: Path) -> None:
         for name in files:
             path = Path(folder) / name
             # A file that all may read may be a link to a pack of the user, whose mode is kept.
+            # protection: mode-of-pack-of-user-is-kept
             if path.stat().st_mode & 0o444 != 0o444:
+                # protection: objects-not-writable
                 path.chmod(0o444)

@@ -39,8 +39,10 @@ def put_file(file: Path, place: Path) -> None:
     Raises:
         OSError: It is not a regular file, or cannot be read.
     """
+    # protection: links-among-shared-packs-are-not-followed
     with open_regular(file) as source:
         # The mode of a file of the user is not changed.
+        # protection: pack-that-not-all-may-read-is-copied
         if os.fstat(source.fileno()).st_mode & _ALL_READ == _ALL_READ:
             with suppress(OSError):
                 os.link(file, place, follow_symlinks=False)
@@ -57,6 +59,7 @@ def is_pair(pack: Path, checksum: int) -> bool:
     with open_regular(pack) as file, open_regular(pack.with_suffix(".idx")) as index:
         file.seek(-checksum, os.SEEK_END)
         index.seek(-2 * checksum, os.SEEK_END)
+        # protection: shared-packs-end-with-checksum-of-their-index
         return file.read() == index.read(checksum)
 
 
@@ -69,4 +72,5 @@ def _is_sound(pack: Path, checksum: str) -> bool:
         while rest > 0 and (block := file.read(min(rest, 1024**2))):
             digest.update(block)
             rest -= len(block)
+        # protection: pack-of-repository-is-undamaged
         return file.read() == digest.digest() and is_pair(pack, digest.digest_size)

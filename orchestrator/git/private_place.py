@@ -29,13 +29,16 @@ def private_place(place: Path, *, again: str, git_keeps_lock: bool = False) -> I
     with suppress(FileExistsError):
         place.mkdir(mode=0o700, parents=True)
     try:
+        # protection: link-in-place-of-shared-checkouts-is-not-followed
         folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except NotADirectoryError as error:
         raise refused from error
     try:
         info = os.fstat(folder)
+        # protection: shared-checkouts-are-private-to-caller
         if info.st_uid != os.getuid() or info.st_mode & 0o077:
             raise refused
+        # protection: link-at-lock-of-checkouts-is-not-followed
         lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=folder)
     finally:
         os.close(folder)

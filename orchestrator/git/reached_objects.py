@@ -86,6 +86,7 @@ def _list(
     then: Callable[[IO[bytes]], None] | None,
 ) -> None:
     # With a bitmap, git knows the objects without reading them.
+    # protection: worker-gets-only-bases-objects
     words = ("rev-list", "--objects", "--use-bitmap-index", newest, "--not", *cut)
     git.run(*words, stdout=file)
     if then is not None:
@@ -109,6 +110,7 @@ def count_objects(parts: Sequence[Part], expected: int) -> int:
         for part in parts:
             found |= {x[:_PREFIX] for x in part.lines() if x[_PREFIX] % rounds == turn}
         number += len(found)
+    # protection: objects-that-are-listed-twice-are-counted-once
     return number
 
 

@@ -11,6 +11,7 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.text.split_lines import split_lines
 
 _HEADS = "refs/heads/"
+# protection: pr-no-tags-follow
 _PUSHING = {"push.followTags": "false", "push.gpgSign": "false", "push.recurseSubmodules": "no"}
 _MOST_HEADS = 64 * 1024**2
 
@@ -38,6 +39,7 @@ class Remote:
             )
         self.name = name
         # A mirror would push all refs, and delete others.
+        # protection: pr-one-ref-is-pushed
         config = {**FETCHING, **_PUSHING, f"remote.{name}.mirror": "false"}
         env = {key: os.environ[key] for key in FOR_FETCH if key in os.environ}
         self._git = Git(repository.git_dir, work_tree=repository.top, config=config, env=env)
@@ -61,6 +63,7 @@ class Remote:
 
     def push_command(self, commit: str, branch: str) -> list[str]:
         """Return the command that pushes a commit to a branch, without force."""
+        # protection: pr-nothing-is-forced
         return ["push", "--quiet", "--no-verify", self.name, f"{commit}:{_HEADS}{branch}"]
 
     def push(self, commit: str, branch: str) -> None:

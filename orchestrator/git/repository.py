@@ -96,12 +96,14 @@ class Repository:
                 f"{self.top} is a worker's worktree",
                 hint=f"run the command in the repository itself: {self.top.parent}",
             )
+        # protection: run-in-workers-worktree-refused
         if (self.git_dir / WORKER_MARK).exists():
             raise ConfigError(
                 f"{self.top} is a worker's worktree",
                 hint="run the command in the repository itself, whose git directory is "
                 f"{self.common_dir}",
             )
+        # protection: users-roots-git-writes-as-owner-of-repository
         self.owner = owner_elsewhere(self.common_dir)
         self.git = Git(self.git_dir, work_tree=self.top, owner=self.owner)
 

@@ -40,6 +40,7 @@ _MOST_LAYERS = 10
 """Number of layers from which on the newer ones are packed again, as one."""
 _HALF, _GONE = ".half", ".gone"
 Commit = Annotated[str, StringConstraints(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
+# protection: manifest-of-shared-packs-names-no-other-files
 PackFile = Annotated[str, StringConstraints(pattern=r"^pack-[0-9a-f]{40,64}\.(?:pack|idx|rev)$")]
 
 
@@ -115,6 +116,7 @@ def _link(
     if not own_place(repository.state_dir, _PLACE).exists():
         return ()
     with _locked(repository.state_dir) as place:
+        # protection: packs-are-shared-only-with-equally-shallow-history
         bases = [(root, manifest.layers) for root, manifest in _bases(place) if manifest.cut == cut]
     known = {layer.commit for _, layers in bases for layer in layers}
     # Other runs do not wait while git reads the history.
@@ -142,6 +144,7 @@ def _keep(state_dir: Path, manifest: _Manifest, pack: Path) -> None:
     commit = manifest.layers[-1].commit
     with _locked(state_dir) as place:
         half = place / _HALF
+        # protection: incomplete-shared-packs-are-not-completed
         remove_tree(half)
         half.mkdir()
         if _link_layers(manifest.layers, pack, half):
@@ -174,11 +177,13 @@ def _locked(state_dir: Path) -> AbstractContextManager[Path]:
 
 def _bases(place: Path) -> Iterator[tuple[Path, _Manifest]]:
     """Yield the directory and the manifest of each base, the one used last first."""
+    # protection: link-in-place-of-shared-packs-is-not-followed
     roots = [path for path in place.iterdir() if path.is_dir() and not path.is_symlink()]
     for root in sorted(roots, key=lambda path: path.stat().st_mtime, reverse=True):
         try:
             text = read_limited(root / _MANIFEST, most=_LARGEST_MANIFEST)
             manifest = _Manifest.model_validate_json(text)
+        # protection: packs-are-shared-only-with-manifest
         except (OSError, ValidationError):
             # A run that was killed did not complete it.
             continue
@@ -191,6 +196,7 @@ def _nearest(git: Git, commit: str, known: Collection[str]) -> str | None:
         return commit if known else None
     with git.reading("rev-list", commit) as history:
         commits = (line.decode().strip() for line in history)
+        # protection: packs-are-shared-only-with-descendants-of-their-base
         return next((older for older in commits if older in known), None)
 
 
@@ -204,6 +210,7 @@ def _up_to(commit: str, layers: Sequence[Layer], *, grows: bool) -> tuple[Layer,
     """
     number = next((n for n, layer in enumerate(layers, 1) if layer.commit == commit), 0)
     if not grows or number < _MOST_LAYERS:
+        # protection: layers-of-later-commit-are-not-shared
         return tuple(layers[:number])
     first, *more = (sum(layer.files.values()) for layer in layers[:number])
     return () if sum(more) > first else tuple(layers[:1])
@@ -219,6 +226,7 @@ def _link_layers(layers: Sequence[Layer], source: Path, directory: Path) -> bool
             put_file(source / name, directory / name)
             path = directory / name
             is_whole = path.suffix != ".pack" or is_pair(path, checksum)
+            # protection: sizes-of-shared-packs-are-compared
             if path.stat().st_size != size or not is_whole:
                 break
         else:

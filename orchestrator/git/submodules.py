@@ -183,6 +183,7 @@ def named_submodules(git: Git, commit: str) -> dict[str, str]:
     for entry in os.fsdecode(answer).split("\0"):
         key, _, value = entry.partition("\n")
         name = key.removeprefix("submodule.").removesuffix(".path")
+        # protection: submodule-names-cannot-lead-out-of-modules
         if key == f"submodule.{name}.path" and _is_usable(name):
             found[value] = name
     return found

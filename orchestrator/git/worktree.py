@@ -59,6 +59,7 @@ def check_out(
     """
     worktree.write_files(repository, commit, owner=owner)
     with repository.lock():
+        # protection: programs-of-tree-disabled-in-worktree
         keep_off(repository, worktree.path, worktree.git_dir)
 
 
@@ -100,11 +101,13 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
             f"the git directory of {path} is not at {git_dir}",
             hint=f"if the repository was moved or renamed: `git worktree repair {path}`",
         )
+    # protection: copied-repository-leaves-originals-worktrees-alone
     if not is_same(place_of(git_dir) / ".git", path / ".git"):
         raise RepositoryError(
             f"{path} is a copy of {place_of(git_dir)}, which git records as the worktree",
             hint=f"remove the copy; if the directory was moved: `git worktree repair {path}`",
         )
+    # protection: users-worktree-is-not-mistaken-for-workers
     if marked and not (git_dir / WORKER_MARK).exists():
         raise RepositoryError(f"{path} is no longer a worker's worktree")
     return Worktree(path=path, branch=branch, git_dir=git_dir)

@@ -120,6 +120,7 @@ class Case:
         """Return whether a candidate that is not out passes stable checks and hidden tests."""
         counted = [verdict for verdict in self.verdicts if verdict.verdict != "unstable"]
         sure = bool(counted) and all(verdict.passed for verdict in counted)
+        # protection: hidden-tests-count
         return sure and not self.is_out and self.hidden in (None, "pass")
 
 

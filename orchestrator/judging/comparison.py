@@ -36,6 +36,7 @@ def try_base(rules: JudgingRules, evidence: Evidence, base: str) -> None:
                 f"the check `{command}` gave no result on the base commit",
                 hint="`orchestrator doctor` checks the engine and the machine",
             )
+        # protection: check-that-must-be-fixed-fails-on-base
         if answer == "pass" and command in rules.must_fix:
             raise _proves_nothing(command)
 
@@ -81,6 +82,7 @@ class Comparison:
         )
         for command, commits in repeated.items():
             if commits and self._differs(self._base, command):
+                # protection: unsteady-check-counts-for-no-candidate
                 self.unstable.add(command)
                 if command in self._rules.must_fix:
                     raise _proves_nothing(command)
@@ -181,6 +183,8 @@ class Comparison:
         commit = case.branch.commit
         frozen = self._trees.with_changes(commit, self._trees.changes_to_restore(commit, "frozen"))
         configured = self._trees.with_base_configuration(case.protected, commit)
+        # protection: checks-also-run-without-candidates-new-tests
+        # protection: checks-also-run-with-bases-configuration-files
         trees: dict[Literal["frozen", "configuration"], str] = {
             "frozen": frozen, "configuration": configured,
         }  # fmt: skip

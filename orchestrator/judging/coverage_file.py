@@ -38,6 +38,7 @@ class _Lines:
         if self._file is None or not (line.isdecimal() and hits.isdecimal()):
             return
         self._number += 1
+        # protection: coverage-file-has-limited-number-of-lines
         if self._number > MOST_LINES:
             raise ValueError("the coverage file has too many lines")
         lines, number = self.found[self._file], int(line[:9])
@@ -68,6 +69,7 @@ def read_coverage(data: bytes) -> Coverage | None:
             parser.StartElementHandler = lines.start
             parser.EndElementHandler = lines.end
             # Coverage files name a document type. Parsing loads no other file.
+            # protection: coverage-file-declares-no-entity
             parser.EntityDeclHandler = lines.refuse_entity
             parser.Parse(data, True)
         else:

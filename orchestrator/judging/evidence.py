@@ -90,6 +90,7 @@ class Evidence:
             if result.answer != "none":
                 with suppress(OSError):  # full disk: the command only runs again
                     self._place.mkdir(parents=True, exist_ok=True)
+                    # protection: results-are-kept-for-judgement-that-is-repeated
                     write_atomically(self._place / key, self._known[key].model_dump_json())
                     kept = sorted(self._place.iterdir(), key=lambda path: path.stat().st_mtime_ns)
                     for path in kept[:-MOST_KEPT]:

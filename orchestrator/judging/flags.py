@@ -86,6 +86,7 @@ class Facts:
 def flags_of(facts: Facts) -> tuple[Flag, ...]:
     """Return the findings about a candidate, those that exclude it first."""
     if facts.is_empty:
+        # protection: candidate-without-change-is-out
         return (Flag(flag="empty", out=True, message="the candidate changed nothing"),)
     found = [
         *_find_weakened_tests(facts),
@@ -120,6 +121,7 @@ def _find_weakened_tests(facts: Facts) -> Iterator[Flag]:
             file = next(iter(facts.instrument_changes), None)
             name = one_line(file or "tests")
             message = f"changed {name}: with the base's version, the check fails"
+            # protection: candidate-that-weakened-tests-is-out
             yield Flag(flag="tests_weakened", out=True, message=message, file=file, proof=proof)
         return
 
@@ -145,6 +147,8 @@ def _nothing_ran(facts: Facts) -> Iterator[Flag]:
             continue
         after = run.protected.cases or {}
         missing = [name for name in run.base.cases if name not in after]
+        # protection: check-without-tests-passes-no-candidate
+        # protection: candidate-that-lost-tests-is-out
         if missing or not after:
             message = f"did not run {_name_tests(missing)}" if missing else "no test ran"
             proof, _ = next(_with_proof(facts, run))

@@ -34,6 +34,7 @@ def read_hidden(directory: Path, *, top: Path) -> dict[str, bytes]:
     place = directory.resolve()
     if not place.is_dir():
         raise ConfigError(f"`--hidden` is not a directory: {one_line(str(directory))}")
+    # protection: hidden-files-are-outside-repository
     if place.is_relative_to(top.resolve()):
         raise ConfigError(
             "`--hidden` is in the repository, where workers could find it",
@@ -83,6 +84,7 @@ class HiddenTests:
             return
         trees = {case.number: self.add_to(case.protected) for case in cases}
         for attempt in (1, 2):
+            # protection: names-of-hidden-tests-are-not-kept
             self._evidence.collect(
                 Job(commit=tree, command=command, attempt=attempt, is_secret=True)
                 for tree in trees.values()

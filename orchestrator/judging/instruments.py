@@ -17,6 +17,7 @@ test runner), or `mixed` (also controls tests, among other things, as `Makefile`
 
 _SIMPLE = re.compile(r"(?!\.{1,2}/?$)[\w.*?\[\]-]+/?")
 """Patterns of one name, which `fnmatch` matches as `.gitignore` does."""
+# protection: compiled-modules-of-candidate-do-not-count
 _CONTROL = (
     "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "noxfile.py",
     ".coveragerc", ".testr.conf", "sitecustomize*", "usercustomize*",
@@ -43,6 +44,7 @@ _TEST = (
     "*.test.[cm][jt]s", "*.spec.[jt]s*", "*.spec.[cm][jt]s", "*[-_]test.[jt]s*", "*_spec.rb",
     "*_test.rb", "*Test.java", "*Tests.java", "*Test.kt", "*Test.php", "*_test.exs", "*.bats",
 )  # fmt: skip
+# protection: candidates-gnumakefile-does-not-decide-what-check-does
 _MIXED = (
     "Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", ".justfile",
     "Taskfile.*", "Rakefile", "CMakeLists.txt", "meson.build", "SConstruct", "dodo.py", "tasks.py",
@@ -97,11 +99,14 @@ class Instruments:
 
     def kind(self, path: str) -> Kind | None:
         """Return how a file affects tests: `test`, `control` or `mixed`; None if it does not."""
+        # protection: names-are-compared-as-python-compares-them
         if _names(_CONTROL_IN_ANY_CASE).cover(path.lower()):
             return "control"
         found = next((kind for kind, names in self._rules if names.cover(path)), None)
+        # protection: new-init-py-among-tests-controls-them
         if found == "test" and path.rpartition("/")[2] in _CONTROL_OF_TESTS:
             return "control"
+        # protection: new-modules-of-test-runners-are-compared
         if found is None and shadows(path, self.modules):
             return "control" if self.drops_shadows else "mixed"
         return found

@@ -68,8 +68,10 @@ def judge_run(
     with _only_one(repository), quarantine(repository, place) as git:
         began = runs[-1].began
         trees = Trees(repository, git, place, base, began, Instruments(rules.instruments))
+        # protection: scripts-that-build-file-starts-are-compared-with-bases
         programs = programs_of(rules.all_checks, trees.text_of_base)
         modules = modules_of(trees.entries(base))
+        # protection: files-that-check-executes-are-compared-with-bases
         trees = replace(trees, instruments=Instruments(rules.instruments, programs, modules))
         evidence = Evidence(tester, git, own_place(repository.state_dir, JUDGED))
         judging = _Judging(runs, rules, trees, evidence)
@@ -98,6 +100,7 @@ def _only_one(repository: Repository) -> Iterator[None]:
         ConfigError: Another process holds the lock.
     """
     lock = take_lock(repository.state_dir / LOCK)
+    # protection: one-judgement-of-repository-at-time
     if lock is None:
         raise ConfigError(
             "another process is judging a run of this repository",
@@ -243,6 +246,7 @@ class _Judging:
         """Collect the results that order passing candidates: lint, coverage, probe, judge."""
         rules = self._rules
         tools = (*rules.lint, *([rules.coverage] if rules.coverage else []))
+        # protection: linter-has-configuration-of-base
         configured = {
             # A candidate must not configure the tools that compare it with others.
             case.number: self._trees.with_base_configuration(case.protected, case.branch.commit)

@@ -158,6 +158,7 @@ class MutantRuns:
                 twice = again is not None and (
                     trial.hidden & again.hidden or trial.wrong & again.wrong
                 )
+                # protection: branch-that-hides-failing-tests-does-not-pass-queue
                 if twice:
                     return "fail"
         return (
@@ -195,7 +196,9 @@ class MutantRuns:
         )
         failed = {place for place in run.failed if place < len(self._mixes.tests)}
         if run.answer == "pass":
+            # protection: check-that-succeeds-reports-no-mutant-as-failed
             failed -= mix.mutants  # a check that succeeds reports no failure
+        # protection: check-reports-every-mutant-as-failed
         hidden, unclear = {*(known.sure & here) - failed}, set[int]()
         for mutants in known.by_file.values():
             silent = (mutants & here) - failed

@@ -217,4 +217,5 @@ def _runners_of(command: str) -> tuple[_Runner, ...]:
     if named:
         return named
     is_indirect = _INDIRECT.search(command) is not None or programs_of([command])
+    # protection: every-test-runner-is-tried-with-mutants
     return _RUNNERS if is_indirect else ()

@@ -41,6 +41,7 @@ def read_judged_branch(
         ConfigError: The branch has moved since the judgement.
     """
     branches = read_branches(repository, chosen.run_id, [chosen.worker_id])
+    # protection: branch-that-moved-since-it-was-judged-is-not-picked
     if branches.branches[0].commit != chosen.commit:
         raise ConfigError(
             f"the branch of worker {chosen.worker_id} has moved since it was judged",

@@ -111,6 +111,7 @@ class _Values:
     def changes(self, sides: Sequence[ast.expr]) -> Iterator[Change]:
         """Yield the change of a value, if one of two sides is known and the other is computed."""
         found = [literals for side in sides if (literals := self.side(side))]
+        # protection: values-are-changed-rather-than-operators
         if len(found) == 1:
             yield lambda chance: _change_literal(chance.choice(found[0]), chance, self)
 
@@ -205,6 +206,7 @@ def _straight(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements that are executed whenever the body ends without an exception."""
     for statement in body:
         yield statement
+        # protection: mutants-only-where-always-checked
         if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
             return
         if isinstance(statement, ast.With) and not _may_swallow(statement):

@@ -19,6 +19,7 @@ DECISIVE: frozenset[Column] = frozenset(
     }
 )
 """Columns of evidence, not of size or cost."""
+# protection: lint-and-coverage-decide-nothing-alone
 _CLEAR = DECISIVE - {"lint", "coverage"}
 """Columns that make a candidate clearly better. What linters and coverage tools print depends on
 text that candidates write, such as comments that silence them: it only orders candidates.
@@ -84,6 +85,7 @@ def decide(ranked: Sequence[Ranked]) -> tuple[Decision, int | None]:
     if not passing:
         return "none", None
     first, following = passing[0].score, passing[1].score if len(passing) > 1 else None
+    # protection: candidate-with-own-tests-is-not-picked
     if first.needs_review:
         return "undecided", None
     if following is None or _is_same(first, following):

@@ -64,6 +64,7 @@ def hold_tournament(
     said = {pair: winner_of(evidence.of(job).output) for pair, job in jobs.items()}
     wins = dict.fromkeys(entrants, 0)
     for a, b in permutations(numbers, 2):
+        # protection: comparison-counts-only-if-both-orders-agree
         if said[a, b] == "A" and said[b, a] == "B":
             wins[a] += 1
     return wins
@@ -73,6 +74,7 @@ def winner_of(output: str) -> Winner | None:
     """Return the winner (`A`, `B` or `tie`) that the last line names; None for any other line."""
     rows: Sequence[str] = split_lines(output.strip())
     try:
+        # protection: only-last-line-of-judge-counts
         answer = loads(rows[-1]) if rows else None
     except (ValueError, RecursionError):
         return None

@@ -92,6 +92,7 @@ class Trees:
         before, after = self.entries(self.base), self.entries(commit)
         changed = {path: entry for path, entry in before.items() if after.get(path) != entry}
         new = {path: entry for path, entry in after.items() if path not in before}
+        # protection: tests-of-base-replace-those-of-candidate
         return {
             **{
                 path: entry
@@ -120,6 +121,8 @@ class Trees:
         if entry.mode == _REPOSITORY or kind not in ("control", "test"):
             return False
         # A link could stand for a directory of tests.
+        # protection: new-files-that-control-tests-are-removed
+        # protection: new-links-among-tests-are-removed
         return kind == "control" or tests == "frozen" or entry.mode == _LINK
 
     def with_changes(self, commit: str, changes: Mapping[str, Entry | None]) -> str:

@@ -31,6 +31,7 @@ class Trials:
         if not cases:
             return
         rules = self._rules
+        # protection: hidden-tests-have-mutants-too
         runs = MutantRuns(self._trees, self._evidence, rules.all_checks, rules.hidden)
         runs.calibrate(self._hidden.add_to(self._trees.base))
         runs.collect(self._hidden.add_to(case.protected) for case in cases)
@@ -39,6 +40,7 @@ class Trials:
             commit = self._hidden.add_to(case.protected)
             case.trials = (*self._findings(runs, case, commit),)
             # The engine may have failed, but code under test can also prevent a result.
+            # protection: check-without-result-with-mutants-does-not-pass
             case.verdicts = tuple(
                 verdict.model_copy(update={"verdict": "no_verdict"})
                 if runs.has_no_result(commit, verdict.command)
@@ -54,6 +56,7 @@ class Trials:
                 said = "passes with" if trial.run.answer == "pass" else "does not report"
                 message = f"the check cannot be trusted: it {said} tests that must fail"
                 proof = _proof(commit, verdict.command, trial)
+                # protection: candidate-that-hides-failing-tests-is-out
                 return [Flag(flag="forged", out=True, message=message, proof=proof)]
         for verdict in passed:
             if (trial := runs.find_contradiction(commit, verdict.command)) is not None:
@@ -66,6 +69,7 @@ class Trials:
                 proof = _proof(commit, verdict.command, trial)
                 return [Flag(flag="unproved", out=False, message=message, proof=proof)]
         without = self._without_proof(case, passed, runs)
+        # protection: candidate-is-not-picked-by-check-that-proves-nothing
         if without is None:
             return []
         message = (
@@ -89,7 +93,9 @@ class Trials:
                 for verdict in passed
                 if any(is_read_by_runner(verdict.command, path) for path in self._rules.hidden)
             )
+            # protection: hidden-tests-without-mutants-prove-nothing
             return None if runs.tries_hidden else next(in_process, None)
+        # protection: candidates-own-tests-prove-nothing
         if self._rules.tests == "free" and case.has_own_tests:
             return passed[0].command
         fixed = [verdict.command for verdict in passed if verdict.verdict == "fixed"]

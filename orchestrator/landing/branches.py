@@ -122,6 +122,7 @@ def _branches(
     )
     records = ((run, read_outline(run)) for run in all_runs(repository.state_dir))
     entries = [(run, record, spec) for run, record in records if record for spec in record.workers]
+    # protection: merged-branch-belongs-to-run
     mine = {
         number: ref
         for number, (run, _, spec) in holders_of(entries, refs).items()

@@ -112,11 +112,13 @@ class Chain:
             if self._tree(tree) == self._tree(onto) and self.form != "merge":
                 return onto
             commit = self._commit(self._tree(tree), onto, branch, note)
+            # protection: agent-resolutions-are-checked-like-harvested-trees
             self._check(commit, onto, branch)
         return commit
 
     def _check(self, commit: str, onto: str, branch: Branch) -> None:
         if commit != onto:
+            # protection: merged-trees-are-checked-like-harvested-trees
             check_trees(self.git, base=onto, tip=commit, repository=self.repository)
             check_names(self.git, commit, [onto, branch.commit])
 
@@ -166,6 +168,7 @@ class Chain:
         rows = [row.split() for row in split_lines(listed)]
         if len(rows) > MOST_COMMITS:
             raise CannotAddError(f"the branch has more than {MOST_COMMITS} commits", "refused")
+        # protection: rebase-of-merge-commits-is-refused
         if any(len(row) != 2 for row in rows):
             raise CannotAddError(
                 "the branch has merge commits, which a rebase would drop", "merges"

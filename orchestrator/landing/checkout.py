@@ -31,6 +31,7 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
     with _index_copy(repository, checkout) as git:
         git.succeeds("update-index", "-q", "--refresh")
         try:
+            # protection: target-uncommitted-changes-are-kept
             git.run("read-tree", "-n", "-m", "-u", old, new, timeout=CHECKOUT_TIMEOUT)
         except GitCommandError as error:
             raise NotFitError(
@@ -43,12 +44,14 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
     raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
     fields = repository.git.run(*raw, old, new).split(b"\0")
     rows, paths = fields[:-1:2], fields[1::2]
+    # protection: target-untracked-and-ignored-files-are-kept
     _check_untracked(checkout, paths, tracked)
     blobs = b"".join(row.split(b" ")[3] + b"\n" for row in rows)
     sizes = repository.git.run("cat-file", "--batch-check=%(objectsize)", stdin=blobs).split(b"\n")
     needed = sum(int(size) for size in sizes if size.isdigit()) + _ROOM
     state = os.statvfs(checkout.path)
     free = state.f_bavail * state.f_frsize
+    # protection: target-disk-has-enough-free-space
     if free < needed:
         raise NotFitError(
             f"the disk of {checkout.path} is too full: {free} bytes are free, {needed} are needed",
@@ -59,10 +62,12 @@ def check_files(repository: Repository, checkout: Worktree, *, old: str, new: st
 @contextmanager
 def _index_copy(repository: Repository, checkout: Worktree) -> Iterator[Git]:
     """Yield git with a copy of a checkout's index, for commands that would change the index."""
+    # protection: target-index-is-unchanged-before-merge
     copy = repository.state_dir / f"index-{os.getpid()}"
     try:
         if (checkout.git_dir / "index").exists():
             shutil.copy2(checkout.git_dir / "index", copy)
+        # protection: filters-do-not-run-in-users-checkout
         config = repository.without_filters()
         yield Git(checkout.git_dir, work_tree=checkout.path, index=copy, config=config)
     except OSError as error:

@@ -49,6 +49,7 @@ def exclusion(
                 f"{one_line(excluded.run_id)}, which the judgement excludes ({why})",
                 f"after `orchestrator merge {one_line(excluded.run_id)} {number}` it can be merged",
             )
+        # protection: excluded-worker-below-is-not-named
         if number in insisted:
             continue
         if number == branch.worker_id:
@@ -71,6 +72,7 @@ def _find_excluded(
     if not run.excluded:
         return
     git = repository.git.within(UNTRUSTED)
+    # protection: branch-on-top-of-excluded-work-is-excluded-too
     with git.reading("rev-list", branch.commit, f"^{onto}") as listed:
         commits = [line.decode() for line in records(listed, b"\n")]
     for excluded in (run.excluded[commit] for commit in commits if commit in run.excluded):

@@ -105,6 +105,7 @@ class _Program:
             raise ForgeError(f"`{shown}` failed: {error}") from error
         if done.returncode:
             said = done.stderr[-2000:].decode("utf-8", "replace").strip()
+            # protection: pr-printed-errors-are-sanitised
             why = output_line(said, limit=500) or f"exit code {done.returncode}"
             raise ForgeError(
                 f"`{shown}` failed: {why}",

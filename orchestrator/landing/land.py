@@ -123,6 +123,7 @@ def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Lan
             return change.landed
         target = find_target(repository, into)
         landed = _latest(repository, target, run_id)
+        # protection: undo-only-of-branch-that-has-not-moved-since
         if not landed.is_undone_from(target.commit):
             raise _cannot_undo(repository, target, landed)
         change = UnderWay(kind="undo", landed=landed, checkout=_path(target))
@@ -135,6 +136,7 @@ def undo(repository: Repository, *, into: str | None, run_id: str | None) -> Lan
 def _latest(repository: Repository, target: Target, run_id: str | None) -> Landed:
     """Return the merge to undo: the one that made the branch's commit, or else the newest."""
     found = landings(repository, target.branch, run_id)
+    # protection: merges-that-never-happened-are-not-undone
     while begun := [landed for landed in found if landed.moves and landed.before == target.commit]:
         # The process died before the branch moved: these landings never happened.
         with repository.lock():
@@ -186,6 +188,7 @@ def _check_all(repository: Repository, target: Target, *, old: str, new: str) ->
 
 def _change(repository: Repository, target: Target, change: UnderWay) -> None:
     """Move the branch and update its files, or leave both unchanged."""
+    # protection: target-change-is-recorded-before-it-begins
     note_under_way(repository, change)
     if change.landed.moves:
         try:
@@ -206,6 +209,7 @@ def _change(repository: Repository, target: Target, change: UnderWay) -> None:
 
 def _move(repository: Repository, ref: str, change: UnderWay) -> None:
     why = f"orchestrator merge: {change.kind} run {change.landed.run_id}"
+    # protection: target-branch-moves-only-from-its-expected-commit
     repository.git.run("update-ref", "-m", why, ref, change.new, change.old)
 
 
@@ -216,6 +220,7 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
     except RepositoryError as error:
         if isinstance(error, GitCommandError) and _REFUSED.search(error.stderr):
             # Git refused before it wrote any file: a file changed since it was checked.
+            # protection: target-branch-moves-back-if-its-files-cannot-be-written
             if change.landed.moves:
                 why = "orchestrator merge: refused"
                 repository.git.run("update-ref", "-m", why, target.ref, change.old, change.new)
@@ -247,6 +252,7 @@ def complete(repository: Repository) -> UnderWay | None:
         moved = at == (change.new if landed.moves else landed.before)
         checkout = find_target(repository, landed.branch).checkout if moved else None
         if checkout is not None and str(checkout.path) == change.checkout:
+            # protection: target-change-of-dead-process-is-completed
             _complete_files(repository, checkout, change)
         if moved and change.kind == "undo":
             drop_record(repository, landed)

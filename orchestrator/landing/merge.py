@@ -126,12 +126,14 @@ def _reason_to_leave(
     Every way to a merge comes through here.
     """
     number = branch.worker_id
+    # protection: failed-workers-are-merged-only-by-number
     if branch.status is not Status.SUCCESS and not wish.named:
         state = branch.state or branch.status
         said = f"the worker did not succeed ({state}); name its number to merge it"
         return LeftWorker(worker_id=number, reason="failed", message=said)
     insisted = [chosen.worker_id for chosen in run.branches] if wish.overrules_judgement else []
     found = exclusion(repository, run, branch, onto, insisted=insisted)
+    # protection: excluded-workers-are-merged-only-on-request
     if found is not None:
         said = f"{found.said}; {found.way}"
         return LeftWorker(worker_id=number, reason="excluded", message=said)
@@ -211,6 +213,7 @@ class _Plan:
         path = self._repository.state_dir / "verdicts.json"
         verdicts = StoredVerdicts(path, self._git, self._wish.tested_by)
         resolve = self._resolve if self._wish.resolver else None
+        # protection: agent-queue-resolves-conflicts-last
         queue = Queue(self._add, run_test, verdicts, resolve)
         outcome = queue.run(self._target.commit, self._choose())
         self._landed = outcome.landed

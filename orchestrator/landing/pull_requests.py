@@ -155,6 +155,7 @@ class _Publisher:
                         f"{branch.worker_id}: {named(files)}",
                         hint="`--unfiltered` publishes them as they are",
                     )
+            # protection: best-worker-is-not-published-with-excluded-work-below-it
             if self._wish.is_best and (found := self._exclusion(branch)):
                 raise ConfigError(
                     f"worker {branch.worker_id} is not published: {found.said}",
@@ -206,6 +207,7 @@ class _Publisher:
         )
         if found is None:
             return "created", *self._forge.create_command(request)
+        # protection: pr-texts-that-someone-changed-are-kept
         ours = found.body.lstrip().startswith(marker(self._run.run_id, place.branch))
         if not ours:
             return "pushed", [], ""

@@ -16,6 +16,7 @@ from orchestrator.landing.chain import CannotAddError
 
 Answer = Literal["pass", "fail", "none"]
 """Result of a test: `pass`, `fail`, or `none` if the engine failed or the test was cancelled."""
+# protection: queue-failed-checks-are-repeated
 _TWICE = 2
 _OFTEN = 5
 """Number of failed tests after which a commit counts as failing, if the checks are known to be
@@ -135,6 +136,7 @@ class Queue:
         """
         outcome = Outcome(start)
         first = self._answer(start)
+        # protection: queue-no-branch-is-blamed-if-target-fails
         if first == "fail":
             raise BaseFailsError(
                 f"the checks fail on the target branch itself ({start[:12]}): nothing was merged",
@@ -211,6 +213,7 @@ class Queue:
         probe = high - 1
         while high - low > 1:
             answer = self._answer(prefixes[probe][1])
+            # protection: queue-no-branch-is-blamed-without-answer
             if answer == "none":
                 return None
             low, high = (probe, high) if answer == "pass" else (low, probe)

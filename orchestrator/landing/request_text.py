@@ -17,6 +17,7 @@ from orchestrator.text.sanitize import one_line
 
 MOST_BODY = 60_000
 """Maximum number of characters of a pull request's text."""
+# protection: pr-titles-are-one-short-line
 _LONGEST_TITLE = 100
 _LONGEST_SUBJECT = 72
 _MOST_SENT = 1000
@@ -53,6 +54,7 @@ def commits_to_send(
         strange = [*people] != [*identity, *identity]
         # An address has an `@` of its own. The trailers of our own messages do nothing.
         text = _OWN_TRAILER.sub("", "\n".join([message, people[0], people[2]]))
+        # protection: pr-pushed-commits-are-listed-with-what-they-do
         sent = SentCommit(
             commit=object_id,
             author=one_line(f"{people[0]} <{people[1]}>", limit=200),

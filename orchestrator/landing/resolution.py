@@ -82,6 +82,7 @@ class Resolver:
             for row, path in zip(fields[::2], fields[1::2], strict=False)
         }
         foreign = [path for path in changed if path not in conflict.paths]
+        # protection: agent-only-conflicting-files-are-changed
         if foreign := outside(self.allowed, foreign) if self.allowed else foreign:
             yield f"files without a conflict were changed: {_join_paths(foreign)}"
         links = [
@@ -89,16 +90,20 @@ class Resolver:
             for path, (old, new) in changed.items()
             if new not in ("000000", old) and not new.startswith("100")
         ]
+        # protection: agent-files-are-not-replaced-by-links
         if links := [path for path in links if not _is_of_a_side(git, conflict, commit, path)]:
             yield f"files were replaced by links or directories: {_join_paths(links)}"
         marked = [
             path for path in dict.fromkeys((*conflict.paths, *changed))
             if _has_markers(git, conflict, commit, path)
         ]  # fmt: skip
+        # protection: agent-no-conflict-marker-is-left
         if marked:
             yield f"conflict markers are left in {_join_paths(marked)}"
+        # protection: agent-no-side-vanishes-without-reason
         lost = [path for path in conflict.paths if _one_side_is_gone(git, conflict, commit, path)]
         # A line of the findings explains a file if it names the file and says more than its name.
+        # protection: agent-reason-says-more-than-name-of-file
         if unexplained := [
             path
             for path in lost

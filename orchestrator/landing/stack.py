@@ -155,6 +155,7 @@ class Stack:
         squashed = [
             other for other in landed if not _contains(git, self._onto, self._outgoing(git, other))
         ]
+        # protection: pr-squashed-parents-leave-no-conflict
         if squashed:
             return self._restack(git, branch, squashed[-1], head)
         commit = self._commit_on_remote(git, head, branch) or self._outgoing(git, branch)
@@ -230,6 +231,7 @@ class Stack:
     def _outgoing(self, git: Git, branch: Branch) -> str:
         """Return the commit that is published for a worker, on top of what its parent publishes."""
         number = branch.worker_id
+        # protection: pr-no-commit-of-worker-is-pushed
         if self._keeps_commits:
             return branch.commit
         if number not in self._sealed:
@@ -256,6 +258,7 @@ class Stack:
         if there is None or there == own:
             return there
         self._remote.fetch(head)
+        # protection: pr-commits-of-others-stay
         if _contains(git, there, own):
             return there
         if self._keeps_commits:

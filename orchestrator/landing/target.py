@@ -45,6 +45,7 @@ def find_target(repository: Repository, into: str | None) -> Target:
     branch = ref.removeprefix(_HEADS)
     if not ref.startswith(_HEADS):
         raise ConfigError(f"`{one_line(wanted)}` leads to `{one_line(ref)}`: no branch")
+    # protection: merge-into-branches-of-workers-is-refused
     if ref.startswith(BRANCHES) or ref in repository.worker_branches():
         raise ConfigError(
             f"`{branch}` cannot be merged into: it is the branch of a worker",
@@ -86,6 +87,7 @@ def _checkout(repository: Repository, ref: str) -> Worktree | None:
     found = [worktree for worktree in all_worktrees(repository) if worktree.head in names]
     branch = ref.removeprefix(_HEADS)
     for worktree in found:
+        # protection: target-checkout-whose-files-cannot-be-updated
         if not worktree.is_present:
             if worktree.path is None:
                 raise NotFitError(
@@ -124,11 +126,13 @@ def check_fit(repository: Repository, target: Target) -> None:
     Raises:
         NotFitError: The branch or its checkout cannot be changed now.
     """
+    # protection: target-branch-has-not-moved-since-merge-began
     if repository.commit_of(target.ref) != target.commit:
         raise NotFitError(
             f"another command changed `{target.branch}` meanwhile: nothing was changed",
             hint="run the command again",
         )
+    # protection: target-checkout-has-not-changed-since-merge-began
     if target.checkout != _checkout(repository, target.ref):
         raise NotFitError(
             f"another command changed which worktree has `{target.branch}` checked out: "
@@ -150,6 +154,7 @@ def check_fit(repository: Repository, target: Target) -> None:
             f"{operation} is under way in {path}: nothing was changed",
             hint="finish or abort the operation first: see `git status`",
         )
+    # protection: target-no-other-git-command-changes-index
     if (git_dir / "index.lock").exists():
         raise NotFitError(
             f"another git command is changing the index of {path}: nothing was changed",
@@ -169,11 +174,13 @@ def check_previewed(merged: Merged, previewed: Merged | None) -> None:
     """
     if previewed is None:
         return
+    # protection: target-has-not-moved
     if (merged.target, merged.before) != (previewed.target, previewed.before):
         raise NotFitError(
             f"`{previewed.target}` has moved since the preview: nothing was changed",
             hint="preview the merge again",
         )
+    # protection: previewed-workers-are-merged
     if merged.landed != previewed.landed:
         raise NotFitError(
             "other workers than in the preview would be merged: nothing was changed",

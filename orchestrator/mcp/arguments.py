@@ -12,6 +12,7 @@ LONGEST_TASK = 64 * 1024
 LONGEST_SPEC = 256 * 1024
 _MOST_TASKS = 100
 
+# protection: ids-of-runs-are-no-paths
 Run = Annotated[
     str,
     Field(
@@ -33,6 +34,7 @@ Form = Literal["merge", "squash", "rebase"]
 class Arguments(BaseModel):
     """Arguments of a tool; unknown ones are refused."""
 
+    # protection: unknown-arguments-are-refused
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 

@@ -68,6 +68,7 @@ class Previews:
         self, run: RunBranches, asked: arguments.Preview, branch: str
     ) -> answers.PreviewAnswer:
         # A client does not overrule judgements, and what a filter would change is left out.
+        # protection: previewed-target-is-merged-into
         wish = Wish(
             form=asked.form,
             on_conflict="skip",
@@ -77,6 +78,7 @@ class Previews:
         )
         tried = merge_branches(self.repository, run, wish)
         token = None
+        # protection: only-who-may-merge-gets-token
         if tried.landed and self.may_merge:
             wish = replace(wish, dry_run=False, previewed=tried)
             token = self._keep(_Preview(run, wish))
@@ -100,6 +102,7 @@ class Previews:
     def merge(self, asked: arguments.Merge) -> answers.MergedAnswer:
         """Merge what was previewed, if neither the workers nor the target changed meanwhile."""
         with self._lock:
+            # protection: token-works-once
             preview = self._kept.pop(asked.token, None)
         if preview is None:
             raise ConfigError(
@@ -108,6 +111,7 @@ class Previews:
             )
         numbers = [branch.worker_id for branch in preview.run.branches]
         present = read_branches(self.repository, preview.run.run_id, numbers)
+        # protection: previewed-commits-are-merged
         if _commits(present) != _commits(preview.run):
             raise ConfigError("a worker's branch has moved since the preview", hint=_AGAIN)
         return _answer(merge_branches(self.repository, present, preview.wish))

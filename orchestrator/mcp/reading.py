@@ -175,6 +175,7 @@ def log(repository: Repository, asked: arguments.ReadLog) -> answers.LogAnswer:
         text, count = _fitting(_without_cut(data) if begin else data, output_lines, is_tail=True)
         begin = end - count
     else:
+        # protection: text-of-logs-is-neutralised
         text, count = _fitting(data if end >= found.size else _whole_lines(data), output_lines)
         end = begin + count
     return answers.LogAnswer(
@@ -199,6 +200,7 @@ def _fitting(data: bytes, clean: Callable[[str], str], *, is_tail: bool = False)
     """
     while True:
         text = clean(data.decode("utf-8", "replace"))
+        # protection: text-of-logs-is-bounded
         if len(text.encode()) <= MOST_TEXT:
             return text, len(data)
         half = len(data) // 2
@@ -250,6 +252,7 @@ def _patch(repository: Repository, branch: Branch, skip: int) -> tuple[answers.C
         data = output.read(MOST_TEXT + 1)
     is_end = len(data) <= MOST_TEXT
     piece = data if is_end else _whole_lines(data[:MOST_TEXT])
+    # protection: text-of-patches-is-neutralised
     text, count = _fitting(piece, lines)
     is_all = is_end and count == len(data)
     return answers.Changes(patch=text), None if is_all else skip + count

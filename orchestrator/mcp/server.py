@@ -132,10 +132,12 @@ class Calls:
         try:
             watched = asyncio.wrap_future(future)
             watched.add_done_callback(_seen)
+            # protection: calls-end-in-time
             await asyncio.wait({watched}, timeout=LONGEST_CALL)
         finally:
             # Also if the client cancelled the call: its work is not repeated.
             if not future.done():
+                # protection: late-work-is-not-repeated
                 self._late[key] = future
         if not future.done():
             raise ConfigError(_LATE)

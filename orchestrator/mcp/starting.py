@@ -86,6 +86,7 @@ class Starter:
             update["timeout_per_worker"] = asked.timeout
         config = settings.model_copy(update=update)
         check_contradictions(config)
+        # protection: tasks-of-clients-are-bounded
         _check(config, settings, "the run")
         jobs = max(len(asked.tasks), len(asked.models))
         return self._start(config, asked.budget, min(jobs, asked.workers or jobs))
@@ -101,6 +102,7 @@ class Starter:
         for task in workflow.tasks:
             own = config_of(settings, task)
             check_contradictions(own)
+            # protection: tasks-of-clients-workflows-are-bounded
             _check(own, settings, f"task `{task.id}`")
         config = run_config(settings, workflow)
         return self._start(config, asked.budget, len(workflow.tasks), workflow)
@@ -148,6 +150,7 @@ class Starter:
     def _free_workers(self) -> int:
         most = self.limits.max_workers
         free = most - sum(run.workers for run in self._runs if run.directory.is_live())
+        # protection: workers-of-all-runs-are-bounded
         if free <= 0:
             raise ConfigError(
                 f"all {most} workers of this server are in use",
@@ -162,6 +165,7 @@ class Starter:
         if total is None:
             return min(given, default=None)
         rest = total - sum(_spent(run) for run in self._runs)
+        # protection: budget-of-all-runs-is-bounded
         if rest <= 0:
             raise ConfigError(
                 f"the budget of this server, {total:g} USD, is used up or promised to live runs",
@@ -187,6 +191,7 @@ def _read(spec: str) -> Workflow:
 
 
 def _expand(source: Source) -> list[str]:
+    # protection: no-commands-for-items
     raise ConfigError(
         f"`foreach` with `{source.kind}` is not accepted from a client",
         hint="list the items in the workflow",
@@ -199,6 +204,7 @@ def _spent(run: _Run) -> float:
     known = result is not None and all(
         worker.cost_known or worker.never_ran for worker in result.results
     )
+    # protection: unknown-costs-count-as-budgets
     return result.cost if result is not None and known else run.budget or 0.0
 
 

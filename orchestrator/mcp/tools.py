@@ -22,6 +22,7 @@ def offered(
         return lambda asked: work(repository, asked)
 
     every = (*_reading(on, previews), *_acting(on, previews, starter))
+    # protection: only-allowed-tools-are-offered
     return tuple(tool for tool in every if tool.needs is None or tool.needs in allowed)
 
 

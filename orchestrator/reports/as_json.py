@@ -65,4 +65,5 @@ def _worker(worker: WorkerView) -> Mapping[str, object]:
 def to_json(value: object) -> str:
     """Return a value as JSON in ASCII, in which no CI system finds commands if a log shows it."""
     # `#` occurs only in strings, and no line of the JSON starts with a string's content.
+    # protection: no-ci-commands-in-json-reports
     return json.dumps(value, indent=2).replace("##", r"\u0023\u0023") + "\n"

@@ -71,6 +71,7 @@ def findings_of(report: RunReport, worker: WorkerView) -> list[Finding]:
     """Return the findings of one worker, those of failed checks first."""
     found: dict[tuple[str, str, int, str], Finding] = {}
     for finding in _of_worker(worker):
+        # protection: findings-of-files-that-are-not-there-are-dropped
         if _is_there(report, worker, finding.path):
             found.setdefault((finding.rule, finding.path, finding.line, finding.text), finding)
     return list(found.values())
@@ -140,6 +141,7 @@ def _path(text: str) -> str | None:
     if path.is_relative_to(WORKSPACE):
         path = path.relative_to(WORKSPACE)
     parts = path.parts
+    # protection: findings-outside-of-repository-are-dropped
     if path.is_absolute() or not parts or ".." in parts or ".git" in parts:
         return None
     return str(path)

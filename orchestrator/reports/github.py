@@ -47,6 +47,7 @@ def _commands(report: RunReport, kind: str, workers: list[WorkerView]) -> Iterat
     first = [commands[0] for commands in shown]
     ordered = [*first, *(command for commands in shown for command in commands[1:])]
     found = [command.replace("::KIND", f"::{kind}", 1) for command in ordered]
+    # protection: at-most-ten-annotations-of-kind
     if len(found) <= MOST_ANNOTATIONS:
         yield from found
         return
@@ -72,6 +73,7 @@ def _finding(finding: Finding, title: str) -> str:
 
 def _command(kind: str, message: str, **properties: str) -> str:
     """Return a workflow command of GitHub; values are escaped and cannot begin another command."""
+    # protection: properties-of-annotations-are-escaped
     given = ",".join(f"{name}={_escaped(text, _PROPERTY)}" for name, text in properties.items())
     return f"::{kind} {given}::{_escaped(one_line(message, limit=_MESSAGE), _DATA)}"
 
@@ -92,6 +94,7 @@ def write_summary(report: RunReport, path: Path) -> None:
         OSError: The file cannot be written.
     """
     with FileIO(open_to_append(path), "ab") as file:
+        # protection: summary-stays-below-its-limit
         left = MOST_OF_SUMMARY - file.tell()
         if left > MOST_OF_SUMMARY // 100:
             _append(file, summary(report, most=left) + "\n")
@@ -137,7 +140,9 @@ def _append(file: FileIO, text: str) -> None:
         OSError: The disk is full, or the file cannot be written; nothing was appended.
     """
     data, end = text.encode("utf-8", "replace"), file.tell()
+    # protection: summary-is-appended-in-one-call
     if file.write(data) != len(data):
         # GitHub rejects a file of outputs that ends within a value.
+        # protection: no-half-of-output-on-full-disk
         file.truncate(end)
         raise OSError(errno.ENOSPC, "the disk has no room for the whole text")

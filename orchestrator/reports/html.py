@@ -49,6 +49,7 @@ _FILES = 500
 """Maximum number of changed files of one worker that the HTML document lists."""
 _CANDIDATES = 200
 """Maximum number of candidates in the table of a judgement."""
+# protection: html-report-forbids-scripts-and-requests
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
 

@@ -166,17 +166,21 @@ def _printed(text: str) -> Iterator[str]:
 
 def inline(text: str) -> str:
     """Return text escaped for a line of Markdown, so that nothing in it is markup or a link."""
+    # protection: markdown-is-escaped
     escaped = _SPECIAL.sub(r"\\\1", one_line(text, limit=4000))
+    # protection: mentions-and-links-are-broken
     return _ADDRESS.sub(_JOINER, escaped)
 
 
 def _html(text: str) -> str:
     """Return text escaped for HTML inside Markdown, so that nothing in it is markup."""
+    # protection: html-in-markdown-is-escaped
     return _ADDRESS.sub(_JOINER, escape(one_line(text, limit=200)))
 
 
 def fenced(text: str) -> str:
     """Return text as a block of code, with a fence that the text cannot close."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    # protection: fence-is-longer-than-those-in-text
     fence = "`" * max(longest + 1, 3)
     return f"{fence}text\n{text}\n{fence}"

@@ -54,6 +54,7 @@ def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
     request = urllib.request.Request(  # noqa: S310  # the scheme was checked
         endpoint(environ), body, headers, method="POST"
     )
+    # protection: traces-follow-no-redirect
     opener = urllib.request.build_opener(_NoRedirects)
 
     def send() -> None:
@@ -80,6 +81,7 @@ def _in_time(send: Callable[[], None]) -> None:
     # The process does not wait for a daemon thread when it ends.
     thread = threading.Thread(target=attempt, name="otlp", daemon=True)
     thread.start()
+    # protection: no-collector-delays-end-of-run
     thread.join(_TIMEOUT)
     if thread.is_alive():
         raise TimeoutError(f"the OpenTelemetry collector did not answer within {_TIMEOUT:g} s")

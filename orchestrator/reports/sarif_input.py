@@ -99,6 +99,7 @@ def read_sarif(path: Path) -> Iterator[Place]:
     """
     try:
         log = json.loads(read_limited(path, most=MOST_BYTES))
+    # protection: broken-sarif-files-have-no-findings
     except (OSError, ValueError, RecursionError):
         return
     for result, rules in islice(_results(log), _MOST_RESULTS):

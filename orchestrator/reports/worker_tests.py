@@ -68,6 +68,7 @@ def read_tests(
         try:
             data = file.read(min(_MOST_BYTES, left) + 1)
             left -= len(data)
+            # protection: size-of-all-junit-files-limited
             if left < 0:
                 yield f"the JUnit files exceed {_MOST_READ // 1024**2} MiB: some were left out"
                 return
@@ -85,12 +86,14 @@ class _Room:
 
     def kept(self, text: str, *, most: int) -> str:
         """Return the part of a text for which there is room."""
+        # protection: size-of-tests-texts-limited
         part = text[: min(most, self.text)]
         self.text -= len(part)
         return part
 
 
 def _parsed(data: bytes, room: _Room) -> list[WorkerTest]:
+    # protection: size-of-junit-file-limited
     if len(data) > _MOST_BYTES:
         raise UnusableError(f"the file is larger than {_MOST_BYTES // 1024**2} MiB")
     reader = _Reader(room)
@@ -104,6 +107,7 @@ def _parsed(data: bytes, room: _Room) -> list[WorkerTest]:
         parser.Parse(data, True)
     except UnusableError:
         raise
+    # protection: odd-encodings-are-named
     except (expat.ExpatError, LookupError, ValueError) as error:
         # Not all encodings that Python knows can be used in XML.
         raise UnusableError(f"the file is not XML ({one_line(str(error))})") from error
@@ -125,9 +129,11 @@ class _Reader:
         if not self._open:
             self.is_junit = name in ("testsuites", "testsuite")
         self._open.append(name)
+        # protection: depth-of-junit-file-limited
         if len(self._open) > _DEEPEST:
             raise UnusableError("the elements are nested too deeply")
         if name == "testcase":
+            # protection: number-of-tests-limited
             if self.room.cases <= 0:
                 raise UnusableError("the worker has more tests than the report has room for")
             self.room.cases -= 1

@@ -41,6 +41,7 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
             "there is no `setup` command to fill the caches with",
             hint="write `setup: [npm ci]` into the configuration file, or use `--setup CMD`",
         )
+    # protection: no-found-files-setup-on-internet
     if "setup" in config.closed_stages:
         raise ConfigError(
             "`setup` commands of a configuration file in the repository may not fill caches",

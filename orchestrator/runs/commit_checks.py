@@ -68,6 +68,7 @@ class ContainerTest:
         told = {"env": {name: f"{OUT}/{ARTIFACTS}/{file}" for name, file in files.items()}}
         open_to = {"network": ours.check_network, "allow": ours.check_allow}
         project = config.project.model_copy(update={"checks": Project().checks})
+        # protection: settings-for-agents-do-not-end-checks
         self._config = config.model_copy(
             update={
                 "tasks": tuple(checks), "models": (), "agent_cli": "shell", "worktrees": "none",
@@ -134,6 +135,7 @@ class ContainerTest:
         self._check_cancelled()
         directory = RunDirectory(self._state_dir / "runs" / result.run_id)
         found = [_check_run(directory, worker, watched) for worker in result.results]
+        # protection: queue-branches-of-checks-are-removed
         cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)
         return found
 

@@ -123,6 +123,7 @@ class ConflictAgent:
         if known is not None and known.is_answered:
             return known
         try:
+            # protection: agent-run-is-continued-not-repeated
             result = None if known is None else self._continued(known.run_id)
             if result is None:
                 result = self._new(conflict, description, attempt)
@@ -131,6 +132,7 @@ class ConflictAgent:
         if self._cancelled:
             raise EngineError("the resolution of conflicts was interrupted")
         proposal = self._proposal(result)
+        # protection: agent-branches-of-its-run-are-removed
         cleanup(self._repository.top, engine=self._engine, run_id=result.run_id, purge=True)
         self._answers.put(conflict.commit, attempt, None if proposal.is_blameless else proposal)
         return proposal
@@ -148,6 +150,7 @@ class ConflictAgent:
     def _new(self, conflict: Conflict, description: str, attempt: int) -> RunResult:
         def note(event: Event) -> None:
             if isinstance(event, RunStarted):
+                # protection: agent-run-has-no-branch-to-merge
                 self._directory(event.run_id).mark_as_test()
                 self._answers.put(conflict.commit, attempt, Proposal(run_id=event.run_id))
                 if self._started is not None:

@@ -74,6 +74,7 @@ class Expansion:
         with self._lock:
             self._stopped, runner = True, self._runner
         if runner is not None:
+            # protection: foreach-command-can-be-stopped
             runner.cancel(kill=kill)
 
     def expand(self) -> Expand:
@@ -87,6 +88,7 @@ class Expansion:
 
         @cache
         def listed() -> dict[str, tuple[str, int]]:
+            # protection: foreach-includes-uncommitted-files
             return _listed(repository, base_commit(repository, self._config))
 
         return expander(

@@ -12,11 +12,13 @@ from orchestrator.text.quantities import size
 def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterator[ConfigError]:
     """Yield an error for each resource of a worker that the engine's machine does not have."""
     cpus, memory = config.limits.cpus, config.limits.memory
+    # protection: cpus-above-machines-refused
     if cpus is not None and cpus > features.cpus:
         yield ConfigError(
             f"`cpus` is {cpus:g}, which is more than the engine has",
             hint=f"use at most {features.cpus}",
         )
+    # protection: memory-above-machines-refused
     if memory > features.memory and memory_was_chosen(config):
         yield ConfigError(
             f"`memory` is {size(memory)}, which is more than the engine has",
@@ -46,6 +48,7 @@ def crowding(
             f"a worker may use {size(most)}, but the machine has "
             f"{size(features.memory)} RAM: reduce it with `--memory`"
         )
+    # protection: crowded-machine-is-reported
     if config.auto_workers or config.workers <= fit:
         return None
     together = largest(each, config.workers)

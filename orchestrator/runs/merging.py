@@ -216,6 +216,7 @@ class Merger:
 
         def tested(commit: str) -> Answer:
             protected = protection.of(commit)
+            # protection: queue-tests-of-target-count
             if protected != commit:
                 answer = told(protected, f"{commit[:12]} with the target's tests")
                 if answer != "pass":

@@ -66,6 +66,7 @@ def name_workers(
     Raises: ConfigError: A name has a conflict that no other number avoids.
     """
     claimed = list(find_named_workers(repository))
+    # protection: number-is-used-by-one-worker-only
     taken = live_numbers(repository.state_dir) | {worker.number for worker in claimed}
     names = _Names(repository, config, base, claimed)
     while True:
@@ -176,6 +177,7 @@ class _Names:
         first, star, _ = pattern(self._worktree_dir).partition("/")[0].partition("*")
         listed = self._repository.git.run("ls-tree", "-z", "--name-only", self._base).split(b"\0")
         for name in map(os.fsdecode, listed):
+            # protection: worktree-in-directory-with-tracked-files-refused
             if name and is_reserved(name, [first + star]):
                 raise ConfigError(
                     f"`worktree_dir`: the repository has files in `{one_line(name)}`",
@@ -220,10 +222,12 @@ class _Names:
             right = self._repository.git.text("check-ref-format", "--branch", name) == name
         except GitCommandError:
             right = False
+        # protection: invalid-branch-names-refused
         if not right or _SPECIAL.fullmatch(name):
             yield _Conflict(number, f"`{name}` is not a valid branch name", movable=False)
             return
         folded = {other.casefold(): other for other in self._refs}
+        # protection: branch-with-name-of-tag-refused
         for other in (folded.get(meaning.casefold()) for meaning in (ref, *other_meanings(name))):
             if other is not None:
                 yield _Conflict(number, _in_use("branch", name, other), movable)
@@ -236,6 +240,7 @@ class _Names:
     def _of_directory(self, spec: WorkerSpec) -> Iterator[_Conflict]:
         number, movable = spec.worker_id, has_number(self._worktree_dir)
         path = self._repository.top / spec.directory
+        # protection: existing-paths-are-not-overwritten
         if os.path.lexists(path):
             message = f"{path} already exists: no worktree can be created there"
             yield _Conflict(number, message, movable)
@@ -269,8 +274,10 @@ class _Names:
 
 def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
     """Return why no worktree can be created below a directory; None if a worktree can."""
+    # protection: worktree-paths-do-not-follow-links-of-repository
     if directory.is_symlink() and not may_be_link:
         return f"{directory} is a symbolic link"
+    # protection: worktree-in-another-repository-refused
     if os.path.lexists(directory / ".git"):
         return f"{directory} is another worktree or repository"
     if all(os.path.lexists(directory / name) for name in _GIT_DIRECTORY):

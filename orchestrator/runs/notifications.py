@@ -64,6 +64,7 @@ class Notifier:
     def close(self) -> None:
         """Send queued notifications, for a few seconds at most; report notifications not sent."""
         self._put(None)
+        # protection: runs-end-does-not-wait-for-hanging-notifications
         self._thread.join(_LAST)
         self._closed = True
         if self._thread.is_alive():
@@ -90,8 +91,10 @@ def send(target: str, message: bytes) -> str | None:
             return None
         if target == DESKTOP:
             return _run(["notify-send", "--", "orchestrator", _text(message)], b"")
+        # protection: notification-command-runs-without-shell
         return _run(shlex.split(target), message)
     except _FAILURES as error:
+        # protection: targets-output-is-not-shown
         return type(error).__name__
 
 
@@ -100,6 +103,7 @@ def _text(message: bytes) -> str:
 
 
 def _run(command: Sequence[str], message: bytes) -> str | None:
+    # protection: hanging-notification-command-is-killed
     done = subprocess.run(
         command,
         input=message,

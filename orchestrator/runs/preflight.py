@@ -219,6 +219,7 @@ def _check_engine(
             for name, service in config.project.services.items():
                 of_task.attempt(_check_service, engine, name, service)
         missing = missing_keys(config, settings.agent, settings.inherited_env)
+        # protection: missing-api-key-refused
         if missing is not None:
             of_task.add(missing)
     return found

@@ -53,6 +53,7 @@ class Problems:
         try:
             return Attempt(check(*args, **kwargs))
         except OrchestratorError as error:
+            # protection: problem-found-by-check-prevents-run
             self.add(error)
             return Attempt()
 

@@ -71,6 +71,7 @@ class Recorder:
             return
         try:
             self._emit(event)
+        # protection: raising-callback-does-not-stop-run
         except Exception as error:  # noqa: BLE001 - the caller's own code
             self._broken = True
             said = one_line(f"{type(error).__name__}: {error}")

@@ -85,6 +85,7 @@ def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> No
         ConfigError: A name contains a secret.
     """
     for worker in workers:
+        # protection: name-with-secret-refused
         if worker.is_named and not _is_same(request.redactor.model(worker), worker):
             raise ConfigError(
                 "a name from `worktree_dir` or `branch` contains the value of a secret",

@@ -57,6 +57,7 @@ class Admission:
         if not running:
             return None
         demands, machine = [*running, asks], self._features
+        # protection: tasks-wait-for-free-cpus-and-memory
         if not fits(demands, cpus=machine.cpus, memory=machine.memory):
             cpus = sum(demand.cpus for demand in demands)
             if not fits([Demand(cpus, 0)], cpus=machine.cpus, memory=0):
@@ -71,8 +72,10 @@ class Admission:
                 f"but the machine has {all_of_it}"
             )
         free, disk = self._read()
+        # protection: no-start-while-memory-is-short
         if free is not None and free < max(_LEAST_MEMORY, machine.memory // _LEAST_SHARE):
             return f"only {free // 1024**2} MiB of memory are free"
+        # protection: no-start-while-disk-is-full
         if disk < _LEAST_DISK:
             return f"only {disk // 1024**2} MiB of disk are free"
         return None

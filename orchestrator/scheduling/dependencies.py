@@ -84,8 +84,10 @@ class _Flow:
             seen.add(name)
             known = self.results.get(name)
             result = _earlier(self.run, elsewhere[name]) if known is None else known
+            # protection: task-that-never-ran-contributes-no-commit
             if result.status is Status.SUCCESS and not result.never_ran:
                 found[name] = result
+            # protection: unneeded-task-passes-on-its-dependencies-work
             elif result.reason is not Reason.CONFLICT and name in tasks:
                 pending.extend(reversed(_before(tasks[name])))
         return found

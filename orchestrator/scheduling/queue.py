@@ -84,6 +84,7 @@ class _Line:
         for spec in waiting[:free]:
             beside = [self._each] * (len(running) + len(found))
             problem = self._admission.shortage(self._each, beside)
+            # protection: admission-applies-without-workflow
             if problem is not None:
                 left = waiting[len(found) :]
                 return Next(found, {spec.worker_id: Wait("machine", problem) for spec in left})

@@ -34,6 +34,7 @@ class PublicRecord:
 
     def other_user(self) -> str | None:
         """Return the owner of a run that this process may not read; None if it may read the run."""
+        # protection: users-run-that-cannot-be-read-is-somebody-elses
         if os.access(self._directory, os.R_OK | os.X_OK):
             return None
         try:
@@ -77,6 +78,7 @@ class PublicRecord:
         process, started = found.get("process"), found.get("started")
         if not isinstance(process, int) or not 0 <= process < _MOST_PROCESSES:
             return True
+        # protection: users-run-of-another-user-is-live-while-its-process-is
         if process == _NONE:
             return False
         return process_exists(process) and started in (None, _started(process))

@@ -121,6 +121,7 @@ class RunDirectory:
         make_shared(self.path.parent)
         make_shared(self.public.place)
         self.path.mkdir(mode=0o700)
+        # protection: records-are-private-to-user
         self.path.chmod(0o700)
         self.public.write(public or {})
         self._lease = (self.path / "lease").open("w")
@@ -200,6 +201,7 @@ class RunDirectory:
 
     def mark_as_test(self) -> None:
         """Record that the run only tests a commit; commands do not select such a run by default."""
+        # protection: queue-runs-of-checks-have-no-branches-to-merge
         (self.path / _TEST).touch()
 
     def is_live(self) -> bool:
@@ -330,7 +332,9 @@ def read_at_most(path: Path, most: int) -> bytes | None:
         OSError: The file does not exist or is not a regular file.
     """
     with open_regular(path) as file:
+        # protection: length-of-read-results-limited
         content = file.read(most + 1)
+    # protection: large-results-are-not-parsed
     return content if len(content) <= most else None
 
 

@@ -40,6 +40,7 @@ class RunRecord(RunOutline):
             "programs": {name: _private_fields(config) for name, config in self.programs.items()},
             "workflow": _private_fields_of_tasks(self.workflow),
         }
+        # protection: values-of-variables-are-not-recorded
         return self.model_dump_json(indent=2, exclude=without)
 
 

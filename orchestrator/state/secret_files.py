@@ -59,6 +59,7 @@ class Secrets:
             yield directory
         finally:
             with _threads:
+                # protection: secrets-are-removed-after-any-error
                 _withdraw(directory)
 
 
@@ -95,6 +96,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> bytes:
 def _read(file: str) -> bytes:
     try:
         with Path(file).open("rb") as opened:
+            # protection: length-of-read-secret-files-limited
             return opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(
@@ -104,11 +106,13 @@ def _read(file: str) -> bytes:
 
 
 def _checked(name: str, value: bytes) -> bytes:
+    # protection: long-secrets-refused
     if len(value) > MAX_BYTES:
         raise ConfigError(
             f"secret `{name}` is larger than {MAX_BYTES // 1024} KiB",
             hint="encrypt the data, pass the key as a secret, and put the data into the repository",
         )
+    # protection: short-secrets-refused
     if max((len(line.strip()) for line in value.splitlines()), default=0) < SHORTEST:
         raise ConfigError(
             f"secret `{name}` has no line of at least {SHORTEST} bytes",
@@ -124,6 +128,7 @@ def memory_root(environ: Mapping[str, str]) -> Path:
         ConfigError: The machine has no such directory; secrets are never written to a disk.
     """
     for root in _candidates(environ):
+        # protection: secrets-are-in-memory-only
         if is_in_memory(root) and os.access(root, os.W_OK | os.X_OK):
             return root
     raise ConfigError(
@@ -177,6 +182,7 @@ def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | 
     """Return the content of a file that `keep_private` wrote; None if the file is gone."""
     for root in _candidates(environ):
         directory = _run_directory(root, run_id)
+        # protection: another-users-private-values-are-not-read
         if _is_ours(directory):
             try:
                 return (directory / name).read_bytes()
@@ -186,7 +192,9 @@ def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | 
 
 
 def _own_directory(directory: Path) -> None:
+    # protection: runs-directory-is-private-to-caller
     directory.mkdir(mode=0o700, exist_ok=True)
+    # protection: existing-directory-of-another-user-refused
     if not _is_ours(directory):
         # All users can write to the parent directory, so another user may have created this one
         # first.
@@ -197,6 +205,7 @@ def _own_directory(directory: Path) -> None:
 
 
 def _withdraw(directory: Path) -> None:
+    # protection: another-users-directory-is-not-removed
     if _is_ours(directory.parent):
         _remove(directory)
         with suppress(OSError):
@@ -206,14 +215,21 @@ def _withdraw(directory: Path) -> None:
 def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
     # A process that died before its container started may have left the directory.
     _remove(directory)
+    # protection: workers-directory-is-private-while-it-is-written
     directory.mkdir(mode=0o700)
     for name, value in values.items():
+        # protection: secret-files-are-newly-created
+        # protection: secret-files-do-not-follow-links
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        # protection: secret-files-are-private-to-worker
         descriptor = os.open(directory / name, flags, 0o400)
         with os.fdopen(descriptor, "wb") as file:
             file.write(value)
+            # protection: secret-files-belong-to-worker
             os.fchown(descriptor, *owner)
+    # protection: workers-directory-is-private-to-worker
     directory.chmod(0o500)
+    # protection: secret-directory-belongs-to-worker
     os.chown(directory, *owner)
 
 
@@ -221,6 +237,7 @@ def forget(run_id: str, environ: Mapping[str, str]) -> None:
     """Remove the secrets and private files that a dead run left in memory."""
     for root in _candidates(environ):
         directory = _run_directory(root, run_id)
+        # protection: another-users-directory-is-not-forgotten
         if _is_ours(directory):
             _remove(directory)
 
@@ -234,6 +251,8 @@ def _is_ours(directory: Path) -> bool:
         info = directory.lstat()
     except OSError:
         return False
+    # protection: linked-directory-refused
+    # protection: directory-of-another-owner-refused
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
 
 

@@ -40,9 +40,11 @@ class Pattern:
         Args:
             path: Path relative to the repository's top, separated by `/`.
         """
+        # protection: wildcard-does-not-match-slash
         names = path.split("/")
         last = len(names) - self.only_directories
         size = len(self.literal)
+        # protection: brackets-match-literal-name
         if 0 < size <= last and tuple(names[:size]) == self.literal:
             return True
         return any(depth <= last for depth in self._ends(names))
@@ -102,6 +104,7 @@ def parse(text: str, *, anchored: bool = False) -> Pattern:
     parts = tuple(_component(part) for part in written)
     if parts[-1:] in ((), (ANY_DEPTH,)):
         parts = (*parts[:-1], ANY_DEPTH, "*")
+    # protection: pattern-with-slash-is-anchored
     if not anchored and "/" not in text.rstrip("/"):
         parts = (ANY_DEPTH, *parts)
     return Pattern(parts=parts, literal=written, only_directories=bool(written) and text[-1] == "/")
@@ -201,10 +204,12 @@ def _directory(text: str) -> str:
     if not parts:
         raise ValueError(f"`{text}` names the whole repository: name a directory in it")
     why = problem(text)
+    # protection: wildcards-are-refused-as-directories
     if why is None and is_wild(text):
         why = "a pattern with wildcards is not a directory"
     if why is None and any(part.lower() == ".git" for part in parts):
         why = "`.git` contains no files of a commit"
+    # protection: paths-with-overlay-option-characters-are-refused
     if why is None and not _UNMOUNTABLE.isdisjoint(text):
         why = "paths with commas, colons, backslashes or control characters cannot be mounted"
     if why is not None:

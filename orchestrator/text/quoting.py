@@ -57,6 +57,7 @@ def code_block_for_forge(text: str, *, limit: int) -> str:
 def _block(clean: str, *, is_cut: bool) -> str:
     clean = clean.strip("\n")
     longest = max((len(run) for run in re.findall("~+", clean)), default=0)
+    # protection: pr-texts-stay-in-their-blocks
     fence = "~" * max(3, longest + 1)
     cut = "\n(truncated)" if is_cut else ""
     return f"{fence}text\n{clean}\n{fence}{cut}"
@@ -65,8 +66,10 @@ def _block(clean: str, *, is_cut: bool) -> str:
 def without_effects(text: str) -> str:
     """Return all lines of a text, in which nothing has an effect on a forge."""
     # Cleaned first: a character that is removed afterwards would join what it separates.
+    # protection: pr-texts-are-cleaned-before-references-are-ended
     clean = lines(text)
     for name, pattern in _EFFECTS.items():
+        # protection: texts-of-pull-requests-do-nothing
         if name != "closes an issue":
             clean = pattern.sub(_JOINER, clean)
     return clean

@@ -55,6 +55,7 @@ def secret_variables(env: Mapping[str, str]) -> dict[str, bytes]:
     """Return variables whose names indicate a secret, and passwords in variables with a URL."""
     found = {}
     for name, value in env.items():
+        # protection: variables-with-secret-names-are-redacted
         secret = value if _SECRET_NAME.search(name) else url_password(value)
         if secret is not None:
             found[name] = secret.encode("utf-8", "surrogateescape")
@@ -64,6 +65,7 @@ def secret_variables(env: Mapping[str, str]) -> dict[str, bytes]:
 def url_password(value: str) -> str | None:
     """Return the password in `scheme://user:password@host`; None if there is none."""
     try:
+        # protection: passwords-in-urls-are-redacted
         return urlsplit(value).password if "://" in value else None
     except ValueError:
         return None
@@ -98,6 +100,7 @@ class Redactor:
             for shift in range(_WORD)
         )
         self._one_by_one = _probes(names.keys() - set(by_word))
+        # protection: longest-value-is-redacted-first
         longest_first = sorted(names, key=len, reverse=True)
         self._expression = re.compile(b"|".join(map(re.escape, longest_first)))
 
@@ -124,6 +127,7 @@ class Redactor:
         if not self._names:
             return data, b""
         views = self._views(data)
+        # protection: values-across-chunks-are-redacted
         cut = min([len(data) - self._count_undecided(data), *map(self._begun, views)])
         if len(data) - cut > self._longest + _MOST_BETWEEN:
             cut = len(data)
@@ -140,6 +144,7 @@ class Redactor:
         """Return the data with all values redacted."""
         if not data or not self._names:
             return data
+        # protection: values-are-redacted
         data = self._expression.sub(lambda match: self._label(match[0]), data)
         for view in self._views(data):
             parts, last = [], 0
@@ -161,6 +166,7 @@ class Redactor:
 
     def _views(self, data: bytes) -> "list[_WithoutSequences]":
         """Return the data without escape sequences; nothing if it has none."""
+        # protection: values-between-escape-sequences-are-redacted
         return [_WithoutSequences(data)] if self._names and _ESCAPE in data else []
 
     def _begun(self, view: "_WithoutSequences") -> int:
@@ -295,8 +301,10 @@ def _spellings(value: bytes) -> set[bytes]:
     # Tools wrap long base64 and hex texts at line lengths that differ from the pieces' lengths.
     for encoded in _base64_forms(value, 0):
         for width in _BASE64_LINES:
+            # protection: values-in-wrapped-base64-are-redacted
             spellings |= set(_lines(encoded, width))
     for encoded in _hex_forms(value):
+        # protection: values-in-wrapped-hex-are-redacted
         spellings |= set(_lines(encoded, _HEX_LINE))
     return {spelling for spelling in spellings if len(spelling) >= SHORTEST}
 
@@ -314,16 +322,23 @@ def _pieces(value: bytes) -> Iterator[bytes]:
 
 def _spellings_of_piece(piece: bytes) -> Iterator[bytes]:
     yield piece
+    # protection: values-at-any-base64-offset-are-redacted
     for before in range(3):
+        # protection: values-in-base64-are-redacted
         yield from _base64_forms(piece, before)
+    # protection: values-in-hex-are-redacted
     yield from _hex_forms(piece)
     for quoted in (quote(piece), quote(piece, safe=""), quote_plus(piece)):
+        # protection: url-encoded-values-are-redacted
         yield quoted.encode()
+        # protection: lower-case-url-encoded-values-are-redacted
         yield re.sub("%..", lambda code: code[0].lower(), quoted).encode()
     text = piece.decode("utf-8", "surrogateescape")
     for ascii_only in (True, False):
         escaped = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        # protection: json-escaped-values-are-redacted
         yield escaped.encode("utf-8", "surrogateescape")
+        # protection: json-with-escaped-slashes-is-redacted
         yield escaped.replace("/", "\\/").encode("utf-8", "surrogateescape")
 
 
@@ -333,12 +348,15 @@ def _base64_forms(value: bytes, before: int) -> Iterator[bytes]:
     first = (before * 8 + 5) // 6
     plain = encoded[first : (before + len(value)) * 8 // 6]
     # The last character includes bits of the next byte; at the end of the text they are zero.
+    # protection: last-base64-character-is-redacted
     for form in {plain, encoded[first:]}:
         yield form
+        # protection: values-in-url-safe-base64-are-redacted
         yield form.translate(bytes.maketrans(b"+/", b"-_"))
 
 
 def _hex_forms(value: bytes) -> tuple[bytes, bytes]:
+    # protection: values-in-upper-case-hex-are-redacted
     return value.hex().encode(), value.hex().upper().encode()
 
 

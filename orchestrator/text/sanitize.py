@@ -4,6 +4,7 @@ import re
 import unicodedata
 
 # Cc: C0, C1 and DEL. Cf: bidi overrides and zero-width characters. Cs: lone surrogates.
+# protection: hidden-characters-are-replaced
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 ELLIPSIS = "…"
 # Other characters that readers cannot see but models can read: `Default_Ignorable_Code_Point` of
@@ -52,6 +53,7 @@ def one_line(text: str, *, limit: int = 200) -> str:
     text = _SELECTED.sub(r"\1", text[: 2 * (limit + 1)])
     cut = text[: limit + 1].strip() if len(text) <= limit else text[: limit + 1]
     clean = "".join(_visible(character) for character in cut)
+    # protection: length-of-lines-limited
     return clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS
 
 
@@ -99,8 +101,10 @@ def begun_sequence(text: str) -> int:
 
 
 def _visible(character: str) -> str:
+    # protection: line-ends-are-normalised
     if character in "\t\n\r":
         return " "
+    # protection: invisible-letters-are-replaced
     hidden = ord(character) in _UNSEEN or unicodedata.category(character) in _HIDDEN
     return "\ufffd" if hidden else character
 

@@ -88,6 +88,7 @@ def _good(view: View) -> list[int]:
         return good
     run = read_branches(repository, view.snapshot.run_id)
     out = {branch.worker_id for branch in run.branches if exclusion(repository, run, branch, onto)}
+    # protection: web-view-does-not-propose-to-merge-excluded-workers
     return [number for number in good if number not in out]
 
 

@@ -87,6 +87,7 @@ def run_task(
             stack.pop_all()  # the container may continue to run, and needs its secrets
             raise
         except BaseException:
+            # protection: container-is-removed-after-any-error
             _remove(running.container)
             dismiss(worker)
             raise
@@ -96,6 +97,7 @@ def run_task(
         ending = _note_end(ending, log, checkpoints)
         if follower is not None:
             follower.finish()
+        # protection: ended-container-is-removed
         problem = _remove(running.container)
         dismiss(worker)
     return replace(ending, error=ending.error or problem)

@@ -109,6 +109,7 @@ class _Checks:
         # The worker's writes to its caches are not visible to the checks either.
         caches = ready_caches(run.caches, root, workspace.user, run.mode)
         # protection: checks-see-no-shared-files
+        # protection: checks-do-not-see-workers-cache-changes
         return replace(workspace, store=store, mode="bind", caches=caches, shared=())
 
     def _set_up(self, fresh: Workspace) -> str | None:
@@ -181,6 +182,7 @@ class _Checks:
         kept = findings_file(work.log)
         kept.unlink(missing_ok=True)
         try:
+            # protection: sarif-files-of-checks-are-bounded
             data = read_limited(written, most=MOST_FINDINGS)
         except FileNotFoundError:
             return
@@ -189,6 +191,7 @@ class _Checks:
             message = f"{worker}: the findings of check `{work.job.title}` were not read"
             self.worker.run.emit(Notice(message=f"{message}: {error.strerror}"))
             return
+        # protection: sarif-files-of-checks-have-no-secrets
         text = self.worker.run.redactor.data(data).decode("utf-8", "replace")
         write_atomically(kept, text)
 

@@ -104,6 +104,7 @@ def _file_mounts(
 ) -> Iterator[BindMount]:
     """Yield mounts of secrets, of git's settings for the broker, and of a company's authorities."""
     if secrets is not None:
+        # protection: secrets-mounted-read-only
         yield BindMount(source=secrets, target=secret_files.TARGET, read_only=True)
     if git:
         source = worker.directory / GIT_FILE
@@ -200,11 +201,15 @@ def job_container(
             no repositories.
     """
     workspace = replace(workspace, read_only=False)
+    # protection: commands-before-and-after-agent-get-no-token
     config = Given.of(worker, None, None).config
     agents = worker_container(worker, workspace, secrets, access=job.access, token=token)
     # The base URL may contain a key too.
+    # protection: no-base-url-for-found-files-commands
     shown = config.model_copy(update={"api_base": None}) if job.closed else config
     command = _agent_command(worker, shown)
+    # protection: api-keys-reach-only-agent
+    # protection: no-variables-for-found-files-commands
     return replace(
         agents,
         name=f"{agents.name}-{job.name}",

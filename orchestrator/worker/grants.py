@@ -92,6 +92,7 @@ def _admit(worker: WorkerContext, grant: Grant, token: str, access: Access) -> s
 def dismiss(worker: WorkerContext) -> None:
     """End the calls of the worker's container through the broker."""
     if worker.run.broker is not None:
+        # protection: token-is-invalid-after-workers-end
         worker.run.broker.dismiss(worker.number)
 
 

@@ -62,6 +62,7 @@ class HarvestRequest:
     @property
     def message(self) -> str:
         """Return the message for a commit of the worker's uncommitted files."""
+        # protection: secrets-are-redacted-from-commit-messages
         task = one_line(self.redactor.text(self.spec.task), limit=500)
         return _MESSAGE.format(worker=self.spec.worker_id, task=task)
 

@@ -113,6 +113,7 @@ class Work:
     def _run_container(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
         worker, run, workspace = self.worker, self.worker.run, self.workspace
         terms = job_limits(worker, workspace, self.job)
+        # protection: no-secrets-for-found-files-commands
         handed = Secrets(values={}, root=None) if self.job.closed else run.request.secrets
         given = handed.laid_out(run.directory.run_id, worker.number, workspace.user)
         token = None

@@ -92,6 +92,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:
     """Publish a successful worker's caches if its run fills caches; return the new verdict."""
     run = worker.run
+    # protection: caches-are-published-only-after-success
     if not run.caches.warms or verdict.status is not Status.SUCCESS:
         return verdict
     try:
@@ -133,6 +134,7 @@ def _list_changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes,
 def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: str) -> Verdict:
     """Return the verdict; a success becomes `partial` if files outside `paths` were changed."""
     paths = worker.config.triggers.paths
+    # protection: paths-are-enforced-without-workflow
     if not paths or tip == worker.base or verdict.status is not Status.SUCCESS:
         return verdict
     try:
@@ -158,6 +160,7 @@ def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: st
 def _stray_paths(worker: WorkerContext, changed: Changes, tip: str) -> tuple[list[str], int]:
     """Return the first changed paths that are not allowed, and the number of further ones."""
     all_of_them: Iterable[str] = changed.files
+    # protection: paths-are-enforced-for-unlisted-files
     if not changed.total or not changed.is_whole:
         all_of_them = changed_paths(worker.run.repository, base=worker.base, tip=tip)
     shown: list[str] = []

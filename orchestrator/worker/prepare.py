@@ -100,6 +100,7 @@ def ready_workspace(worker: WorkerContext) -> Workspace:
         OSError: The disk is full.
     """
     run, workspace = worker.run, _ready(worker)
+    # protection: confinement-is-passed-to-mounts
     return replace(
         workspace,
         read_only=worker.config.isolation.read_only,
@@ -143,6 +144,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
     else:
         worktree = run.checkouts.take(start, worker.spec.branch)
         # Nothing may be added to a shared checkout, so the worker gets its own.
+        # protection: no-file-is-added-to-shared-checkout
         if not extras.are_none or confined_to(worker.config):
             mode = "bind"
     user = process_user(worker.number, mode, shared=run.checkouts is not None)
@@ -168,6 +170,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
         start=start,
         confined_to=confined_to(worker.config),
     )
+    # protection: mount-points-are-created-without-following-links
     workspace.confine()
     return workspace
 

@@ -33,6 +33,7 @@ def digests(workflow: Workflow) -> dict[str, str]:
         settings = task.settings.model_dump(mode="json", include=set(_SETTINGS))
         names = (*(earlier.task for earlier in task.earlier), *task.depends_on)
         before, inputs = ([known[name] for name in ids] for ids in (names, task.inputs))
+        # protection: dependents-of-changed-task-are-repeated
         content = [task.task, settings, task.mode, task.when, before, inputs]
         digest = sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         by_id[task.id] = task.digest or digest
@@ -52,6 +53,7 @@ def matches(workflow: Workflow, earlier: Mapping[str, str]) -> dict[str, str]:
         if name not in matched:
             left[digest].append(name)
     for name, digest in wanted.items():
+        # protection: batches-are-identified-by-content
         if name not in matched and left[digest]:
             matched[name] = left[digest].popleft()
     return matched

@@ -90,6 +90,7 @@ class WorkerSettings(Model):
     @field_serializer("limits")
     def _only_given(self, limits: Limits) -> dict[str, object]:
         # A limit that is read again counts as given, and would override that of the run.
+        # protection: limits-of-run-hold-for-tasks-of-recorded-workflow
         return limits.model_dump(mode="json", exclude_unset=True)
 
 

@@ -66,6 +66,7 @@ def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
     workers = min(most, len(workflow.tasks))
     tasks = tuple(task.task for task in workflow.tasks)
     update: dict[str, object] = {"tasks": tasks, "models": (), "workers": workers}
+    # protection: private-workflow-closes-every-network
     if workflow.network == "none":
         closed = dict.fromkeys(("network", "setup_network", "check_network"), "none")
         update["isolation"] = config.isolation.model_copy(update=closed)

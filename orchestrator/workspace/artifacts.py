@@ -44,6 +44,7 @@ _MOST_COPIED = 1_000_000
 """Maximum number of artifacts of a worker that are copied or read."""
 _BESIDE_HEAD = frozenset({"objects", "refs", "commondir"})
 """Names in a directory that, together with `HEAD`, make git take the directory for a repository."""
+# protection: copy-replaces-nothing
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST = 1024
 """Maximum length in bytes of an artifact's path, because programs cannot easily open files with
@@ -120,6 +121,7 @@ def collected(root: Path) -> Iterator[tuple[str, BinaryIO]]:
     folders = Folders(top)
     try:
         for path, info in Walk(top, most=_MOST_COPIED):
+            # protection: no-link-or-special-file-is-copied
             if stat.S_ISREG(info.st_mode):
                 folder, _, name = path.rpartition("/")
                 with open_regular(name, folder=folders.open(folder)) as file:
@@ -142,6 +144,7 @@ def copy_collected(root: Path, target: Path) -> None:
     for path, file in collected(root):
         try:
             # Earlier versions collected parts of git repositories too.
+            # protection: no-part-of-git-repository-is-copied
             if _is_of_git(root / ARTIFACTS / path, path):
                 raise PermissionError(errno.EACCES, "parts of git repositories are not copied")
             _copy(file, target / path)
@@ -237,6 +240,7 @@ def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
         with os.scandir(top / folder) as entries:
             # Case is ignored, because some file systems ignore it.
             is_git = any(entry.name.lower() in _BESIDE_HEAD for entry in entries)
+        # protection: bare-repositories-are-recognised
         of_git = {".git", "head"} if is_git else {".git"}
         with os.scandir(top / folder) as entries:
             for entry in entries:
@@ -247,6 +251,7 @@ def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
                 if len(os.fsencode(path)) > _LONGEST:
                     _remove(Path(entry.path), kind)
                     removed["had too long a path and were left out"] += 1
+                # protection: no-artifact-is-part-of-git-repository
                 elif entry.name.lower() in of_git:
                     _remove(Path(entry.path), kind)
                     removed["were parts of git repositories and were left out"] += 1

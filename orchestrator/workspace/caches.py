@@ -166,12 +166,15 @@ def _layer(
         return BindMount(source=place, target=target, read_only=False)
     place = scratch / lower.parent.name / kind
     if mode == "bind":
+        # protection: each-worker-has-its-own-copy
         return BindMount(source=_copied(lower, place, user), target=target, read_only=False)
+    # protection: cache-belongs-to-workers-user
     if lower.stat().st_uid != user[0]:
         lower = _copied(lower, place / "lower", user)
     upper, work = place / "upper", place / "work"
     for path in (upper, work):
         _make(path, user)
+    # protection: each-worker-has-its-own-layer
     return OverlayMount(lower=lower, upper=upper, work=work, target=target)
 
 
@@ -186,6 +189,7 @@ def _copied(lower: Path, place: Path, user: tuple[int, int]) -> Path:
     if not place.exists():
         half = place.with_name(place.name + _HALF)
         remove_tree(half)
+        # protection: links-are-copied-as-links
         shutil.copytree(lower, half, symlinks=True)
         change_owner(half, user)
         half.rename(place)
@@ -204,9 +208,11 @@ def publish(caches: Caches, repository: Repository, base: str, run_id: str, root
     target = place / f"{run_id}-{lock_key(repository, base)}"
     if not caches.warms or target.exists():
         return
+    # protection: empty-cache-replaces-no-other
     if not any(_has_packages(made / kind) for kind in caches.kinds):
         raise ConfigError(f"`setup` put no package into the cache of {', '.join(caches.kinds)}")
     # The closed directory around the caches keeps other users of this machine out.
+    # protection: caches-are-not-writable-for-others
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     _clean(made)
     # Workers with a shared checkout have this user, and so need no copy of the caches.
@@ -229,11 +235,13 @@ def _clean(tree: Path) -> None:
     for folder, directories, files in os.walk(tree):
         for name in (*directories, *files):
             path = Path(folder, name)
+            # protection: publishing-does-not-follow-links
             mode = path.lstat().st_mode
             if stat.S_ISDIR(mode):
                 path.chmod(mode & 0o777 | stat.S_IRWXU)
             elif stat.S_ISREG(mode):
                 path.chmod(mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
+            # protection: special-files-are-not-published
             elif not stat.S_ISLNK(mode):
                 path.unlink()
 
@@ -241,6 +249,7 @@ def _clean(tree: Path) -> None:
 def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
     """Remove all generations but the `keep` newest, unless a run is live; return those removed."""
     with repository.lock():
+        # protection: caches-of-live-runs-are-kept
         if any(run.other_user is None and run.is_live() for run in all_runs(repository.state_dir)):
             return []
         going = generations(repository)[keep:]

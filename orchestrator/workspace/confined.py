@@ -21,6 +21,7 @@ from orchestrator.text.path_patterns import directories
 VIEW = "view"
 """Name of the overlay that shows the whole worktree."""
 _PREFIX = "confined-"
+# protection: mount-points-are-not-created-through-links
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _TREE, _GITLINK = b"040000 tree ", b"160000 commit "
 
@@ -34,6 +35,7 @@ def check_confined(config: ParallelConfig, repository: Repository, base: str) ->
     if config.triggers.enforce is None:
         return
     hint = "name directories from the repository's top, such as `src/api`, or leave `enforce` out"
+    # protection: enforce-ro-refused-without-paths
     if not config.triggers.paths:
         raise ConfigError(
             "`enforce` is `ro`, but `--alert-outside` (in a file: `paths`) names no directory",
@@ -46,12 +48,14 @@ def check_confined(config: ParallelConfig, repository: Repository, base: str) ->
     for place in places:
         if (other := _in_the_way(repository, base, place)) is not None:
             raise ConfigError(f"`enforce: ro`: `{other}` is not a directory", hint=hint)
+    # protection: enforce-ro-refused-with-submodules
     if any(entry.startswith(_GITLINK) for entry in repository.git.tree(base)):
         raise ConfigError(
             "`enforce: ro` is not supported in a repository with submodules",
             hint="leave `enforce` out: changes outside `paths` are still reported",
         )
     dotenv = config.project.dotenv
+    # protection: enforce-ro-refused-with-dotenv-file-outside-paths
     if dotenv is not None and not any(dotenv.startswith(f"{place}/") for place in places):
         raise ConfigError(
             f"`enforce: ro`: the `dotenv` file `{dotenv}` is not in a directory of "
@@ -65,6 +69,7 @@ def _in_the_way(repository: Repository, base: str, place: str) -> str | None:
     parts = place.split("/")
     for above in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):
         entry = repository.git.run("ls-tree", "--full-tree", base, "--", above)
+        # protection: file-at-path-of-directory-is-refused
         if entry and not entry.startswith(_TREE):
             return above
     return None

@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator.files.copy_bytes import copy_bytes
 
 RECORD = "copied.json"
+# protection: copies-do-not-follow-links
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _MOST_RULES = 5000
 """Maximum number of exclude patterns, because git tries each of them for every file."""

@@ -76,6 +76,7 @@ class Workspace:
 
     def mounts(self) -> Mounts:
         """Return the mounts of the worker's container."""
+        # protection: mounts-of-worker-are-read-only
         return (
             *self._tree(),
             BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
@@ -85,6 +86,7 @@ class Workspace:
 
     def harvest_mounts(self) -> Mounts:
         """Return the mounts of the container that packs the worker's commits."""
+        # protection: overlay-work-directories-of-root-are-emptied
         return (
             *replace(self, read_only=False, confined_to=()).mounts(),
             BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
@@ -124,9 +126,11 @@ class Workspace:
         if self.read_only or not self.confined_to:
             return (self._whole(),)
         if self.mode == "bind":
+            # protection: worktree-read-only-outside-paths-bind
             whole = BindMount(source=self.store.copy, target=WORKSPACE, read_only=True)
             return whole, *map(self._bound, self.confined_to)
         view = scratch(self.store, VIEW)
+        # protection: worktree-read-only-outside-paths-overlay
         whole_view = OverlayMount(
             lower=self.worktree.path,
             # The upper layer of the whole tree is not used here: other mounts use parts of it.
@@ -142,6 +146,7 @@ class Workspace:
         return BindMount(source=self.store.copy / path, target=target, read_only=False)
 
     def _layer(self, number: int, path: str) -> OverlayMount:
+        # protection: partial-overlays-record-no-paths-of-whole-tree
         return OverlayMount(
             lower=self.worktree.path / path,
             upper=self.store.upper / path,
@@ -152,7 +157,9 @@ class Workspace:
 
     def _whole(self) -> BindMount | OverlayMount:
         if self.mode == "bind":
+            # protection: read-only-checkout
             return BindMount(source=self.store.copy, target=WORKSPACE, read_only=self.read_only)
+        # protection: read-only-worktree
         return OverlayMount(
             lower=self.worktree.path,
             upper=self.store.upper,
@@ -165,6 +172,7 @@ class Workspace:
         """Return the directories on the host whose size grows when the worker writes."""
         tree = self.store.copy if self.mode == "bind" else self.store.upper
         # protection: artifacts-count-against-disk-limit
+        # protection: cache-layers-count-against-disk-limit
         return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:
@@ -223,6 +231,7 @@ class Workspace:
             repository: The repository.
             again: Whether a process that died may have begun to change the owner.
         """
+        # protection: owner-of-shared-checkout-is-not-changed
         if self.is_shared:
             return
         if again:
@@ -277,6 +286,7 @@ class Workspace:
         store = self.store
         for path in (store.git, store.harvest, store.out, store.overlay, store.plain):
             remove_tree(path)
+        # protection: cache-layers-are-removed-after-run
         remove_tree(self.store.root / CACHES)
 
 

@@ -159,6 +159,7 @@ def _add_earlier(repository: Repository, store: Store, options: StoreOptions) ->
 
 
 # Without quotes, programs that print paths print the names of files.
+# protection: no-automatic-garbage-collection-in-store
 _OWN_SETTINGS = """\
 [core]
 \tbare = false
@@ -235,6 +236,7 @@ def _excluded(options: StoreOptions) -> Iterator[str]:
 
 
 def _quoted(value: str) -> str:
+    # protection: newlines-in-settings-are-replaced
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
     return f'"{escaped}"'
 
@@ -245,6 +247,7 @@ def _is_sparse(repository: Repository) -> bool:
 
 def _check_out(repository: Repository, store: Store, worktree: Worktree, base: str) -> None:
     store.copy.mkdir()
+    # protection: filters-disabled-in-workers-checkout
     git = Git(
         repository.git_dir,
         work_tree=store.copy,

@@ -77,6 +77,7 @@ class Checkouts:
             key = _key(repository, commit)
             candidates = (place / f"{key}-{number}" for number in count(1))
             # A checkout that was changed is not repaired: workers of another run may be using it.
+            # protection: changed-checkout-is-not-shared
             root = next(c for c in candidates if not c.exists() or is_intact(c))
             if not root.exists():
                 _make(repository, commit, place, root)
@@ -100,10 +101,12 @@ def _locked(repository: Repository) -> AbstractContextManager[Path]:
 def _key(repository: Repository, commit: str) -> str:
     """Return a name that is equal for checkouts with the same files."""
     settings = {k: v for k, v in repository.configured.items() if k.startswith("core.")}
+    # protection: checkouts-are-shared-only-with-equal-attributes
     files = (
         repository.git_dir / "info" / "sparse-checkout",
         repository.common_dir / "info" / "attributes",
     )
+    # protection: checkouts-are-shared-only-with-equal-settings
     parts = {
         "tree": repository.git.text("rev-parse", f"{commit}^{{tree}}"),
         "owner": shared_user(),
@@ -116,6 +119,7 @@ def _key(repository: Repository, commit: str) -> str:
 def _make(repository: Repository, commit: str, place: Path, root: Path) -> None:
     """Check out a commit at `root`; the directory appears only when all files are written."""
     half = place / _HALF
+    # protection: incomplete-checkout-is-not-shared
     remove_tree(half)
     worktree = _opened(half, "")
     worktree.path.mkdir(parents=True)
@@ -152,6 +156,7 @@ def is_intact(root: Path) -> bool:
 def _seal(root: Path) -> str:
     """Return a hash of the metadata of a checkout's files and directories, and of its index."""
     worktree = _opened(root, "")
+    # protection: index-of-shared-checkout-is-compared
     digest = hashlib.sha256((worktree.git_dir / "index").read_bytes())
     # With many thousands of files, one digest of packed numbers is faster than text of each file.
     folders = [(os.fsencode(worktree.path), b"")]
@@ -161,7 +166,9 @@ def _seal(root: Path) -> str:
             entries = sorted(found, key=attrgetter("name"))
         for entry in entries:
             path, info = prefix + entry.name, entry.stat(follow_symlinks=False)
+            # protection: owners-of-shared-checkout-are-compared
             numbers = (info.st_mode, info.st_ino, info.st_uid, info.st_gid, info.st_size)
+            # protection: change-times-of-shared-checkout-are-compared
             times = (info.st_mtime_ns, info.st_ctime_ns)
             digest.update(path + b"\0" + _NUMBERS.pack(*numbers, *times))
             if entry.is_dir(follow_symlinks=False):
@@ -181,6 +188,7 @@ def prune_checkouts(repository: Repository, *, keep: int) -> int:
         return 0
     with _locked(repository) as place:
         used = {name for run in all_runs(repository.state_dir) for name in _used_by(run)}
+        # protection: checkout-in-use-is-kept
         found = [path for path in place.iterdir() if path.is_dir() and path.name not in used]
         left = [path for path in found if path.name.startswith(".")]
         whole = [path for path in found if path not in left]

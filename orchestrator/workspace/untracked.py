@@ -77,6 +77,7 @@ def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
     ignored = tuple(_that_are_ignored(repository, collapsed))
     _refuse_unreadable(repository.top, patterns)
     asked, nested = _without_nested(_matching(repository, patterns))
+    # protection: possible-secrets-are-copied-only-if-named
     _refuse_secrets(asked, patterns)
     by_list, more = _without_nested(
         {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
@@ -281,6 +282,7 @@ def _measure(top: Path, files: Sequence[str]) -> tuple[int, set[str]]:
         try:
             info = os.lstat(full)
             size += info.st_size
+            # protection: links-out-of-repository-not-copied
             if stat.S_ISLNK(info.st_mode) and _leads_out(top, path):
                 outside.add(path)
         except OSError:

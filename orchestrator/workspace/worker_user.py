@@ -12,6 +12,7 @@ ids.
 
 def worker_user(worker_id: int) -> tuple[int, int]:
     """Return user and group of a worker: the caller's own, or, for root, one user per worker."""
+    # protection: worker-is-never-root
     if os.getuid() == 0:
         return _OWN_USERS + worker_id, _OWN_USERS + worker_id
     return os.getuid(), os.getgid()

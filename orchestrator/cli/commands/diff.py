@@ -56,6 +56,7 @@ def diff(
     repository = Repository(Path.cwd())
     branches = read_branches(repository, wanted, numbers).branches
     end_with_reader()
+    # protection: unchanged-patch-is-not-printed-in-ci-jobs
     is_exact = not (stat or is_log or sys.stdout.isatty())
     is_coloured = sys.stdout.isatty() and not is_log and "NO_COLOR" not in os.environ
 
@@ -82,6 +83,7 @@ def diff(
 def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
     if raw and stat:
         raise ConfigError("`--raw` cannot be used with `--stat`")
+    # protection: raw-is-refused-in-ci-jobs
     if raw and is_log:
         raise ConfigError(
             "`--raw` is refused in the log of a CI job: the patch may contain commands for the CI "
@@ -102,6 +104,7 @@ def _patch(repository: Repository, branch: Branch, *, is_coloured: bool) -> Iter
     base, tip = branch.base, branch.commit
     with patch_stream(repository, base=base, tip=tip, is_whole=False) as output:
         for piece in _pieces(output):
+            # protection: printed-patch-is-sanitised
             text = lines(piece.decode("utf-8", "replace")).removesuffix("\n")
             yield "\n".join(map(_coloured, text.split("\n"))) if is_coloured else text
 

@@ -155,6 +155,7 @@ class _Sink:
         self._held = ""
 
     def write(self, data: bytes) -> None:
+        # protection: output-of-exec-is-cleaned-in-job
         if self._in_ci:
             self._show_lines(self._held + self._decoder.decode(data))
         elif self._out.isatty():
@@ -173,6 +174,7 @@ class _Sink:
 
     def _show_lines(self, text: str) -> None:
         """Print only complete lines, because a control sequence may be split between two chunks."""
+        # protection: ci-commands-in-several-chunks-are-broken-up
         end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
         self._held = text[end:]
         if end:

@@ -326,6 +326,7 @@ def _shown(builds: BuildProgress, *, quiet: bool) -> Iterator[Progress]:
     if quiet:
         yield lambda _: None
     # With `FORCE_COLOR`, `Console.is_terminal` would treat the log of a CI job as a terminal.
+    # protection: jobs-log-does-not-count-as-terminal
     elif is_redrawn(sys.stderr):
         console = Console(stderr=True)
         with console.status("checking the images") as status:

@@ -94,6 +94,7 @@ def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
             "`--raw` requires the number of a worker",
             hint="name the worker: `orchestrator logs --raw 1 > FILE`",
         )
+    # protection: logs-raw-refused-in-job
     if raw and not force and in_ci(os.environ):
         raise ConfigError(
             "`--raw` is refused in a CI job: the output may contain commands for the CI system",

@@ -100,6 +100,7 @@ def is_job_log(out: TextIO, environ: Mapping[str, str]) -> bool:
         return False
     try:
         info = os.fstat(out.fileno())
+        # protection: file-that-receives-stdout-and-stderr-of-job-is-its-log
         return not stat.S_ISREG(info.st_mode) or os.path.samestat(info, os.fstat(2))
     except OSError:
         return True
@@ -118,11 +119,15 @@ def guarded(text: str, environ: Mapping[str, str], *, terminal: bool) -> str:
     if environ.get(SWITCH) == _OFF or (terminal and not in_ci(environ)):
         return text
     text = _LINE_END.sub("\n", text)
+    # protection: ci-commands-within-line-are-broken-up
+    # protection: ci-commands-at-lines-start-are-broken-up
     safe = _LEADING.sub(rf"\1{_MARK}", _ANYWHERE.sub(f"#{_MARK}", text))
     # GitHub's runner only examines lines that contain one of these.
     if environ.get("GITHUB_ACTIONS", "").lower() != "true" or not ("::" in text or "##[" in text):
         return safe
+    # protection: each-block-has-its-own-token
     token = secrets.token_hex(_TOKEN_BYTES)
+    # protection: stop-commands-encloses-hostile-text
     return f"::stop-commands::{token}\n{safe}\n::{token}::"
 
 
@@ -132,4 +137,5 @@ def guarded_json(text: str) -> str:
     In JSON, `#` occurs only in strings, where it can be written as an escape. No line of JSON
     starts with `::`: it starts with a bracket, a quotation mark or a number.
     """
+    # protection: ci-commands-in-json-are-escaped
     return text.replace("##", r"\u0023\u0023")

@@ -19,6 +19,7 @@ def tell(text: str) -> None:
 
 def tell_error(message: str, hint: str | None = None) -> None:
     """Print an error and its hint, safe for a terminal."""
+    # protection: error-messages-are-sanitised
     tell(lines(f"error: {message}" + (f"\n\nhint: {hint}" if hint else "")))
 
 

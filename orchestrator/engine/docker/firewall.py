@@ -142,6 +142,7 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
     hosts = {**spec.extra_hosts, HOST: gateway}
     if link is not None and link.broker is not None:
         hosts[BROKER_NAME] = link.broker
+        # protection: worker-on-open-network-reaches-only-brokers-port
         egress = replace(egress, allowed=(*egress.allowed, (link.broker, BROKER_PORT)))
     # protection: guard-gets-none-of-workers-variables
     return guard_spec(

@@ -205,6 +205,7 @@ def _ignore_lines(listed: Path) -> list[str]:
         ImageBuildError: The file is unreadable, a link, not a regular file, or too large.
     """
     try:
+        # protection: linked-dockerignore-refused
         data = read_limited(listed, most=_LARGEST_IGNORE)
     except FileNotFoundError:
         return []

@@ -173,6 +173,7 @@ def leads_out(path: Path, folder: Path) -> bool:
     Such a file is hidden from a build: reading it could expose a file of the host or block
     forever.
     """
+    # protection: links-out-of-project-are-not-followed
     return not path.resolve().is_relative_to(folder.resolve())
 
 

@@ -28,6 +28,7 @@ class Mistakes:
 
     def meant(self, text: str, known: Sequence[str]) -> str:
         """Return a suggestion for a misspelt name; empty if there are many mistakes already."""
+        # protection: few-suggestions-for-workflow
         return did_you_mean(text, known) if len(self._found) < MOST_SUGGESTIONS else ""
 
     def add(self, node: Node | None, message: str) -> None:

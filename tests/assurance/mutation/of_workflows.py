@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.assurance.mutation.protection import Protection, patches
+from tests.assurance.mutation.protection import Protection, marked
+from tests.assurance.mutation.ways import Instead, Never, Remove, Without
 
 RESULTS = "tests/test_results.py"
 AFTER = "tests/cli/test_previous_run.py"
@@ -11,63 +12,53 @@ RUNNER = "tests/runs/test_workflows.py tests/scheduling/test_dependencies.py"
 
 def workflows() -> Iterator[Protection]:
     """Return the protections of a workflow's order, bases and exit code."""
-    yield from patches(
-        "scheduling/dependencies.py", (RUNNER,),
-        ("unneeded task passes on its dependencies' work", "            elif result.reason is not "
-         "Reason.CONFLICT and name in tasks:\n                pending.extend("
-         "reversed(_before(tasks[name])))\n", ""),
-        ("task that never ran contributes no commit", " and not result.never_ran:", ":"),
+    yield from marked(
+        (RUNNER,),
+        ("unneeded task passes on its dependencies' work", Remove()),
+        ("task that never ran contributes no commit", Without("not result.never_ran")),
     )  # fmt: skip
-    yield from patches(
-        "scheduling/admission.py", ("tests/scheduling/test_admission.py", RUNNER),
-        ("tasks wait for free CPUs and memory",
-         "if not fits(demands, cpus=machine.cpus, memory=machine.memory):", "if False:"),
-        ("no start while memory is short", "if free is not None and free <",
-         "if False and 0 <"),
-        ("no start while the disk is full", "if disk < _LEAST_DISK:", "if False:"),
+    yield from marked(
+        ("tests/scheduling/test_admission.py", RUNNER),
+        ("tasks wait for free CPUs and memory", Never()),
+        ("no start while memory is short", Never()),
+        ("no start while the disk is full", Never()),
     )  # fmt: skip
-    yield from patches(
-        "scheduling/queue.py", (RUNNER,),
-        ("admission applies without a workflow", "            if problem is not None:",
-         "            if False and problem is not None:"),
+    yield from marked(
+        (RUNNER,),
+        ("admission applies without a workflow", Never()),
     )  # fmt: skip
-    yield from patches(
-        "results.py", (RESULTS,),
+    yield from marked(
+        (RESULTS,),
         ("skipped required task fails the run",
-         "result.required and result.reason is Reason.DEPENDENCY", "False"),
+         Never("result.required and result.reason is Reason.DEPENDENCY")),
     )  # fmt: skip
-    yield from patches(
-        "text/path_patterns.py", ("tests/text/test_path_patterns.py",),
-        ("brackets match a literal name", "if 0 < size <= last and", "if False and"),
-        ("pattern with a slash is anchored", 'if not anchored and "/" not in text.rstrip("/"):',
-         "if not anchored:"),
-        ("wildcard does not match a slash", 'names = path.split("/")\n        last',
-         "names = [path]\n        last"),
+    yield from marked(
+        ("tests/text/test_path_patterns.py",),
+        ("brackets match a literal name", Never("0 < size <= last")),
+        ("pattern with a slash is anchored", Without("'/' not in text.rstrip('/')")),
+        ("wildcard does not match a slash", Instead("[path]")),
     )  # fmt: skip
-    yield from patches(
-        "worker/lifecycle.py", (RUNNER,),
-        ("paths are enforced without a workflow", "if not paths or tip == worker.base",
-         "if not paths or not worker.run.request.workflow or tip == worker.base"),
-        ("paths are enforced for unlisted files", "if not changed.total or not changed.is_whole:",
-         "if False:"),
+    yield from marked(
+        (RUNNER,),
+        ("paths are enforced without a workflow",
+         Instead("not paths or not worker.run.request.workflow or tip == worker.base or "
+                 "(verdict.status is not Status.SUCCESS)")),
+        ("paths are enforced for unlisted files", Never()),
     )  # fmt: skip
-    yield from patches(
-        "workflow/contents.py", (AFTER,),
+    yield from marked(
+        (AFTER,),
         ("dependents of a changed task are repeated",
-         "content = [task.task, settings, task.mode, task.when, before, inputs]",
-         "content = [task.task, settings, task.mode, task.when]"),
-        ("batches are identified by content",
-         "if name not in matched and left[digest]:", "if False:"),
+         Instead("[task.task, settings, task.mode, task.when]")),
+        ("batches are identified by content", Never()),
     )  # fmt: skip
-    yield from patches(
-        "cli/previous_run.py", (AFTER,),
-        ("continuing from a live run refused", "    if directory.is_live():", "    if False:"),
-        ("continuing from a purged run refused", "    there.check_kept(workflow, done)\n", ""),
+    yield from marked(
+        (AFTER,),
+        ("continuing from a live run refused", Never()),
+        ("continuing from a purged run refused", Remove()),
     )  # fmt: skip
-    yield from patches(
-        "runs/foreach_items.py", ("tests/runs/test_foreach_items.py",),
-        ("`foreach` command can be stopped", "            runner.cancel(kill=kill)",
-         "            pass"),
-        ("`foreach` includes uncommitted files", "base_commit(repository, self._config)",
-         "repository.resolve(self._config.base)"),
+    yield from marked(
+        ("tests/runs/test_foreach_items.py",),
+        ("`foreach` command can be stopped", Remove()),
+        ("`foreach` includes uncommitted files",
+         Instead("_listed(repository, repository.resolve(self._config.base))")),
     )  # fmt: skip

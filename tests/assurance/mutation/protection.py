@@ -5,20 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.assurance.mutation.marks import ROOT, files_of_marks, without
+from tests.assurance.mutation.marks import files_of_marks, without
 from tests.assurance.mutation.ways import Way
 
-_PACKAGE = "orchestrator/"
 Row = tuple[str, Way] | tuple[str, Way, str]
-
-
-@dataclass(frozen=True)
-class Patch:
-    """Two texts of a file: the old one occurs once, and becomes the new one."""
-
-    path: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True)
@@ -26,7 +16,7 @@ class Protection:
     """A protection of the package, which can be removed."""
 
     name: str
-    way: Way | Patch
+    way: Way
     tests: tuple[str, ...]
     """Arguments for pytest, tried one after the other until one fails."""
     why_not: str = ""
@@ -34,16 +24,11 @@ class Protection:
 
     @property
     def mark(self) -> str:
-        """The name of its mark in the package; empty for a patch."""
-        return "" if isinstance(self.way, Patch) else self.way.at or mark_of(self.name)
+        """The name of its mark in the package."""
+        return self.way.at or mark_of(self.name)
 
     def remove(self, root: Path) -> tuple[Path, str]:
         """Return the file of a checkout with the protection, and its text without it."""
-        if isinstance(self.way, Patch):
-            path = root / self.way.path
-            text = path.read_text(encoding="utf-8")
-            assert text.count(self.way.old) == 1, "the code has changed: adapt the patch"
-            return path, text.replace(self.way.old, self.way.new)
         (place,) = files_of_marks(root)[self.mark]
         path = root / place
         return path, without(path.read_text(encoding="utf-8"), self.mark, self.way)
@@ -65,21 +50,3 @@ def marked(tests: tuple[str, ...], *rows: Row, at: str = "") -> Iterator[Protect
     """
     for name, way, *why in rows:
         yield Protection(name, replace(way, at=way.at or at), tests, *why)
-
-
-def patches(
-    path: str, tests: tuple[str, ...], *rows: tuple[str, str, str] | tuple[str, str, str, str]
-) -> Iterator[Protection]:
-    """Yield protections from rows of name, old text, new text, and why no test can tell.
-
-    Args:
-        path: A file of the package, or several separated by spaces: each row is about the first of
-            them that contains its old text.
-        tests: Tests that notice.
-        rows: The protections.
-    """
-    first, *others = path.split()
-    texts = {other: (ROOT / _PACKAGE / other).read_text() for other in others}
-    for name, old, new, *why in rows:
-        place = next((other for other, text in texts.items() if old in text), first)
-        yield Protection(name, Patch(_PACKAGE + place, old, new), tests, *why)
