@@ -1,0 +1,143 @@
+"""Tests of engines on other machines that are reached by `ssh`."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.docker.ssh import SshTunnel, split_address
+from orchestrator.errors import ConfigError, EngineUnavailableError
+from tests.support.ssh import FakeSsh
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSsh:
+    place = tmp_path / "ssh"
+    place.mkdir()
+    fake = FakeSsh(place)
+    monkeypatch.setenv("PATH", fake.path)
+    return fake
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Path]:
+    """A socket whose listener answers each connection with what it was sent, in capitals."""
+    path = tmp_path / "engine.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(ConnectionError):
+                    while data := connection.recv(1 << 16):
+                        connection.sendall(data.upper())
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    yield path
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+def _ask(path: Path) -> bytes:
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(10)
+        asked.connect(str(path))
+        asked.sendall(b"question")
+        return asked.recv(100)
+
+
+@pytest.mark.parametrize("forwards", [True, False], ids=["forwarding", "dial-stdio"])
+def test_engine_is_reached_and_nothing_is_left(ssh: FakeSsh, engine: Path, forwards: bool) -> None:
+    if not forwards:
+        ssh.forbid_forwarding()
+        ssh.give_docker(engine)
+    tunnel = SshTunnel(f"ssh://ann@build.example:2222{engine}")
+    assert [_ask(tunnel.socket) for _ in range(3)] == [b"QUESTION"] * 3
+    first = ssh.asked[0]
+    assert first[-2:] == ["--", "build.example"]
+    assert ("-p", "2222") in pairwise(first)
+    assert ("-l", "ann") in pairwise(first)
+    assert "BatchMode=yes" in first
+    tunnel.close()
+    assert not tunnel.socket.parent.exists()
+    for pid in ssh.pids:
+        _wait_for_end(pid)
+
+
+def test_broken_connection_is_made_again(ssh: FakeSsh, engine: Path) -> None:
+    tunnel = SshTunnel(f"ssh://build.example{engine}")
+    os.kill(ssh.pids[0], signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while len(ssh.pids) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    while True:
+        with suppress(OSError):
+            assert _ask(tunnel.socket) == b"QUESTION"
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    tunnel.close()
+    _wait_for_end(ssh.pids[-1])
+
+
+def test_ssh_ends_with_a_killed_client(ssh: FakeSsh, engine: Path) -> None:
+    code = (
+        "import os, signal; from orchestrator.engine.docker.ssh import SshTunnel; "
+        f"SshTunnel('ssh://build.example{engine}'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with tempfile.TemporaryDirectory() as short:
+        environ = {**os.environ, "TMPDIR": short}
+        subprocess.run((sys.executable, "-c", code), check=False, env=environ)
+    _wait_for_end(ssh.pids[0])
+
+
+def test_refusal_names_the_last_words_of_ssh(ssh: FakeSsh) -> None:
+    ssh.fail()
+    with pytest.raises(EngineUnavailableError) as error:
+        SshTunnel("ssh://build.example")
+    assert "Permission denied" in error.value.message
+    assert "\x1b" not in error.value.message
+    assert "banner" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ssh://", "ssh://-oProxyCommand=id", "ssh://a:secret@host", "ssh://host:port", "tcp://host",
+        "ssh://-l@host", "ssh://a%20b@host", "ssh://host?a=b",
+    ],
+)  # fmt: skip
+def test_invalid_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ConfigError):
+        split_address(address)
+
+
+def test_address_without_a_path_means_the_usual_socket() -> None:
+    assert split_address("ssh://host") == ("host", (), "/var/run/docker.sock")
+    assert split_address("ssh://host/run/a.sock")[2] == "/run/a.sock"
+
+
+def _wait_for_end(pid: int) -> None:
+    deadline = time.monotonic() + 20
+    with suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            time.sleep(0.05)
+        pytest.fail(f"process {pid} still runs")
