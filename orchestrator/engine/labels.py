@@ -39,3 +39,15 @@ FILTER = "orchestrator.filter"
 """Label of a container whose network is filtered without a guard: the destinations that stay
 reachable, as JSON.
 """
+
+
+PLACE = "orchestrator.place"
+"""Label of all containers and volumes of a place with volumes: the place's name."""
+
+
+STEP = "orchestrator.step"
+"""Label of a step's container in a place with volumes: the step's name."""
+
+
+DIGEST = "orchestrator.digest"
+"""Label of a volume with files that several places of a run share: the digest of the files."""

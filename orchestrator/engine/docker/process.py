@@ -31,6 +31,9 @@ _GONE = (404, 409)
 class DockerProcess:
     """Implements `orchestrator.engine.protocol.InnerProcess`."""
 
+    _takes_input = False
+    """Whether the command has input although it has no terminal."""
+
     def __init__(
         self,
         client: docker.APIClient,
@@ -47,7 +50,8 @@ class DockerProcess:
             try:
                 self._id = client.exec_create(
                     container_id, list(command),
-                    stdin=self._terminal, tty=self._terminal, environment=dict(env),
+                    stdin=self._terminal or self._takes_input, tty=self._terminal,
+                    environment=dict(env),
                 )["Id"]  # fmt: skip
             except docker.errors.APIError as error:
                 if error.status_code in _ABSENT:

@@ -50,8 +50,10 @@ def pack(
         for path, info in walk:
             kind = stat.S_IFMT(info.st_mode)
             size += info.st_size if kind == stat.S_IFREG else 0
+            # protection: archive-of-part-is-bounded
             if size > limit or walk.seen > most:
                 raise ArchiveError(f"there are more than {limit} bytes or {most} files")
+            # protection: special-files-of-part-left-out
             if kind in (stat.S_IFREG, stat.S_IFDIR) or (links and kind == stat.S_IFLNK):
                 folder, _, name = path.rpartition("/")
                 full = f"{top}/{path}" if top else path
@@ -79,7 +81,8 @@ def _entry(path: str, info: os.stat_result, name: str, folder: int) -> Iterator[
                     raise ArchiveError("a file became shorter while it was read")
                 left -= len(data)
                 yield data
-        yield bytes(-entry.size % _BLOCK)
+        if padding := -entry.size % _BLOCK:
+            yield bytes(padding)
     elif stat.S_ISLNK(info.st_mode):
         entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=folder)
         yield _header(entry)
@@ -114,8 +117,10 @@ def unpack(pieces: Iterator[bytes], into: Path, *, limit: int, most: int) -> Non
     try:
         while entry := _next_entry(source):
             seen, size = seen + 1, size + entry.size
+            # protection: archive-has-few-entries
             if seen > most:
                 raise ArchiveError(f"the archive has more than {most} entries")
+            # protection: archive-has-small-files
             if size > limit:
                 raise ArchiveError(f"the files of the archive need more than {limit} bytes")
             folder, name = _place(entry.name)
@@ -191,6 +196,7 @@ def _next_entry(source: Source) -> tarfile.TarInfo | None:
             raise ArchiveError(f"the archive is damaged: {error}") from error
         if entry.type != tarfile.GNUTYPE_LONGNAME or name is not None:
             break
+        # protection: archive-has-short-names
         if not 0 < entry.size <= LONGEST_PATH + 1:
             raise ArchiveError("a name in the archive is too long")
         name = os.fsdecode(source.exactly(entry.size + -entry.size % _BLOCK).partition(b"\0")[0])
@@ -198,6 +204,7 @@ def _next_entry(source: Source) -> tarfile.TarInfo | None:
         is_possible = entry.size >= 0
     else:
         is_possible = entry.type == tarfile.DIRTYPE and entry.size == 0
+    # protection: archive-has-only-files-and-directories
     if not is_possible:
         raise ArchiveError("an entry of the archive is neither a regular file nor a directory")
     entry.name = entry.name if name is None else name
@@ -208,6 +215,7 @@ def _place(path: str) -> tuple[str, str]:
     """Return directory and name of a path that stays below the top."""
     path = path.removesuffix("/")
     names = path.split("/")
+    # protection: archive-stays-below-its-directory
     is_wrong = any(name in ("", ".", "..") or "\0" in name for name in names)
     encoded = [os.fsencode(name) for name in names]
     if is_wrong or max(map(len, encoded)) > _LONGEST_NAME or len(b"/".join(encoded)) > LONGEST_PATH:

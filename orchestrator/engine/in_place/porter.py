@@ -171,6 +171,7 @@ class Porter:
         ordered = self._find(step)
         order_text(**order)
         is_open = ordered.nonce in (None, FOLLOWS) and ordered.state in ("waiting", "ordered")
+        # protection: second-order-refused
         if ordered.nonce != nonce and not is_open:
             raise ValueError(f"the step {step!r} was ordered before")
         if ordered.nonce != nonce:
@@ -218,6 +219,7 @@ class Porter:
             if line == b"began" and step.state == "starting":
                 step.state = "running"
                 step.until = math.inf if step.timeout is None else uptime() + step.timeout
+                # protection: order-is-removed-when-command-began
                 step.channel.forget_order()
                 self._journal.add("started", step.name)
             code = exit_code(line)
@@ -235,6 +237,7 @@ class Porter:
         if data:
             written = sum(file.size for file in step.files.values())
             room = len(data) if step.output is None else max(0, step.output - written)
+            # protection: output-of-step-is-bounded
             step.files[stream].write(data[:room])
             if len(data) > room and step.reason is None:
                 self._stop_for(step, "output", uptime())
@@ -274,13 +277,17 @@ class Porter:
         if now >= step.until and (step.state == "starting" or step.killed):
             # Without a shim, or with one that the engine cannot end, there is no end of output.
             self._end(step)
+        # protection: step-is-killed-after-its-grace
         elif now >= step.until and step.reason is not None:
             self._stop(step, "SIGKILL")
             step.until = now + _TO_DIE
+        # protection: step-is-stopped-at-its-deadline
         elif now >= step.until:
             self._stop_for(step, "timeout", now)
+        # protection: step-is-stopped-at-its-disk-limit
         elif step.reason is None and step.disk is not None and written > step.disk:
             self._stop_for(step, "disk", now)
+        # protection: step-is-stopped-at-its-limit-of-files
         elif step.reason is None and step.inodes is not None and files > step.inodes:
             self._stop_for(step, "inodes", now)
 

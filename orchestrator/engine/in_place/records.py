@@ -14,7 +14,7 @@ from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.walk import Walk
 from orchestrator.machine import uptime
 
-_FRAME = 1024 * 1024
+_FRAME = 32 * 1024
 _LOOK = 0.05
 _NAME = re.compile(r"[a-z][a-z0-9-]*(\.stdout|\.stderr)?")
 MOST_FILES = 200_000
@@ -121,6 +121,7 @@ def checked_name(name: str) -> str:
     Raises:
         ValueError: There cannot be such data.
     """
+    # protection: only-data-of-place-is-read
     if not _NAME.fullmatch(name):
         raise ValueError(f"the place has no data {name!r}")
     return name

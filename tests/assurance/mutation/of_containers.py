@@ -94,6 +94,42 @@ def container() -> Iterator[Protection]:
     )  # fmt: skip
 
 
+def places() -> Iterator[Protection]:
+    """Return the protections of places with volumes, and of the programs in them."""
+    yield from marked(
+        ("tests/engine/in_place/test_archive.py",),
+        ("archive of a part is bounded", Never()),
+        ("special files of a part left out", Always()),
+        ("archive has few entries", Never()),
+        ("archive has small files", Never()),
+        ("archive has short names", Never()),
+        ("archive has only files and directories", Never()),
+        ("archive stays below its directory", Instead("False")),
+    )
+    yield from marked(
+        ("tests/engine/in_place/test_steps.py",),
+        ("step cannot talk instead of the porter", Give("'obey': 0o666")),
+        ("words of a step are bounded", Never()),
+        ("second order refused", Never()),
+        ("order is removed when the command began", Remove()),
+        ("output of a step is bounded", Replace("data[:room]", "data")),
+        ("step is killed after its grace", Never()),
+        ("step is stopped at its deadline", Never()),
+        ("step is stopped at its disk limit", Never()),
+        ("step is stopped at its limit of files", Never()),
+        ("only data of the place is read", Never()),
+    )
+    yield from marked(
+        ("tests/engine/test_place_contract.py",),
+        ("step sees only its parts", Never()),
+        ("read-only parts of a place", Give("read_only=False")),
+        ("secret parts are in memory", Give("memory=None")),
+        ("order is in no object of the engine", Give("env=start.env")),
+        ("steps in volumes never run as root", Never()),
+        ("volumes of a place are labelled", Give("labels={}")),
+    )
+
+
 def engine() -> Iterator[Protection]:
     """Return the protections that the engine adds."""
     yield from marked(

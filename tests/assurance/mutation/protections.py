@@ -21,6 +21,7 @@ from tests.assurance.mutation.protection import Protection
 PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "container": tuple(of_containers.container()),
     "engine": tuple(of_containers.engine()),
+    "places": tuple(of_containers.places()),
     "network": tuple(of_containers.guard()),
     "broker": tuple(of_broker.broker()),
     "images": tuple(of_containers.images()),

@@ -101,7 +101,7 @@ def test_limits_of_packing(tmp_path: Path, make: str) -> None:
             (tmp_path / str(number)).touch()
     begun = time.monotonic()
     with pytest.raises(ArchiveError, match="more than"):
-        list(pack(tmp_path, **MOST))
+        list(itertools.islice(pack(tmp_path, **MOST), 5000))
     assert time.monotonic() - begun < 30
 
 
@@ -138,7 +138,9 @@ HOSTILE: dict[str, Callable[[], Iterator[bytes]]] = {
     "negative": lambda: iter([header("n", size=-512), END]),
     "directory with content": lambda: iter([header("d", type=tarfile.DIRTYPE, size=512)]),
     "endless": endless,
-    "giant name": lambda: iter([header("x", type=tarfile.GNUTYPE_LONGNAME, size=2**33)]),
+    "giant name": lambda: itertools.chain(
+        [header("x", type=tarfile.GNUTYPE_LONGNAME, size=2**33)], itertools.repeat(b"n" * 2**20, 16)
+    ),
     "name over 4096 bytes": lambda: iter([file("/".join("a" * 200 for _ in range(21)))]),
     "name over 255 bytes": lambda: iter([file("a" * 256)]),
     "two names": lambda: iter([file("././@LongLink", b"a\0", type=tarfile.GNUTYPE_LONGNAME)] * 2),

@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.engine.in_place.channel import Channel, exit_code, order_text
 from tests.support.plain_place import SHIM, PlainPlace, wait_for
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root starts steps of another user")
@@ -285,3 +287,39 @@ def test_wrong_commands_are_refused(open_place: Open, words: tuple[str, ...]) ->
     place = open_place()
     assert place.ask(*words)["error"]
     assert place.porter.poll() is None
+
+
+def test_words_of_a_step_are_bounded(tmp_path: Path) -> None:
+    channel = Channel(str(tmp_path))
+    words = os.open(tmp_path / "say", os.O_WRONLY)
+    tracemalloc.start()
+    try:
+        for _ in range(400):
+            os.write(words, b"x" * 50_000)
+            assert channel.hear() == ([], False)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+    os.write(words, b"\nexit 3\n")
+    assert channel.hear()[0][-1] == b"exit 3"
+    os.close(words)
+    assert channel.hear() == ([], True)
+    channel.close()
+
+
+@pytest.mark.parametrize("line", [b"exit 256", b"exit -1", b"exit", b"exit 1 2", b"exit \xb2"])
+def test_forged_exit_codes(line: bytes) -> None:
+    assert exit_code(line) is None
+    assert exit_code(b"exit 255") == 255
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "workdir"),
+    [((), {}, "/"), (("a\0b",), {}, "/"), (("a",), {"A B": ""}, "/"), (("a",), {"A;id": ""}, "/"),
+     (("a",), {"A": "\0"}, "/"), (("a",), {}, "\0")],
+)  # fmt: skip
+def test_orders_that_a_shell_cannot_run(
+    argv: tuple[str, ...], env: dict[str, str], workdir: str
+) -> None:
+    with pytest.raises(ValueError, match=r"a (shell|command)"):
+        order_text(argv, env, workdir)

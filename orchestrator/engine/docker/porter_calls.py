@@ -1,0 +1,158 @@
+"""Calls to the porter of a place with volumes, each a short command in the porter's container."""
+
+import hashlib
+import io
+import json
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import docker
+import docker.errors
+
+from orchestrator.engine.docker.container import repeatable
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.process import DockerProcess
+from orchestrator.engine.in_place.archive import ArchiveError, Source
+from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
+
+STATE = "/state"
+"""Directory of the porter's own files, on a volume that no step sees."""
+_COMMAND = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE)
+_WAIT = "20"
+"""Seconds for which the porter waits for further data before it ends an answer."""
+_LONGEST_LINE = 64 * 1024**2
+_LARGEST_FRAME = 1024**2
+_LARGEST_FILE = 4 * 1024**2
+_ATTEMPTS = 5
+"""Number of connections without any progress, after which reading fails."""
+
+
+class _Call(DockerProcess):
+    _takes_input = True
+
+
+class Porter:
+    """The porter in one container, which needs not exist yet."""
+
+    def __init__(self, client: docker.APIClient, name: str) -> None:
+        self._client = client
+        self.name = name
+
+    def inspect(self, container: str) -> dict[str, Any] | None:
+        """Return what the engine knows of a container; None if it does not exist."""
+        with translated("inspect the container"):
+            try:
+                found: dict[str, Any] = self._client.inspect_container(container)
+            except docker.errors.NotFound:
+                return None
+        return found
+
+    def runs(self) -> bool:
+        """Return whether the porter runs."""
+        found = self.inspect(self.name)
+        return found is not None and bool(found["State"]["Running"])
+
+    @repeatable
+    def call(self, *words: str, data: bytes = b"") -> dict[str, Any]:
+        """Run a command of the porter with some input, and return its answer.
+
+        The porter's commands can be repeated, so a cut connection is tried again.
+
+        Raises:
+            EngineError: The porter refused, or the place has ended.
+        """
+        process = self._start(words)
+        with closing(process):
+            if data:
+                process.write(data)
+            try:
+                line = _stdout(process).line(_LONGEST_LINE)
+                answer: dict[str, Any] = json.loads(line)
+            except ArchiveError as error:
+                raise EngineUnavailableError("the connection to the place was cut") from error
+            except ValueError as error:
+                raise EngineError("the place sent something unreadable") from error
+        if "error" in answer:
+            raise EngineError(f"the place refused: {answer['error']}")
+        return answer
+
+    def order(self, order: Mapping[str, object]) -> None:
+        """Order a step, whose command and variables are sent to the porter's memory.
+
+        Raises:
+            EngineError: The step was ordered before.
+        """
+        data = json.dumps(order).encode()
+        self.call("order", str(len(data)), hashlib.sha256(data).hexdigest(), data=data)
+
+    def read(self, offsets: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
+        """Yield data of the place from offsets on, until all of it is complete.
+
+        If the connection is cut, reading goes on at the same byte.
+
+        Raises:
+            EngineError: The data was altered, the place has ended, or the engine does not answer.
+        """
+        at = dict(offsets)
+        failures = 0
+        while True:
+            try:
+                for name, data in self._frames(at):
+                    if not name:
+                        return
+                    at[name] += len(data)
+                    failures = 0
+                    yield name, data
+            except EngineUnavailableError:
+                failures += 1
+                if failures == _ATTEMPTS:
+                    raise
+                time.sleep(0.1 * 2**failures)
+
+    def _frames(self, offsets: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
+        """Yield the frames of one connection; one without a name if all data is complete."""
+        places = [str(word) for pair in offsets.items() for word in pair]
+        at = dict(offsets)
+        process = self._start(("read", _WAIT, *places))
+        with closing(process):
+            source = _stdout(process)
+            try:
+                while "final" not in (head := json.loads(source.line(_LARGEST_FILE))):
+                    name, length = head["name"], head["length"]
+                    if head["at"] != at[name] or not 0 < length <= _LARGEST_FRAME:
+                        raise EngineError("the place sent other data than it was asked for")
+                    data = source.exactly(length)
+                    if hashlib.sha256(data).hexdigest() != head["sha256"]:
+                        raise EngineError("data of the place was altered on its way")
+                    at[name] += length
+                    yield name, data
+            except ArchiveError as error:
+                raise EngineUnavailableError("the connection to the place was cut") from error
+            except (ValueError, KeyError, TypeError) as error:
+                raise EngineError("the place sent something unreadable") from error
+        if head["final"]:
+            yield "", b""
+
+    def _start(self, words: tuple[str, ...]) -> DockerProcess:
+        command = (*_COMMAND, *words)
+        try:
+            return _Call(self._client, self.name, command, terminal=None, env={})
+        except NotRunningError as error:
+            raise EngineError("the place has ended") from error
+
+    def read_record(self, name: str) -> dict[str, Any]:
+        """Return a JSON object that is among the porter's files, also if the place has ended."""
+        with translated("read the record of the place"):
+            pieces, _ = self._client.get_archive(self.name, f"{STATE}/{name}")
+            data = Source(iter(pieces)).up_to(_LARGEST_FILE)
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            file = archive.extractfile(name)
+            record: dict[str, Any] = {} if file is None else json.load(file)
+        return record
+
+
+def _stdout(process: DockerProcess) -> Source:
+    return Source(chunk.data for chunk in process.output() if chunk.stream == "stdout")

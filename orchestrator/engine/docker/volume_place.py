@@ -1,0 +1,279 @@
+"""A place whose files are in volumes of the engine: nothing of this machine is mounted.
+
+No command creates such a place yet; runs mount the files of this machine.
+
+Every part is a volume of its own, because this engine mounts whole volumes only. Steps are
+containers with a shim as PID 1, which the porter, a container too, starts and stops
+(`engine/in_place`). Commands, variables and parts `in_memory` are only in volumes in memory, and in
+no object that the engine's API shows.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, replace
+from importlib.resources import files
+from pathlib import Path
+from secrets import token_hex
+
+import docker
+
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.porter_calls import STATE, Porter
+from orchestrator.engine.docker.volume_step import VolumeStep, find_step
+from orchestrator.engine.docker.volumes import Volumes, described, mount
+from orchestrator.engine.in_place.archive import ArchiveError, unpack
+from orchestrator.engine.in_place.porter import FOLLOWS
+from orchestrator.engine.in_place.records import MOST_FILES
+from orchestrator.engine.labels import STEP
+from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step
+from orchestrator.engine.spec import BindMount
+from orchestrator.errors import EngineError, UnsupportedError
+from orchestrator.files.bundle import bundle
+from orchestrator.files.disk_usage import DiskUse
+
+_SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
+_CHANNEL = "/run/place"
+"""Directory of a step's channel in its own container."""
+_CHANNELS, _PARTS, _MEMORY = "/channels", "/parts", "/memory"
+_CHANNEL_OPTIONS = "size=20m,nr_inodes=100,mode=0755"
+_MEMORY_OPTIONS = "size=64m,mode=0755"
+_READ = ("DAC_READ_SEARCH",)
+"""The porter's only capability: it measures directories that a worker closed to others."""
+_RECORD = "put.json"
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
+
+
+class VolumePlace:
+    """Implements `orchestrator.engine.place.Place` for an engine that mounts no files."""
+
+    def __init__(self, client: docker.APIClient, spec: PlaceSpec, *, seccomp: str | None) -> None:
+        """Create the place, or open it again.
+
+        Raises:
+            UnsupportedError: The place needs something that these places do not have.
+            EngineError: The place could not be created.
+        """
+        _check(spec)
+        self._client, self._spec = client, spec
+        self._steps = {step.name: step for step in spec.steps}
+        self._memory = {part.name for part in spec.parts if part.in_memory}
+        self._written = {part.name for part in spec.parts if not part.mount.read_only}
+        """Names of the parts that some step may write."""
+        self._sources = {part.name: _source(part) for part in spec.parts}
+        self._volumes = Volumes(client, spec, seccomp=seccomp)
+        self._porter = Porter(client, f"{spec.name}-porter")
+        self._arrived: dict[str, str] = {}
+        """The volumes of the parts whose files have arrived, by the part's name."""
+        if self._porter.inspect(self._porter.name) is None:
+            self._open()
+        else:
+            self._arrived = self._porter.read_record(_RECORD)
+
+    def _open(self) -> None:
+        """Create the volumes that steps write to, and start the porter."""
+        spec, volumes = self._spec, self._volumes
+        mounts = [mount(STATE, volumes.create("state"))]
+        for name in self._steps:
+            channel = volumes.create(f"channel-{name}", memory=_CHANNEL_OPTIONS)
+            mounts.append(mount(f"{_CHANNELS}/{name}", channel))
+        for name in sorted(self._memory):
+            # protection: secret-parts-are-in-memory
+            volume = volumes.create(f"part-{name}", memory=_MEMORY_OPTIONS)
+            mounts.append(mount(f"{_MEMORY}/{name}", volume))
+        for name in sorted(self._written):
+            volume = volumes.create(f"part-{name}")
+            mounts.append(mount(f"{_PARTS}/{name}", volume, read_only=True))
+        place = {
+            "channels": _CHANNELS,
+            "parts": {name: f"{_PARTS}/{name}" for name in self._written},
+            "start_within": spec.start_within,
+            "collect_within": spec.collect_within,
+            "steps": {s.name: {**asdict(s.limits), "after": s.after} for s in spec.steps},
+        }
+        program = bundle("orchestrator.engine.in_place.porter")
+        texts = {"porter.py": program, "spec.json": json.dumps(place), _RECORD: "{}"}
+        command = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "serve")
+        porter = volumes.container(volumes.helper("porter", *command, capabilities=_READ), mounts)
+        volumes.write(porter, STATE, texts)
+        with translated("start the porter of the place"):
+            self._client.start(porter)
+
+    def put(self, parts: Sequence[Part]) -> None:
+        """Send the files of parts that are new or have changed."""
+        for part in {part.name: part for part in parts}.values():
+            source = self._sources[part.name] = _source(part)
+            if part.name in self._memory or (part.name in self._written & self._arrived.keys()):
+                continue
+            shared = self._volumes.share(source, part.digest) if part.digest else None
+            if part.name in self._written:
+                volume = self._volumes.create(f"part-{part.name}")
+                if shared is None:
+                    self._volumes.send(source, volume)
+                else:
+                    self._volumes.copy(shared, volume, source)
+            elif shared is not None:
+                volume = shared
+            else:
+                volume = self._send_given(part.name, source)
+            if self._arrived.get(part.name) != volume:
+                self._arrived[part.name] = volume
+                record = json.dumps(self._arrived)
+                self._volumes.write(self._porter.name, STATE, {_RECORD: record})
+
+    def _send_given(self, name: str, source: Path) -> str:
+        """Return a volume with the present files of a part that no step writes."""
+        # Another volume for other files: steps that have ended may still have the old one.
+        suffix = f"part-{name}-{described(source)[0][:16]}"
+        if self._arrived.get(name, "").endswith(suffix):
+            return self._arrived[name]
+        volume = self._volumes.create(suffix)
+        self._volumes.send(source, volume)
+        return volume
+
+    def order(self, step: str, start: Start) -> VolumeStep:
+        """Create the container of a step, and those of the steps that follow it."""
+        described = self._steps[step]
+        if start.network_of is not None or start.ports:
+            raise UnsupportedError("a place with volumes shares no network and publishes no ports")
+        found = self._follower(described)
+        if found is None:
+            found = self._create(described, start)
+            try:
+                self._porter.order(_order(described, start, nonce=token_hex(8)))
+            except BaseException:
+                found.remove()
+                raise
+        elif self._porter.call("state", step)["state"] == "ordered":
+            self._porter.order(_order(described, start, nonce=token_hex(8)))
+        self._create_following(step)
+        return found
+
+    def _follower(self, step: Step) -> VolumeStep | None:
+        """Return the container of a step that starts, or has started, without an order."""
+        return None if step.after is None else self.step(step.name)
+
+    def _create_following(self, step: str) -> None:
+        """Let the steps after a step wait in their containers, so that no client is needed."""
+        for following in self._spec.steps:
+            if following.after == step and following.spec.command and not self.step(following.name):
+                start = Start(command=following.spec.command)
+                container = self._create(following, start)
+                self._porter.order(_order(following, start, nonce=FOLLOWS))
+                container.start()
+                self._create_following(following.name)
+
+    def _create(self, step: Step, start: Start) -> VolumeStep:
+        mounts = [mount(_CHANNEL, f"{self._spec.name}-channel-{step.name}", read_only=True)]
+        for part in self._spec.parts:
+            # protection: step-sees-only-its-parts
+            if step.name not in part.seen_by:
+                continue
+            volume = self._arrived.get(part.name)
+            if part.name in self._memory:
+                volume = f"{self._spec.name}-part-{part.name}"
+                source, target = self._sources[part.name], f"{_MEMORY}/{part.name}"
+                self._volumes.send_to_memory(source, self._porter.name, target)
+            if volume is None:
+                raise EngineError(f"the files of the part `{part.name}` were not sent")
+            # protection: read-only-parts-of-place
+            mounts.append(mount(part.mount.target, volume, read_only=part.mount.read_only))
+        labels = {**step.spec.labels, **start.labels, **self._volumes.labels, STEP: step.name}
+        # protection: order-is-in-no-object-of-engine
+        spec = replace(
+            step.spec,
+            # The command and its variables come with the order, into memory.
+            command=("sh", "-c", _SHIM, "shim", _CHANNEL),
+            env={},
+            labels=labels,
+            network=start.network,
+        )
+        container = self._volumes.container(spec, mounts, init=False)
+        return VolumeStep(self._client, container, self._porter, step.name, is_new=True)
+
+    def step(self, name: str) -> VolumeStep | None:
+        """Return the container of a step; None if it was not ordered."""
+        return find_step(self._client, self._steps[name].spec.name, self._porter, name)
+
+    def usage(
+        self, parts: Collection[str], *, most_files: int, seconds: float = math.inf
+    ) -> DiskUse:
+        """Return a measurement that the porter makes now."""
+        found = self._porter.call("usage", str(most_files), str(seconds), *parts)
+        return DiskUse(**found)
+
+    def changed(self, part: str, *, most: int, seconds: float) -> Iterator[str]:
+        """Yield paths of files whose inodes changed after the first step began."""
+        yield from self._porter.call("changed", part, str(most), str(seconds))["paths"]
+
+    def journal(self, after: int) -> list[Entry]:
+        """Return what the porter recorded."""
+        entries = self._porter.call("journal", str(after))["entries"]
+        return [Entry(**entry) for entry in entries]
+
+    def take(self, part: str, into: Path, *, limit: int) -> None:
+        """Let the porter pack the files of a part, and unpack them here."""
+        packed = self._porter.call("pack", part, str(limit))
+        digest = hashlib.sha256()
+        size = 0
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal size
+            for _, data in self._porter.read({part: 0}):
+                digest.update(data)
+                size += len(data)
+                yield data
+
+        try:
+            unpack(pieces(), into, limit=limit, most=MOST_FILES)
+        except ArchiveError as error:
+            raise EngineError(f"cannot take files from the place: {error}") from error
+        if (size, digest.hexdigest()) != (packed["size"], packed["sha256"]):
+            raise EngineError("files from the place were altered on their way")
+
+    def release(self) -> None:
+        """Remove the place."""
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove all containers and volumes of the place."""
+        self._volumes.remove()
+
+
+def _check(spec: PlaceSpec) -> None:
+    """Check that a place needs nothing that places with volumes do not have.
+
+    Raises:
+        UnsupportedError: It does.
+    """
+    for part in spec.parts:
+        if not _NAME.fullmatch(part.name):
+            raise UnsupportedError(f"a place with volumes has no part `{part.name}`")
+    for step in spec.steps:
+        user, _, _ = step.spec.user.partition(":")
+        # protection: steps-in-volumes-never-run-as-root
+        if not user.isdecimal() or int(user) == 0:
+            # The porter's user, who could hold the step's channel open.
+            raise UnsupportedError("a step of a place with volumes needs a user other than root")
+        if step.spec.egress is not None or step.spec.link is not None or step.spec.own_program:
+            raise UnsupportedError("a place with volumes cannot filter the network of a step")
+        if not _NAME.fullmatch(step.name):
+            raise UnsupportedError(f"a place with volumes has no step `{step.name}`")
+
+
+def _source(part: Part) -> Path:
+    if not isinstance(part.mount, BindMount):
+        raise UnsupportedError("a place with volumes has no overlays")
+    return part.mount.source
+
+
+def _order(step: Step, start: Start, *, nonce: str) -> dict[str, object]:
+    return {
+        "step": step.name,
+        "nonce": nonce,
+        "argv": start.command,
+        "env": {**step.spec.env, **start.env},
+        "workdir": step.spec.workdir,
+    }

@@ -1,0 +1,87 @@
+"""A step of a place with volumes: a container whose output the porter keeps."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import docker
+
+from orchestrator.engine.docker.container import DockerContainer, patient
+from orchestrator.engine.docker.porter_calls import Porter
+from orchestrator.engine.protocol import LogChunk
+from orchestrator.errors import EngineError
+from orchestrator.events import Stream
+
+_NOTICE = 10.0
+"""Maximum number of seconds that the porter takes to notice the end of a container."""
+_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+
+
+class VolumeStep(DockerContainer):
+    """Implements `orchestrator.engine.protocol.Container` for a step that has been ordered."""
+
+    def __init__(
+        self,
+        client: docker.APIClient,
+        container_id: str,
+        porter: Porter,
+        step: str,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        super().__init__(client, container_id, ports={}, adopted=True)
+        self._is_new = is_new
+        self._porter, self._step = porter, step
+
+    def start(self) -> None:
+        """Start the container, unless it was started before; the porter lets the command begin."""
+        if not self._is_new and self._porter.call("state", self._step)["state"] == "waiting":
+            raise EngineError("the step was not ordered completely; remove it, and order again")
+        super().start()
+
+    @patient
+    def again(self) -> "VolumeStep | None":  # type: ignore[override]  # the same, decorated
+        """Return a new handle for the step after lost contact, None if it no longer exists."""
+        return find_step(self._client, self._id, self._porter, self._step)
+
+    def logs(self, since: Mapping[Stream, int] | None = None) -> Iterator[LogChunk]:
+        """Yield all output from the given offsets on, until the step ends.
+
+        Unread output blocks nothing, and a cut connection loses and repeats nothing.
+        """
+        offsets = {f"{self._step}.{stream}": (since or {}).get(stream, 0) for stream in _STREAMS}
+        for name, data in self._porter.read(offsets):
+            yield LogChunk(stream="stderr" if name.endswith(".stderr") else "stdout", data=data)
+
+    def kill(  # type: ignore[override]  # the same, decorated
+        self, signal: Literal["SIGTERM", "SIGKILL"]
+    ) -> None:
+        """Send SIGTERM to all processes of the step, or kill them."""
+        if signal == "SIGKILL":
+            # Not by the porter: this works even if the porter has died.
+            super().kill(signal)
+        elif self.state().ended_at is None:
+            self._porter.call("stop", self._step, signal)
+
+    def remove(self) -> None:
+        """Kill and remove the container, so that the step can be ordered again."""
+        super().remove()
+        deadline = time.monotonic() + _NOTICE
+        while True:
+            try:
+                self._porter.call("forget", self._step)
+            except EngineError:
+                # A place that has ended forgets nothing, and needs not.
+                if not self._porter.runs() or time.monotonic() >= deadline:
+                    return
+                time.sleep(0.1)
+            else:
+                return
+
+
+def find_step(
+    client: docker.APIClient, container: str, porter: Porter, step: str
+) -> VolumeStep | None:
+    """Return the step in a container, by the container's name or id; None if it does not exist."""
+    found = porter.inspect(container)
+    return None if found is None else VolumeStep(client, found["Id"], porter, step)
