@@ -5,7 +5,6 @@ sends itself that signal instead and continues, with `POINT:SIGTERM:SIGTERM` two
 """
 
 import functools
-import importlib
 import itertools
 import os
 import signal
@@ -26,6 +25,7 @@ from tests.assurance.faults.points import (
     POINTS,
     GitPoint,
     Point,
+    holders,
 )
 
 _BETWEEN = 0.3
@@ -50,10 +50,8 @@ def interrupt(*names: str) -> None:
 
 def install(point: Point, strike: Callable[[], object]) -> None:
     """Call `strike` at one call of a function."""
-    module, _, path = point.target.partition(":")
-    *parents, name = path.split(".")
-    holder: Any = functools.reduce(getattr, parents, importlib.import_module(module))
-    real: Callable[..., Any] = getattr(holder, name)
+    found, name = holders(point.target)
+    real: Callable[..., Any] = getattr(found[0], name)
     calls = itertools.count(1)
     lock = threading.Lock()
 
@@ -71,7 +69,8 @@ def install(point: Point, strike: Callable[[], object]) -> None:
             if chosen and point.when == "after":
                 strike()
 
-    setattr(holder, name, deadly)
+    for holder in found:
+        setattr(holder, name, deadly)
 
 
 def install_git(point: GitPoint, top: Path) -> None:

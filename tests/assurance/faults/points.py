@@ -1,7 +1,16 @@
 """The points at which the orchestrator's process is killed: each step that leaves something."""
 
+import functools
+import importlib
+import re
+import sys
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+
+import orchestrator
+
+_PACKAGE = Path(orchestrator.__file__).parent
 
 Outcome = Literal["whole", "nothing", "unbegun", "refused"]
 """Outcome of `resume`: all results; no run; a run that never began; missing private values."""
@@ -12,7 +21,9 @@ class Point:
     """A function, and the moment of one of its calls."""
 
     target: str
-    """`module:function` or `module:Class.method`, as the caller finds it."""
+    """`function` or `Class.method`, wherever it is; `module:function`, as the caller finds it, if
+    several modules define or call a function of this name.
+    """
     when: Literal["before", "after"]
     nth: int = 1
     argument: str | None = None
@@ -30,6 +41,26 @@ class Point:
     """Whether the tasks write only ordinary files, which are harvested without a container."""
     broker: bool = False
     """Whether the keys are in the run's credential broker."""
+
+
+def holders(target: str) -> tuple[list[Any], str]:
+    """Return the class or the modules in which callers find a target, and its name there."""
+    module, _, path = target.rpartition(":")
+    *parents, name = path.split(".")
+    home = importlib.import_module(module or _module_with(path.partition(".")[0]))
+    if module or parents:
+        return [functools.reduce(getattr, parents, home)], name
+    real = getattr(home, name)
+    modules = [found for key, found in sys.modules.items() if key.startswith(_PACKAGE.name)]
+    return [found for found in modules if vars(found).get(name) is real], name
+
+
+def _module_with(name: str) -> str:
+    """Return the name of the only module that defines a function or class."""
+    definition = re.compile(rf"^(?:(?:async )?def|class) {name}\b", re.M)
+    paths = [path for path in _PACKAGE.rglob("*.py") if definition.search(path.read_text())]
+    (path,) = paths
+    return ".".join(path.relative_to(_PACKAGE.parent).with_suffix("").parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,22 +109,16 @@ def _named(**points: Point | tuple[Point, Point]) -> dict[str, Point]:
     return found
 
 
-_RECORD = "orchestrator.state.run_directory:"
-_NOTES = "orchestrator.state.checkpoints:Checkpoints."
 _WRITE = "orchestrator.files.atomic:write_atomically"
 
 POINTS = _named(
-    planning=Point(
-        target="orchestrator.runs.runner:check_run", when="before", outcome="nothing"
-    ),
+    planning=Point(target="orchestrator.runs.runner:check_run", when="before", outcome="nothing"),
     create=(
-        Point(target=f"{_RECORD}RunDirectory.create", when="before", outcome="nothing"),
-        Point(target=f"{_RECORD}RunDirectory.create", when="after", outcome="refused"),
+        Point(target="RunDirectory.create", when="before", outcome="nothing"),
+        Point(target="RunDirectory.create", when="after", outcome="refused"),
     ),
     run_json=Point(target=_WRITE, when="before", argument="/run.json", outcome="unbegun"),
-    unclaimed=Point(
-        target=f"{_RECORD}RunDirectory.create", when="after", private=False
-    ),
+    unclaimed=Point(target="RunDirectory.create", when="after", private=False),
     claim=Point(
         target="orchestrator.git.repository:Repository.claim", when="after", outcome="refused"
     ),
@@ -101,188 +126,151 @@ POINTS = _named(
         target="orchestrator.git.repository:Repository.claim", when="after", private=False
     ),
     keep_inputs=(
-        Point(
-            target="orchestrator.runs.reservation:keep_inputs", when="before", outcome="refused"
-        ),
-        Point(target="orchestrator.runs.reservation:keep_inputs", when="after"),
+        Point(target="keep_inputs", when="before", outcome="refused"),
+        Point(target="keep_inputs", when="after"),
     ),
-    base_objects=_around("orchestrator.worker.prepare:base_objects"),
-    write_shallow=_around(f"{_RECORD}RunDirectory.write_shallow"),
-    probe=Point(
-        target="orchestrator.engine.docker.container:DockerContainer.wait", when="before"
-    ),
+    base_objects=_around("base_objects"),
+    write_shallow=_around("RunDirectory.write_shallow"),
+    probe=Point(target="DockerContainer.wait", when="before"),
     # Both run at the same time: without a pause, the other's request could reach the engine later.
-    create_network=_around(
-        "orchestrator.engine.docker.engine:DockerEngine.create_network", pause=1.0
-    ),
+    create_network=_around("DockerEngine.create_network", pause=1.0),
     close_host=_around("orchestrator.engine.docker.engine:close_host", pause=1.0),
     add_worktree=_around("orchestrator.worker.prepare:add_worktree"),
     second_worktree=_around("orchestrator.worker.prepare:add_worktree", nth=2),
     check_out=_around("orchestrator.worker.prepare:check_out"),
-    accept_owner=_around("orchestrator.git.checkout:Worktree.accept_owner"),
+    accept_owner=_around("Worktree.accept_owner"),
     make_store=_around("orchestrator.worker.prepare:make_store"),
-    note_prepared=_around(f"{_NOTES}note_prepared"),
-    lay_out=_around("orchestrator.state.secret_files:_write_files"),
-    helper_ready=_around("orchestrator.engine.docker.network_filter:Helper.await_ready"),
-    filter=_around("orchestrator.engine.docker.network_filter:NetworkFilter.apply"),
+    note_prepared=_around("Checkpoints.note_prepared"),
+    lay_out=_around("_write_files"),
+    helper_ready=_around("Helper.await_ready"),
+    filter=_around("NetworkFilter.apply"),
     remove_network=_around("orchestrator.runs.shared_resources:_remove_network"),
-    setup=_around("orchestrator.worker.job:start_again", stages=True),
-    note_setup=_around(f"{_NOTES}note_stage", stages=True),
-    teardown=_around("orchestrator.worker.job:start_again", argument="-teardown", stages=True),
-    note_teardown=_around(
-        f"{_NOTES}note_stage", argument="teardown", stages=True
-    ),
+    setup=_around("start_again", stages=True),
+    note_setup=_around("Checkpoints.note_stage", stages=True),
+    teardown=_around("start_again", argument="-teardown", stages=True),
+    note_teardown=_around("Checkpoints.note_stage", argument="teardown", stages=True),
     checked_out=_around("orchestrator.worker.checks:make_store", stages=True),
-    first_check=_around("orchestrator.worker.job:start_again", argument="-check-1", stages=True),
-    note_check=_around(f"{_NOTES}note_checks", stages=True),
-    last_check=_around(f"{_NOTES}note_checks", nth=4, stages=True),
+    first_check=_around("start_again", argument="-check-1", stages=True),
+    note_check=_around("Checkpoints.note_checks", stages=True),
+    last_check=_around("Checkpoints.note_checks", nth=4, stages=True),
     container=(
         Point(target="orchestrator.execution.launch:create", when="before"),
         Point(target="orchestrator.execution.launch:create", when="after"),
     ),
-    note_launch=Point(target=f"{_NOTES}note_launch", when="after"),
-    start=Point(
-        target="orchestrator.state.checkpoints:Launch.starting_now", when="before"
-    ),
-    second_start=Point(
-        target="orchestrator.state.checkpoints:Launch.starting_now", when="before", nth=2
-    ),
-    output=Point(target="orchestrator.execution.output:WorkerLog.write", when="after"),
-    second_output=Point(
-        target="orchestrator.execution.output:WorkerLog.write", when="after", nth=2
-    ),
-    wait=Point(
-        target="orchestrator.engine.docker.container:DockerContainer.wait", when="after", nth=2
-    ),
-    note_ending=_around(f"{_NOTES}note_ending"),
+    note_launch=Point(target="Checkpoints.note_launch", when="after"),
+    start=Point(target="Launch.starting_now", when="before"),
+    second_start=Point(target="Launch.starting_now", when="before", nth=2),
+    output=Point(target="WorkerLog.write", when="after"),
+    second_output=Point(target="WorkerLog.write", when="after", nth=2),
+    wait=Point(target="DockerContainer.wait", when="after", nth=2),
+    note_ending=_around("Checkpoints.note_ending"),
     container_removal=_around("orchestrator.worker.agent_container:_remove"),
     pack=(
         Point(target="orchestrator.worker.pack:pack", when="before"),
         Point(target="orchestrator.worker.pack:pack", when="after"),
     ),
     pack_start=Point(target="orchestrator.worker.pack:_wait_for_end", when="before"),
-    check=_around("orchestrator.git.quarantine:_make_quarantine"),
-    keep_refs=_around("orchestrator.worker.harvest:import_kept"),
-    between_kept_refs=Point(
-        target="orchestrator.git.kept_refs:_drop_old", when="after"
-    ),
+    check=_around("_make_quarantine"),
+    keep_refs=_around("import_kept"),
+    between_kept_refs=Point(target="_drop_old", when="after"),
     accept_pack=_around("orchestrator.git.quarantine:accept_pack"),
-    note_harvested=_around(f"{_NOTES}note_harvested"),
+    note_harvested=_around("Checkpoints.note_harvested"),
     move_branch=_around("orchestrator.git.repository:Repository.move_branch"),
-    update=_around("orchestrator.git.checkout:Worktree.update"),
-    update_behind_scratch=Point(
-        target="orchestrator.git.checkout:Worktree.update", when="before", pause=2.0
-    ),
+    update=_around("Worktree.update"),
+    update_behind_scratch=Point(target="Worktree.update", when="before", pause=2.0),
     scratch=_around("orchestrator.worker.harvest:discard_scratch"),
     handover=_around("orchestrator.workspace.artifacts:take"),
-    handover_moved=Point(target="orchestrator.workspace.artifacts:_cleaned", when="before"),
+    handover_moved=Point(target="_cleaned", when="before"),
     result=(
-        Point(target=f"{_RECORD}RunDirectory.write_result", when="before"),
-        Point(target=f"{_RECORD}RunDirectory.write_result", when="after"),
+        Point(target="RunDirectory.write_result", when="before"),
+        Point(target="RunDirectory.write_result", when="after"),
     ),
-    second_result=_around(f"{_RECORD}RunDirectory.write_result", nth=2),
-    run_result=_around(f"{_RECORD}RunDirectory.write_run_result"),
-    sweep=_around("orchestrator.runs.shared_resources:_sweep"),
+    second_result=_around("RunDirectory.write_result", nth=2),
+    run_result=_around("RunDirectory.write_run_result"),
+    sweep=_around("_sweep"),
     forget=_around("orchestrator.runs.shared_resources:forget"),
 )  # fmt: skip
 
-_SHARED = "orchestrator.workspace.shared_checkout:"
 POINTS |= _named(
-    make_checkout=_around(f"{_SHARED}_make", worktrees="end"),
-    seal_checkout=_around(f"{_SHARED}_seal", worktrees="end"),
-    take_checkout=_around(f"{_SHARED}Checkouts.take", nth=2, worktrees="end"),
+    make_checkout=_around("orchestrator.workspace.shared_checkout:_make", worktrees="end"),
+    seal_checkout=_around("_seal", worktrees="end"),
+    take_checkout=_around("Checkouts.take", nth=2, worktrees="end"),
     shared_store=_around("orchestrator.worker.prepare:make_store", worktrees="end"),
-    shared_output=Point(
-        target="orchestrator.execution.output:WorkerLog.write", when="after", worktrees="end"
-    ),
+    shared_output=Point(target="WorkerLog.write", when="after", worktrees="end"),
     shared_pack=_around("orchestrator.worker.pack:pack", worktrees="end"),
     shared_branch=_around("orchestrator.git.repository:Repository.move_branch", worktrees="end"),
-    show_worktree=_around("orchestrator.worker.attempts:show_worktree", worktrees="end"),
+    show_worktree=_around("show_worktree", worktrees="end"),
     shown_worktree=_around("orchestrator.worker.prepare:check_out", worktrees="end"),
-    note_shown=_around(f"{_NOTES}note_shown", worktrees="end"),
-    prune_checkouts=_around("orchestrator.runs.shared_resources:prune_checkouts", worktrees="end"),
+    note_shown=_around("Checkpoints.note_shown", worktrees="end"),
+    prune_checkouts=_around("prune_checkouts", worktrees="end"),
 )
 """Points that are only reached by runs whose worktrees appear at the end or never."""
 
-_PLAIN = "orchestrator.worker.plain_harvest:"
 POINTS |= _named(
-    plain_harvest=_around("orchestrator.worker.harvest:pack_plainly", plain=True),
-    plain_read=_around(f"{_PLAIN}read_plain_files", plain=True),
-    plain_commit=_around(f"{_PLAIN}commit_plainly", plain=True),
+    plain_harvest=_around("pack_plainly", plain=True),
+    plain_read=_around("read_plain_files", plain=True),
+    plain_commit=_around("commit_plainly", plain=True),
     plain_scratch=_around("orchestrator.git.plain_commit:make_bare", plain=True),
-    plain_check=_around("orchestrator.git.quarantine:_make_quarantine", plain=True),
+    plain_check=_around("_make_quarantine", plain=True),
     plain_accept=_around("orchestrator.git.quarantine:accept_pack", plain=True),
-    plain_note=_around(f"{_NOTES}note_harvested", plain=True),
+    plain_note=_around("Checkpoints.note_harvested", plain=True),
     plain_branch=_around("orchestrator.git.repository:Repository.move_branch", plain=True),
-    plain_forget=_around("orchestrator.workspace.mounts:Workspace.forget_written", plain=True),
-    plain_update=_around("orchestrator.git.checkout:Worktree.update", plain=True),
-    plain_shared=_around(f"{_PLAIN}commit_plainly", plain=True, worktrees="none"),
-    plain_shown=_around("orchestrator.worker.attempts:show_worktree", plain=True, worktrees="end"),
+    plain_forget=_around("Workspace.forget_written", plain=True),
+    plain_update=_around("Worktree.update", plain=True),
+    plain_shared=_around("commit_plainly", plain=True, worktrees="none"),
+    plain_shown=_around("show_worktree", plain=True, worktrees="end"),
 )
 """Points of a harvest without a container."""
 
-_BROKER = "orchestrator.execution.broker:RunBroker."
-_START_BROKER = "orchestrator.runs.broker_container:"
 POINTS |= _named(
-    broker_network=_around(
-        "orchestrator.engine.docker.engine:DockerEngine.create_private_network", broker=True
-    ),
-    guard=_around("orchestrator.engine.docker.engine:start_guard", broker=True),
+    broker_network=_around("DockerEngine.create_private_network", broker=True),
+    guard=_around("start_guard", broker=True),
     guard_ready=Point(
         target="orchestrator.engine.docker.firewall:await_ready", when="before", broker=True
     ),
-    broker_noted=_around(f"{_START_BROKER}note_network", broker=True),
-    broker_memory=_around(f"{_START_BROKER}grant_directory", broker=True),
-    broker_container=_around(f"{_BROKER}_follow", broker=True),
-    broker_ready=_around(f"{_BROKER}_await", broker=True),
-    broker_grant=_around("orchestrator.execution.broker:write_grant", broker=True),
-    broker_dismissed=_around("orchestrator.execution.broker:remove_grant", broker=True),
-    broker_output=Point(
-        target="orchestrator.execution.output:WorkerLog.write", when="after", broker=True
-    ),
-    broker_closed=_around("orchestrator.runs.shared_resources:_sweep", broker=True),
+    broker_noted=_around("note_network", broker=True),
+    broker_memory=_around("grant_directory", broker=True),
+    broker_container=_around("RunBroker._follow", broker=True),
+    broker_ready=_around("RunBroker._await", broker=True),
+    broker_grant=_around("write_grant", broker=True),
+    broker_dismissed=_around("remove_grant", broker=True),
+    broker_output=Point(target="WorkerLog.write", when="after", broker=True),
+    broker_closed=_around("_sweep", broker=True),
 )
 """Points of runs with a credential broker."""
 
 FLOW_POINTS = _named(
-    flow_merge=_around("orchestrator.scheduling.dependencies:integrate", nth=4),
-    flow_base=_around(f"{_RECORD}RunDirectory.note_base", nth=3),
+    flow_merge=_around("integrate", nth=4),
+    flow_base=_around("RunDirectory.note_base", nth=3),
     flow_move=Point(
         target="orchestrator.scheduling.dependencies:_move_branch", when="after", nth=3
     ),
     flow_objects=_around("orchestrator.scheduling.dependencies:ready_more", nth=3),
     flow_pack=Point(target="orchestrator.worker.prepare:pack_since", when="before", nth=3),
-    flow_inputs=_around("orchestrator.workspace.shared_files:Shared.give_inputs"),
-    flow_start=Point(
-        target="orchestrator.engine.docker.container:DockerContainer.start", when="after", nth=3
-    ),
-    flow_result=Point(target=f"{_RECORD}RunDirectory.write_result", when="after", nth=2),
+    flow_inputs=_around("Shared.give_inputs"),
+    flow_start=Point(target="DockerContainer.start", when="after", nth=3),
+    flow_result=Point(target="RunDirectory.write_result", when="after", nth=2),
 )
 """Points that only workflows reach."""
 
-_LAND = "orchestrator.landing.land:"
-_PLAN = "orchestrator.landing.merge:"
-_ANSWER = "orchestrator.landing.conflict:StoredAnswers.put"
-_AGENT = "orchestrator.runs.conflict_agent:"
+_ANSWER = "StoredAnswers.put"
 LANDING_POINTS = _named(
-    land_import=_around(f"{_PLAN}import_commits"),
-    land_verdict=_around("orchestrator.landing.verdicts:StoredVerdicts.put", nth=2),
+    land_import=_around("orchestrator.landing.merge:import_commits"),
+    land_verdict=_around("StoredVerdicts.put", nth=2),
     land_checked=_around("orchestrator.runs.commit_checks:cleanup", nth=2),
-    land_marked=_around("orchestrator.landing.chain:Chain.add_marked"),
-    land_ask=_around(f"{_AGENT}ConflictAgent._executed"),
+    land_marked=_around("Chain.add_marked"),
+    land_ask=_around("ConflictAgent._executed"),
     land_asked=_around(_ANSWER),
-    land_agent_output=Point(
-        target="orchestrator.execution.output:WorkerLog.write", when="after", argument="resolving"
-    ),
-    land_agent_ended=_around(f"{_AGENT}ConflictAgent._proposal"),
-    land_agent_removed=_around(f"{_AGENT}cleanup"),
+    land_agent_output=Point(target="WorkerLog.write", when="after", argument="resolving"),
+    land_agent_ended=_around("ConflictAgent._proposal"),
+    land_agent_removed=_around("orchestrator.runs.conflict_agent:cleanup"),
     land_answered=_around(_ANSWER, nth=2),
-    land_resolved=_around("orchestrator.landing.chain:Chain.add_tree"),
-    land_record=_around(f"{_LAND}write_record"),
-    land_begin=_around(f"{_LAND}note_under_way"),
-    land_move=_around(f"{_LAND}_move"),
-    land_files=_around(f"{_LAND}bring_forward"),
-    land_done=_around(f"{_LAND}forget_under_way"),
+    land_resolved=_around("Chain.add_tree"),
+    land_record=_around("orchestrator.landing.land:write_record"),
+    land_begin=_around("note_under_way"),
+    land_move=_around("orchestrator.landing.land:_move"),
+    land_files=_around("bring_forward"),
+    land_done=_around("forget_under_way"),
 )
 """Points of `merge --queue` with an agent that resolves a conflict."""
 
