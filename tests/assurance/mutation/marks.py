@@ -10,7 +10,7 @@ from tests.assurance.mutation.ways import BLOCKS, AmbiguousError, Statement, Way
 
 ROOT = Path(__file__).parents[3]
 _PACKAGE = "orchestrator"
-_MARK = re.compile(r"^ *# protection: (\S+)$", re.M)
+_MARK = re.compile(r"# protection: *(.*)$", re.M)
 
 
 @functools.cache
@@ -27,12 +27,13 @@ def without(text: str, mark: str, way: Way) -> str:
     """Return the text of a module without a protection.
 
     Raises:
-        AmbiguousError: The mark has no statement, or the way does not fit it.
+        AmbiguousError: The mark has no statement, or the way does not fit it or changes nothing.
     """
     tree = ast.parse(text)
     siblings, number = statement_below(tree, text, mark)
     changed = way.change(siblings[number])
-    assert changed is None or ast.dump(changed) != ast.dump(siblings[number]), "nothing changes"
+    if changed is not None and ast.dump(changed) == ast.dump(siblings[number]):
+        raise AmbiguousError(f"{way} changes nothing")
     siblings[number : number + 1] = [] if changed is None else [changed]
     if not siblings:
         siblings.append(ast.Pass())
@@ -42,9 +43,11 @@ def without(text: str, mark: str, way: Way) -> str:
 def statement_below(tree: ast.Module, text: str, mark: str) -> tuple[list[Statement], int]:
     """Return the block with the marked statement, and the statement's position in it."""
     lines = text.splitlines()
-    above = [line.strip() for line in lines].index(f"# protection: {mark}")
-    below = (n for n, line in enumerate(lines) if n > above and not line.strip().startswith("#"))
-    line = next(below) + 1
+    marks = [n for n, line in enumerate(lines) if line.strip() == f"# protection: {mark}"]
+    if len(marks) != 1:
+        raise AmbiguousError(f"the mark `{mark}` has {len(marks)} lines of its own")
+    rest = (n for n, line in enumerate(lines) if n > marks[0] and not line.strip().startswith("#"))
+    line = next(rest) + 1
     for siblings in _blocks(tree):
         for number, statement in enumerate(siblings):
             if _first_line(statement) == line:

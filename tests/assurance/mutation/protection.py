@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.assurance.mutation.marks import files_of_marks, without
-from tests.assurance.mutation.ways import Way
+from tests.assurance.mutation.ways import AmbiguousError, Way
 
 Row = tuple[str, Way] | tuple[str, Way, str]
 
@@ -28,9 +28,15 @@ class Protection:
         return self.way.at or mark_of(self.name)
 
     def remove(self, root: Path) -> tuple[Path, str]:
-        """Return the file of a checkout with the protection, and its text without it."""
-        (place,) = files_of_marks(root)[self.mark]
-        path = root / place
+        """Return the file of a checkout with the protection, and its text without it.
+
+        Raises:
+            AmbiguousError: There is not exactly one mark, or the way does not fit its statement.
+        """
+        places = files_of_marks(root).get(self.mark, [])
+        if len(places) != 1:
+            raise AmbiguousError(f"{len(places)} lines are `# protection: {self.mark}`")
+        path = root / places[0]
         return path, without(path.read_text(encoding="utf-8"), self.mark, self.way)
 
 

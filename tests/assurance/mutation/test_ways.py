@@ -83,6 +83,9 @@ def test_way_that_does_not_fit_is_an_error(way: Way, statement: str) -> None:
         without(f"# protection: it\n{statement}\n", "it", way)
 
 
-def test_mark_without_a_statement_is_an_error() -> None:
+@pytest.mark.parametrize(
+    "text", ["f(a,\n# protection: it\nb)\n", "f()  # protection: it\ng()\n", "f()\n"]
+)
+def test_mark_that_is_not_above_a_statement_is_an_error(text: str) -> None:
     with pytest.raises(AmbiguousError):
-        without("f(a,\n# protection: it\nb)\n", "it", Remove())
+        without(text, "it", Remove())
