@@ -25,12 +25,14 @@ def connect() -> docker.APIClient:
     if isinstance(adapter, UnixHTTPAdapter):
         shared = _OneSocket(adapter.socket_path, _TIMEOUT, max_pool_size=_CONNECTIONS)
         client.mount("http+docker://", shared)
-        # requests would search all variables for proxies before each request.
-        client.trust_env = False
     return client
 
 
 class _Client(docker.APIClient):
+    # requests would search all variables for proxies before each request, and prefer the
+    # authorities of `REQUESTS_CA_BUNDLE` to those of `DOCKER_CERT_PATH`.
+    trust_env = property(lambda _: False, lambda _self, _value: None)
+
     def _check_is_tty(self, _: str) -> bool:
         """Return that no container has a terminal; docker-py asks the daemon for each one."""
         return False

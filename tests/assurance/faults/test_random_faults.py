@@ -15,9 +15,9 @@ import pytest
 
 from orchestrator.engine.labels import REPOSITORY, WORKER
 from tests.assurance.faults.counter import tally
-from tests.assurance.faults.daemon import own_daemon
 from tests.assurance.faults.world import World
 from tests.support.cli import start
+from tests.support.own_daemon import own_daemon
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 WORKERS = 3

@@ -1,4 +1,4 @@
-"""A separate Docker daemon for a test, which may be killed."""
+"""A separate Docker daemon for a test: it may be killed, or be as on another machine."""
 
 import os
 import secrets
@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,12 +23,17 @@ class Daemon:
     address = "172.17.0.1"
     """Address of the default bridge, in the network namespace of the daemon."""
 
-    def __init__(self, root: Path, *, keeps_containers: bool) -> None:
+    def __init__(
+        self, root: Path, *, keeps_containers: bool = False, hidden: Sequence[Path] = (),
+        tls: bool = False,
+    ) -> None:  # fmt: skip
         """Store the settings of the daemon.
 
         Args:
             root: Directory of the daemon; a short path, because sockets are created in it.
             keeps_containers: Whether containers outlive the daemon.
+            hidden: Directories of this machine that are empty for the daemon.
+            tls: Whether the daemon also listens on `tcp`, for clients with a certificate.
         """
         self.url = f"unix://{root / 'docker.sock'}"
         # Daemons in one network namespace delete each other's bridge when they restart.
@@ -36,10 +41,22 @@ class Daemon:
         self.network = Path("/run/netns") / self._namespace
         self._root = root
         self._process: subprocess.Popen[bytes] | None = None
+        self.certificates = root / "tls" if tls else None
+        """Directory with `ca.pem`, `cert.pem` and `key.pem`, as `DOCKER_CERT_PATH` names it."""
+        number = secrets.randbelow(250 * 64) * 4
+        self._link = f"v{self._namespace[4:]}"
+        self._addresses = [f"10.203.{number >> 8}.{(number & 255) + last}" for last in (1, 2)]
+        self.tls_url = f"tcp://{self._addresses[1]}:2376"
+        hide = "".join(f"mount -t tmpfs none '{path}' && " for path in hidden)
+        pem = {name: str(root / "tls" / f"{name}.pem") for name in ("ca", "server", "server-key")}
         self._command = [
-            "nsenter", f"--net={self.network}", "dockerd", "--data-root", str(root / "data"),
+            "nsenter", f"--net={self.network}", "unshare", "--mount", "--propagation", "private",
+            "sh", "-c", f'{hide}exec "$@"', "sh",
+            "dockerd", "--data-root", str(root / "data"),
             "--exec-root", str(root / "exec"), "--pidfile", str(root / "pid"), "--host", self.url,
             *(["--live-restore"] if keeps_containers else []),
+            *(["--host", self.tls_url, "--tlsverify", "--tlscacert", pem["ca"], "--tlscert",
+               pem["server"], "--tlskey", pem["server-key"]] if tls else []),
         ]  # fmt: skip
 
     def prepare(self) -> None:
@@ -47,6 +64,9 @@ class Daemon:
         subprocess.run(("ip", "netns", "add", self._namespace), check=True)
         loopback = ("ip", "-n", self._namespace, "link", "set", "lo", "up")
         subprocess.run(loopback, check=True)
+        if self.certificates is not None:
+            self._connect()
+            make_certificates(self.certificates, self._addresses[1])
         self.start()
         theirs = docker.APIClient(version="auto", timeout=120)
         ours = docker.APIClient(version="auto", timeout=120, base_url=self.url)
@@ -56,6 +76,18 @@ class Daemon:
         finally:
             theirs.close()
             ours.close()
+
+    def _connect(self) -> None:
+        """Create a link between this machine and the daemon's network namespace."""
+        name, space, (ours, theirs) = self._link, self._namespace, self._addresses
+        for words in (
+            ("link", "add", name, "type", "veth", "peer", "name", "up0", "netns", space),
+            ("addr", "add", f"{ours}/30", "dev", name),
+            ("link", "set", name, "up"),
+            ("-n", space, "addr", "add", f"{theirs}/30", "dev", "up0"),
+            ("-n", space, "link", "set", "up0", "up"),
+        ):
+            subprocess.run(("ip", *words), check=True)
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
@@ -120,10 +152,29 @@ class Daemon:
         return found
 
 
+def make_certificates(place: Path, address: str) -> None:
+    """Create an authority, and the certificates of a server and a client that it signs."""
+    place.mkdir()
+    script = f"""\
+set -e
+new="openssl req -newkey rsa:2048 -nodes -subj"
+$new /CN=authority -x509 -days 2 -keyout ca-key.pem -out ca.pem
+$new /CN=server -keyout server-key.pem -out server.csr
+$new /CN=client -keyout key.pem -out client.csr
+printf 'subjectAltName=IP:{address}' > server.ext
+sign="openssl x509 -req -days 2 -CA ca.pem -CAkey ca-key.pem -CAcreateserial"
+$sign -in server.csr -extfile server.ext -out server.pem
+$sign -in client.csr -out cert.pem
+"""
+    subprocess.run(("sh", "-c", script), cwd=place, check=True, capture_output=True)
+
+
 @contextmanager
-def own_daemon(root: Path, *, keeps_containers: bool) -> Iterator[Daemon]:
+def own_daemon(
+    root: Path, *, keeps_containers: bool = False, hidden: Sequence[Path] = (), tls: bool = False
+) -> Iterator[Daemon]:
     """Run a daemon during the block."""
-    daemon = Daemon(root, keeps_containers=keeps_containers)
+    daemon = Daemon(root, keeps_containers=keeps_containers, hidden=hidden, tls=tls)
     root.mkdir()
     try:
         daemon.prepare()

@@ -1,0 +1,78 @@
+"""Tests of connections to an engine with TLS, against a server that has nothing but a version."""
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.docker.connection import connect
+from orchestrator.engine.docker.errors import translated
+from orchestrator.errors import EngineUnavailableError
+from tests.support.own_daemon import make_certificates
+
+pytestmark = pytest.mark.process
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps({"ApiVersion": "1.41"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "tls"
+    make_certificates(place, "127.0.0.1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(place))
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    return place
+
+
+@pytest.fixture
+def server(certificates: Path) -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "server.pem", certificates / "server-key.pem")
+    context.load_verify_locations(certificates / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    listener = HTTPServer(("127.0.0.1", 0), _Answers)
+    listener.socket = context.wrap_socket(listener.socket, server_side=True)
+    thread = threading.Thread(target=listener.serve_forever, args=(0.05,))
+    thread.start()
+    yield listener.server_port
+    listener.shutdown()
+    thread.join()
+    listener.server_close()
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTPS_PROXY"])
+def test_no_variable_changes_whom_the_client_trusts(
+    server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    make_certificates(tmp_path / "other", "127.0.0.1")
+    wrong = "http://127.0.0.1:9" if "PROXY" in variable else str(tmp_path / "other" / "ca.pem")
+    monkeypatch.setenv(variable, wrong)
+    monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server}")
+    client = connect()
+    assert client.version()["ApiVersion"] == "1.41"
+    client.close()
+
+
+def test_server_of_another_authority_is_refused(
+    server: int, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certificates(tmp_path / "other", "127.0.0.1")
+    (certificates / "ca.pem").write_bytes((tmp_path / "other" / "ca.pem").read_bytes())
+    monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server}")
+    with pytest.raises(EngineUnavailableError), translated("connect"):
+        connect()
