@@ -154,6 +154,7 @@ def test_a_part_arrives_byte_for_byte(places: Places, kind: str, read_only: bool
     assert inside == outside.stdout
 
 
+@pytest.mark.variants("*-copied")
 @pytest.mark.parametrize("read_only", [True, False], ids=["read", "copied"])
 def test_equal_digests_are_sent_once(places: Places, cut: CutSocket, read_only: bool) -> None:
     tree = places.directory("tree", big="x" * 3_000_000)
@@ -172,7 +173,7 @@ def test_equal_digests_are_sent_once(places: Places, cut: CutSocket, read_only: 
     assert opened("another") > 3_000_000
 
 
-@pytest.mark.variants("*-50", "*-90")
+@pytest.mark.variants("*-90")
 @pytest.mark.parametrize("percent", range(10, 100, 10))
 def test_interrupted_put_is_repeated(places: Places, cut: CutSocket, percent: int) -> None:
     tree = places.directory("tree", **{f"f{n}": f"{n}" * 20_000 for n in range(100)})
@@ -224,6 +225,22 @@ def test_a_step_sees_only_its_parts(places: Places) -> None:
     assert finish(harvest)[1] == b"sesame"
 
 
+@pytest.mark.parametrize("in_memory", [False, True], ids=["on disk", "in memory"])
+def test_a_part_may_be_a_file(places: Places, in_memory: bool) -> None:
+    tree, other = places.directory("tree", a="a"), places.directory("other", pointer="gitdir: /git")
+    place = places.open(
+        places.spec(
+            part("tree", tree, "/tree"),
+            part("file", other / "pointer", "/tree/.git", read_only=True, in_memory=in_memory),
+        )
+    )
+    task = "cat /tree/a /tree/.git; ls -A /tree | wc -l; echo x > /tree/.git; rm /tree/.git"
+    _, said, problems = places.run(place, "sh", "-c", task)
+    assert said == b"agitdir: /git2\n"
+    assert problems.count(b"Read-only file system") == 1
+    assert problems.count(b"busy") == 1
+
+
 def test_a_second_order_is_refused_until_the_step_is_removed(places: Places) -> None:
     own = places.directory("own")
     place = places.open(places.spec(part("own", own, "/own")))
@@ -257,6 +274,7 @@ def test_no_step_runs_before_its_start(places: Places) -> None:
     assert step.wait(60).exit_code == 0
 
 
+@pytest.mark.extra
 def test_a_place_without_an_order_ends_itself(places: Places) -> None:
     spec = places.spec(start_within=1.0)
     place = places.open(spec)
@@ -268,6 +286,22 @@ def test_a_place_without_an_order_ends_itself(places: Places) -> None:
 
 def _await_end(places: Places, spec: PlaceSpec) -> None:
     assert places.client.wait(f"{spec.name}-porter", timeout=60)["StatusCode"] == 3
+
+
+class DyingClient(docker.APIClient):
+    """A client that dies before it starts a container."""
+
+    def start(self, *_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.extra
+def test_a_place_that_was_half_opened_is_opened_again(places: Places) -> None:
+    own = places.directory("own", a="a")
+    spec = places.spec(part("own", own, "/own"))
+    with pytest.raises(KeyboardInterrupt), closing(DyingClient(version="auto")) as client:
+        places.open(spec, client)
+    assert places.run(places.open(spec), "cat", "/own/a")[1] == b"a"
 
 
 def test_output_is_complete_and_its_streams_are_apart(places: Places) -> None:
@@ -380,7 +414,7 @@ def test_disk_limit_needs_no_client(places: Places, limit: dict[str, int], task:
     assert place.usage(["own"], most_files=1000).files >= 2
 
 
-@pytest.mark.variants("*-50", "*-flip")
+@pytest.mark.variants("*-flip")
 @pytest.mark.parametrize("percent", [*range(10, 100, 10), "flip"])
 def test_what_is_taken_is_complete_and_unaltered(
     places: Places, cut: CutSocket, percent: int | str
@@ -411,7 +445,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.variants("*-sparse giant", "*-long path")
+@pytest.mark.variants("*-sparse giant")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_cannot_be_taken_is_an_error_soon(places: Places, name: str) -> None:
     own = places.directory("own")
@@ -451,6 +485,7 @@ def test_removal_by_another_program_is_no_success(places: Places) -> None:
     assert place.journal(0)[-1].exit_code is None
 
 
+@pytest.mark.extra
 def test_kill_of_pid_1_from_outside_is_no_success(places: Places) -> None:
     place = places.open(places.spec())
     step = place.order("agent", NAP)
@@ -469,6 +504,7 @@ def test_out_of_memory_is_no_success(places: Places) -> None:
     assert status.oom_killed
 
 
+@pytest.mark.extra
 def test_sigterm_reaches_the_command(places: Places) -> None:
     place = places.open(places.spec())
     task = "trap 'echo bye; exit 9' TERM; echo ready; sleep 300 & wait"

@@ -50,6 +50,11 @@ class Porter:
                 return None
         return found
 
+    def was_started(self) -> bool:
+        """Return whether the porter runs, or has ended."""
+        found = self.inspect(self.name)
+        return found is not None and found["State"]["Status"] != "created"
+
     def runs(self) -> bool:
         """Return whether the porter runs."""
         found = self.inspect(self.name)
@@ -144,9 +149,15 @@ class Porter:
             raise EngineError("the place has ended") from error
 
     def read_record(self, name: str) -> dict[str, Any]:
-        """Return a JSON object that is among the porter's files, also if the place has ended."""
+        """Return a JSON object among the porter's files, also if the place has ended.
+
+        The object is empty if it was never written.
+        """
         with translated("read the record of the place"):
-            pieces, _ = self._client.get_archive(self.name, f"{STATE}/{name}")
+            try:
+                pieces, _ = self._client.get_archive(self.name, f"{STATE}/{name}")
+            except docker.errors.NotFound:
+                return {}
             data = Source(iter(pieces)).up_to(_LARGEST_FILE)
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             file = archive.extractfile(name)

@@ -23,13 +23,12 @@ import docker
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.porter_calls import STATE, Porter
 from orchestrator.engine.docker.volume_step import VolumeStep, find_step
-from orchestrator.engine.docker.volumes import Volumes, described, mount
+from orchestrator.engine.docker.volumes import Volumes, described, is_file, mount, source_of
 from orchestrator.engine.in_place.archive import ArchiveError, unpack
 from orchestrator.engine.in_place.porter import FOLLOWS
 from orchestrator.engine.in_place.records import MOST_FILES
 from orchestrator.engine.labels import STEP
 from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step
-from orchestrator.engine.spec import BindMount
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.bundle import bundle
 from orchestrator.files.disk_usage import DiskUse
@@ -57,24 +56,23 @@ class VolumePlace:
             EngineError: The place could not be created.
         """
         _check(spec)
-        self._client, self._spec = client, spec
+        self._client, self.spec = client, spec
         self._steps = {step.name: step for step in spec.steps}
         self._memory = {part.name for part in spec.parts if part.in_memory}
         self._written = {part.name for part in spec.parts if not part.mount.read_only}
         """Names of the parts that some step may write."""
-        self._sources = {part.name: _source(part) for part in spec.parts}
+        self._parts = spec.parts
         self._volumes = Volumes(client, spec, seccomp=seccomp)
         self._porter = Porter(client, f"{spec.name}-porter")
         self._arrived: dict[str, str] = {}
         """The volumes of the parts whose files have arrived, by the part's name."""
-        if self._porter.inspect(self._porter.name) is None:
+        if not self._porter.was_started():
             self._open()
-        else:
-            self._arrived = self._porter.read_record(_RECORD)
+        self._arrived = self._porter.read_record(_RECORD)
 
     def _open(self) -> None:
         """Create the volumes that steps write to, and start the porter."""
-        spec, volumes = self._spec, self._volumes
+        spec, volumes = self.spec, self._volumes
         mounts = [mount(STATE, volumes.create("state"))]
         for name in self._steps:
             channel = volumes.create(f"channel-{name}", memory=_CHANNEL_OPTIONS)
@@ -94,19 +92,27 @@ class VolumePlace:
             "steps": {s.name: {**asdict(s.limits), "after": s.after} for s in spec.steps},
         }
         program = bundle("orchestrator.engine.in_place.porter")
-        texts = {"porter.py": program, "spec.json": json.dumps(place), _RECORD: "{}"}
+        texts = {"porter.py": program, "spec.json": json.dumps(place)}
         command = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "serve")
-        porter = volumes.container(volumes.helper("porter", *command, capabilities=_READ), mounts)
-        volumes.write(porter, STATE, texts)
+        try:
+            volumes.container(volumes.helper("porter", *command, capabilities=_READ), mounts)
+        except EngineError:
+            # Another process opens the same place, or died meanwhile: what follows is the same.
+            if self._porter.inspect(self._porter.name) is None:
+                raise
+        volumes.write(self._porter.name, STATE, texts)
         with translated("start the porter of the place"):
-            self._client.start(porter)
+            self._client.start(self._porter.name)
 
     def put(self, parts: Sequence[Part]) -> None:
         """Send the files of parts that are new or have changed."""
+        self._parts = tuple(parts)
         for part in {part.name: part for part in parts}.values():
-            source = self._sources[part.name] = _source(part)
+            source = source_of(part)
             if part.name in self._memory or (part.name in self._written & self._arrived.keys()):
                 continue
+            if part.name in self._written and is_file(source):
+                raise UnsupportedError("steps cannot write to a single file of a place")
             shared = self._volumes.share(source, part.digest) if part.digest else None
             if part.name in self._written:
                 volume = self._volumes.create(f"part-{part.name}")
@@ -136,8 +142,9 @@ class VolumePlace:
     def order(self, step: str, start: Start) -> VolumeStep:
         """Create the container of a step, and those of the steps that follow it."""
         described = self._steps[step]
-        if start.network_of is not None or start.ports:
-            raise UnsupportedError("a place with volumes shares no network and publishes no ports")
+        filtered = described.spec.egress is not None or described.spec.link is not None
+        if start.network_of or start.ports or (start.network != "none" and filtered):
+            raise UnsupportedError("a place with volumes cannot filter or share a network")
         found = self._follower(described)
         if found is None:
             found = self._create(described, start)
@@ -157,7 +164,7 @@ class VolumePlace:
 
     def _create_following(self, step: str) -> None:
         """Let the steps after a step wait in their containers, so that no client is needed."""
-        for following in self._spec.steps:
+        for following in self.spec.steps:
             if following.after == step and following.spec.command and not self.step(following.name):
                 start = Start(command=following.spec.command)
                 container = self._create(following, start)
@@ -166,20 +173,19 @@ class VolumePlace:
                 self._create_following(following.name)
 
     def _create(self, step: Step, start: Start) -> VolumeStep:
-        mounts = [mount(_CHANNEL, f"{self._spec.name}-channel-{step.name}", read_only=True)]
-        for part in self._spec.parts:
+        mounts = [mount(_CHANNEL, f"{self.spec.name}-channel-{step.name}", read_only=True)]
+        for part in self._parts:
             # protection: step-sees-only-its-parts
             if step.name not in part.seen_by:
                 continue
             volume = self._arrived.get(part.name)
             if part.name in self._memory:
-                volume = f"{self._spec.name}-part-{part.name}"
-                source, target = self._sources[part.name], f"{_MEMORY}/{part.name}"
-                self._volumes.send_to_memory(source, self._porter.name, target)
+                volume = f"{self.spec.name}-part-{part.name}"
+                directory = f"{_MEMORY}/{part.name}"
+                self._volumes.send_to_memory(source_of(part), self._porter.name, directory)
             if volume is None:
                 raise EngineError(f"the files of the part `{part.name}` were not sent")
-            # protection: read-only-parts-of-place
-            mounts.append(mount(part.mount.target, volume, read_only=part.mount.read_only))
+            mounts.append(self._volumes.mount_of(part, volume))
         labels = {**step.spec.labels, **start.labels, **self._volumes.labels, STEP: step.name}
         # protection: order-is-in-no-object-of-engine
         spec = replace(
@@ -249,6 +255,7 @@ def _check(spec: PlaceSpec) -> None:
         UnsupportedError: It does.
     """
     for part in spec.parts:
+        source_of(part)
         if not _NAME.fullmatch(part.name):
             raise UnsupportedError(f"a place with volumes has no part `{part.name}`")
     for step in spec.steps:
@@ -257,16 +264,10 @@ def _check(spec: PlaceSpec) -> None:
         if not user.isdecimal() or int(user) == 0:
             # The porter's user, who could hold the step's channel open.
             raise UnsupportedError("a step of a place with volumes needs a user other than root")
-        if step.spec.egress is not None or step.spec.link is not None or step.spec.own_program:
-            raise UnsupportedError("a place with volumes cannot filter the network of a step")
+        if step.spec.own_program:
+            raise UnsupportedError("a place with volumes runs no program of an image as a step")
         if not _NAME.fullmatch(step.name):
             raise UnsupportedError(f"a place with volumes has no step `{step.name}`")
-
-
-def _source(part: Part) -> Path:
-    if not isinstance(part.mount, BindMount):
-        raise UnsupportedError("a place with volumes has no overlays")
-    return part.mount.source
 
 
 def _order(step: Step, start: Start, *, nonce: str) -> dict[str, object]:

@@ -19,16 +19,19 @@ from orchestrator.engine.docker.container import remove_container, repeatable
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.in_place.archive import ArchiveError, pack
+from orchestrator.engine.in_place.archive import ArchiveError, pack, pack_file
 from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
-from orchestrator.engine.place import PlaceSpec
-from orchestrator.engine.spec import ContainerSpec
+from orchestrator.engine.place import Part, PlaceSpec
+from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.walk import Walk
 
 _FROM, _TO = "from", "to"
 _COPY = f'cp -a /{_FROM}/. /{_TO}/ && chown -hR "$0" /{_TO}'
 _COPYING = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
+_FILE = "file"
+"""Name of the single file of a part in its volume."""
+_PIECE = 256 * 1024
 _FILLED = "-filled"
 """End of the name of an empty volume that says that another one has all its files."""
 _MOST_FILES = 2_000_000
@@ -116,29 +119,41 @@ class Volumes:
         self._unpack(container, directory, iter([made.getvalue()]))
 
     def send(self, source: Path, volume: str) -> None:
-        """Fill a volume with the files of a directory, whose owner and mode it gets.
+        """Fill a volume with a file, or with a directory, whose owner and mode the volume gets.
 
         Raises:
             EngineError: The files changed meanwhile, or could not be transferred.
             OSError: A file cannot be read.
         """
-        _, size = described(source)
         with self._filler({_TO: volume}) as filler:
             # As a directory in the archive: an entry `.` would not change the volume's own root.
-            self._unpack(
-                filler, "/", pack(source, limit=size, most=_MOST_FILES, top=_TO, links=True)
-            )
+            self._unpack(filler, "/", _pieces(source, _TO))
 
     def send_to_memory(self, source: Path, container: str, directory: str) -> None:
-        """Write the files of a directory into a volume that a running container has mounted.
+        """Write a file, or the files of a directory, into a volume of a running container.
 
         Raises:
             EngineError: The files changed meanwhile, or could not be transferred.
             OSError: A file cannot be read.
         """
-        _, size = described(source)
-        pieces = pack(source, limit=size, most=_MOST_FILES, links=True)
-        self._unpack(container, directory, pieces)
+        self._unpack(container, directory, _pieces(source, ""))
+
+    def mount_of(self, part: Part, volume: str) -> Mount:
+        """Return the mount of a part whose files are in a volume.
+
+        Raises:
+            UnsupportedError: Steps could write to a single file.
+            EngineError: The volume is gone.
+        """
+        place = part.mount
+        if not is_file(source_of(part)):
+            # protection: read-only-parts-of-place
+            return mount(place.target, volume, read_only=place.read_only)
+        with translated("inspect the volume"):
+            directory = self._client.inspect_volume(volume)["Mountpoint"]
+        # A path of the engine, not of this machine: an engine mounts a part of a volume this way.
+        # No step can write to the volume, so nothing else can be at this path.
+        return Mount(place.target, f"{directory}/{_FILE}", type="bind", read_only=True)
 
     def _unpack(self, container: str, directory: str, pieces: Iterator[bytes]) -> None:
         problems: list[OSError | ArchiveError] = []
@@ -240,24 +255,58 @@ def mount(target: str, volume: str, *, read_only: bool = False) -> Mount:
     return Mount(target, volume, type="volume", read_only=read_only, no_copy=True)
 
 
-def described(source: Path) -> tuple[str, int]:
-    """Return a hash that changes when a directory changes, and the size of its files.
+def source_of(part: Part) -> Path:
+    """Return the file or directory of this machine that a part is a copy of.
 
     Raises:
-        UnsupportedError: The source is not a directory.
-        OSError: The directory does not exist, or a part of it cannot be read.
+        UnsupportedError: It is an overlay.
     """
-    if not stat.S_ISDIR(source.lstat().st_mode):
-        raise UnsupportedError("a single file cannot be sent to a place with volumes")
+    if not isinstance(part.mount, BindMount):
+        raise UnsupportedError("a place with volumes has no overlays")
+    return part.mount.source
+
+
+def is_file(source: Path) -> bool:
+    """Return whether the source of a part is a single file.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    return stat.S_ISREG(source.lstat().st_mode)
+
+
+def described(source: Path) -> tuple[str, int]:
+    """Return a hash that changes when a file or directory changes, and the size of its files.
+
+    Raises:
+        OSError: The source does not exist, or a part of it cannot be read.
+    """
     digest, size = hashlib.sha256(), 0
     walk = Walk(source, most=_MOST_FILES)
-    for path, info in sorted(walk, key=lambda found: found[0]):
+    found = [("", source.lstat())] if is_file(source) else sorted(walk, key=lambda entry: entry[0])
+    for path, info in found:
         known = (path, info.st_mode, info.st_uid, info.st_gid, info.st_size, info.st_mtime_ns)
         digest.update(repr(known).encode("utf-8", "surrogateescape"))
         size += info.st_size if stat.S_ISREG(info.st_mode) else 0
     if walk.hidden:
         raise PermissionError(f"a directory in {source} cannot be read")
     return digest.hexdigest(), size
+
+
+def _pieces(source: Path, top: str) -> Iterator[bytes]:
+    """Yield an archive of a file or directory in pieces that are not small."""
+    if is_file(source):
+        pieces = pack_file(source, f"{top}/{_FILE}" if top else _FILE)
+    else:
+        limit = described(source)[1]
+        pieces = pack(source, limit=limit, most=_MOST_FILES, top=top, links=True)
+    gathered = bytearray()
+    for piece in pieces:
+        gathered += piece
+        if len(gathered) >= _PIECE:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
 
 
 def _short(digest: str) -> str:

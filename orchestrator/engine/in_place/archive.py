@@ -65,7 +65,18 @@ def pack(
     yield _END
 
 
-def _entry(path: str, info: os.stat_result, name: str, folder: int) -> Iterator[bytes]:
+def pack_file(file: Path, path: str) -> Iterator[bytes]:
+    """Yield an archive of one regular file, which has `path` in the archive.
+
+    Raises:
+        ArchiveError: The file became shorter.
+        OSError: The file cannot be read.
+    """
+    yield from _entry(path, file.lstat(), str(file), None)
+    yield _END
+
+
+def _entry(path: str, info: os.stat_result, name: str, folder: int | None) -> Iterator[bytes]:
     """Yield the entry of one file; its content is as long as `info` says, whatever happens."""
     entry = tarfile.TarInfo(path)
     entry.mode, entry.uid, entry.gid = stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid

@@ -114,11 +114,6 @@ def test_file_that_shrinks_while_it_is_packed(tmp_path: Path) -> None:
         list(pieces)
 
 
-def endless() -> Iterator[bytes]:
-    for number in itertools.count():
-        yield header(f"f{number}")
-
-
 HOSTILE: dict[str, Callable[[], Iterator[bytes]]] = {
     "absolute": lambda: iter([file("/tmp/outside")]),
     "parent": lambda: iter([file("../outside")]),
@@ -137,7 +132,7 @@ HOSTILE: dict[str, Callable[[], Iterator[bytes]]] = {
     "giant": lambda: iter([header("g", size=2**40), bytes(10**6)]),
     "negative": lambda: iter([header("n", size=-512), END]),
     "directory with content": lambda: iter([header("d", type=tarfile.DIRTYPE, size=512)]),
-    "endless": endless,
+    "many entries": lambda: (header(f"f{number}") for number in range(5000)),
     "giant name": lambda: itertools.chain(
         [header("x", type=tarfile.GNUTYPE_LONGNAME, size=2**33)], itertools.repeat(b"n" * 2**20, 16)
     ),
