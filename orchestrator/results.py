@@ -245,6 +245,8 @@ class WorkerResult(BaseModel):
     """Limits that the worker reached, even if it continued afterwards. The kernel counts `memory`
     (it killed a process) and `pids` (it refused a new process).
     """
+    limits_unenforced: list[str] = []
+    """Limits that the engine did not enforce, as `allow_unenforced` permits."""
     interventions: list[Noticed] = []
     """The latest 20 findings for which a person should have looked at the worker: enabled alerts,
     and a question whose answer the agent was waiting for when its time limit ended.

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +15,11 @@ from orchestrator.cli.output.ci import CI_VARIABLES
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.engine.protocol import Leftover
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from tests.support import cost, variants
 from tests.support.images import build_agent_image, build_broker_image
 from tests.support.local_engine import LocalEngine
-from tests.support.repository import make_repository
+from tests.support.repository import make_repository, template
 
 POISON = "unix:///nonexistent/this-test-lacks-the-docker-mark.sock"
 _DAEMON_MARKS = ("docker", "e2e", "bench")
@@ -87,7 +88,9 @@ def isolate_environment(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     for name in os.environ:
         if name.startswith("GIT_") or name in CI_VARIABLES:
             monkeypatch.delenv(name)
-    if not any(request.node.get_closest_marker(mark) for mark in _DAEMON_MARKS):
+    if any(request.node.get_closest_marker(mark) for mark in _DAEMON_MARKS):
+        request.getfixturevalue("proven_engine")
+    else:
         monkeypatch.setenv("DOCKER_HOST", POISON)
         request.getfixturevalue("home")
 
@@ -128,6 +131,19 @@ def docker_engine() -> Iterator[DockerEngine]:
         pytest.fail(f"{error.message}; tests marked `docker` need a daemon", pytrace=False)
     yield engine
     engine.close()
+
+
+@pytest.fixture(scope="session")
+def proven_engine(docker_engine: DockerEngine) -> None:
+    """Test the limits of containers once, for all repositories that tests copy."""
+    # Imported here because fast tests should not wait for it.
+    from orchestrator.engine.images.names import BASE_IMAGE
+    from orchestrator.git.repository import Repository
+    from orchestrator.runs.enforcement import proven_limits
+
+    with suppress(OrchestratorError):  # the base image may be missing
+        features = docker_engine.check(images=(BASE_IMAGE,), runtime=None)
+        proven_limits(docker_engine, features, Repository(template()), None)
 
 
 @pytest.fixture

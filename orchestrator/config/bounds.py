@@ -131,7 +131,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
         CONTAINER_FIELDS[name]: _has_additions
         for name in ("secrets", "copy", "git_read", "key_models")
     },
-    CONTAINER_FIELDS["company"]: _has_additions,
+    **{CONTAINER_FIELDS[name]: _has_additions for name in ("allow_unenforced", "company")},
     CONTAINER_FIELDS["calls_per_minute"]: _is_longer,
     CONTAINER_FIELDS["read_only"]: _is_less,
     CONTAINER_FIELDS["runtime"]: _differs,
@@ -145,7 +145,7 @@ WIDER: Mapping[FieldPath, Wider | None] = {
 # protection: no-program-of-file-runs-under-preset-untrusted
 _UNTRUSTED: tuple[FieldPath, ...] = (
     *(RUN_FIELDS[name] for name in ("include_uncommitted", "context")),
-    *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network")),
+    *(CONTAINER_FIELDS[name] for name in ("setup_network", "check_network", "allow_unenforced")),
     *(CONTAINER_FIELDS[name] for name in ("allow", "setup_allow", "check_allow")),
     *(CONTAINER_FIELDS[name] for name in ("company", "secrets", "copy", "git_read")),
     TRIGGER_FIELDS["notify"],

@@ -10,6 +10,7 @@ from orchestrator.config.values import (
     NAME_RULE,
     VARIABLE_NAME,
     Cpus,
+    Limit,
     Memory,
     Model,
     OpenFiles,
@@ -193,6 +194,18 @@ class Isolation(Model):
     runtime: Annotated[str | None, Option(Group.ISOLATION, "NAME")] = None
     """OCI runtime of the containers, such as `runsc`; the container engine must have it. Default:
     the engine's default.
+    """
+    allow_unenforced: Annotated[
+        tuple[Limit, ...],
+        Option(
+            Group.ISOLATION,
+            "NAME,...",
+            help="Start although the engine does not enforce these limits, such as `swap`.",
+        ),
+    ] = ()
+    """Limits without which runs may start if the engine does not enforce them; otherwise such runs
+    are refused. The results name them in `limits_unenforced`. `orchestrator doctor` lists all
+    limits.
     """
     history: Literal["full", "shallow"] = "full"
     """`full`: workers get the whole history of the base commit. `shallow`: only the base commit,

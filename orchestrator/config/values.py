@@ -23,6 +23,11 @@ from pydantic import (
 )
 
 DEFAULT_TIMEOUT = 600.0
+Limit = Literal[
+    "memory", "swap", "cpus", "pids", "open_files", "disk", "inodes", "tmp", "tmp_inodes",
+    "read_only_root", "no_new_privileges", "capabilities", "seccomp", "network",
+]  # fmt: skip
+"""What the container of a worker is kept from exceeding or doing."""
 
 
 _SIZE = re.compile(

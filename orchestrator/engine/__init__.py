@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from orchestrator.engine.counters import Counters
+    from orchestrator.engine.features import EngineFeatures
     from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
     from orchestrator.engine.protocol import (
         Container,
         ContainerEngine,
         ContainerState,
         Engine,
-        EngineFeatures,
         ExitStatus,
         InnerProcess,
         Leftover,
@@ -89,9 +89,10 @@ __all__ = [
 
 _HOMES = {
     "engine.counters": ("Counters",),
+    "engine.features": ("EngineFeatures",),
     "engine.image_protocol": ("ImageBuild", "ImageEngine", "ImageInfo", "Progress"),
     "engine.protocol": (
-        *("Container", "ContainerEngine", "ContainerState", "Engine", "EngineFeatures"),
+        *("Container", "ContainerEngine", "ContainerState", "Engine"),
         *("ExitStatus", "InnerProcess", "Leftover", "LogChunk", "Measurement", "PrivateNetwork"),
         *("TerminalSize", "Usage"),
     ),

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from orchestrator.config.company import Company
 from orchestrator.config.network_access import Access, accesses_with_network, stage_access
 from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import ConfigError, UnsupportedError
 from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST

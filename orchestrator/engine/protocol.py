@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from typing import Literal, Protocol
 
 from orchestrator.engine.counters import Counters
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.image_protocol import ImageEngine
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.events import Stream
@@ -40,24 +41,6 @@ class Usage:
     pids_limit: int | None
     cpu: int | None = None
     """CPU time in nanoseconds since the container's start, summed over all CPUs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineFeatures:
-    """Capabilities of an engine on this machine."""
-
-    overlay: bool
-    """Whether a worktree can be the read-only lower layer of an overlay file system."""
-    runtimes: tuple[str, ...]
-    cpus: int
-    memory: int
-    """Memory of the machine in bytes."""
-    version: str
-    """Name and version of the engine, for users and records."""
-    seccomp: bool = False
-    """Whether the engine can filter system calls with a custom seccomp profile."""
-    gateways: bool = False
-    """Whether the engine can confine a container to the hosts of an allow-list."""
 
 
 @dataclass(frozen=True, kw_only=True)

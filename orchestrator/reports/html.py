@@ -213,6 +213,7 @@ def _facts(worker: WorkerView) -> list[tuple[str, str]]:
         facts += [("Kept", ref) for ref in worker.result.kept_refs[:20]]
         facts += [("CPU and memory", resources(worker.result))]
         facts += [("Limit reached", limit) for limit in worker.result.limits_hit]
+        facts += [("Limits not enforced", ", ".join(worker.result.limits_unenforced))]
     facts += [(f"Alert at {alert.at:%H:%M:%S}", alert.detail) for alert in worker.alerts]
     facts += [
         (f"Attempt {number}", f"{attempt.reason or attempt.status}: {attempt.message or ''}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import Demand, demand, largest, memory_was_chosen, room_for
-from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.errors import ConfigError
 from orchestrator.text.quantities import size
 

@@ -30,12 +30,14 @@ from orchestrator.engine.egress import (
     host_sets,
     worker_egress,
 )
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE
-from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError, ImageNotFoundError
 from orchestrator.git.in_progress import check_settled
 from orchestrator.git.repository import Repository
 from orchestrator.git.task_merge import check_git
+from orchestrator.runs.enforcement import check_enforcement
 from orchestrator.runs.machine_check import machine_problems
 from orchestrator.runs.problems import Attempt, Problems
 from orchestrator.state.secret_files import Secrets, read_secrets
@@ -95,7 +97,9 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     repository, settings = _check_settings(request, problems)
     features = _check_engine(engine, settings, problems)
     checked = _checked(request, repository, settings, problems)
-    return CheckedRun(request=checked, engine=engine, features=features[0].value)
+    isolations = [own.config.isolation for _, own in checked.by_task()]
+    proven = check_enforcement(engine, features[0].value, repository, isolations)
+    return CheckedRun(request=checked, engine=engine, features=proven)
 
 
 def _with_known_runtime(

@@ -279,7 +279,9 @@ class ParallelRunner:
         each = [demand(task.config, cpus=features.cpus) for task in request.tasks.values()]
         room = roominess(self._config, features, each)
         crowded = crowding(self._config, features, each) or room
+        missing = ", ".join(f"`{limit}`" for limit in features.unenforced)
         return (
+            *([f"the engine does not enforce these limits: {missing}"] if missing else ()),
             *leftover_notices(request.repository, checked.engine),
             *self._notices(request.repository),
             *request.copies.notices,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator import machine
 from orchestrator.config.sizing import Demand, fits
-from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.engine.features import EngineFeatures
 
 _LEAST_MEMORY = 256 * 1024**2
 _LEAST_SHARE = 20

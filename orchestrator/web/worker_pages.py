@@ -232,6 +232,7 @@ def _facts(worker: WorkerView) -> list[tuple[str, str]]:
         "Peak memory": size(result.peak_memory) if result.peak_memory else None,
         "Not counted": result.uncounted,
         "Limits reached": ", ".join(result.limits_hit) or None,
+        "Limits not enforced": ", ".join(result.limits_unenforced) or None,
         "Also kept": ", ".join(result.kept_refs[:5]) or None,
     }
     facts += [(name, str(value)) for name, value in optional.items() if value is not None]

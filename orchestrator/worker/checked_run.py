@@ -14,7 +14,8 @@ from orchestrator.broker.keys import (
 from orchestrator.config.company import Company
 from orchestrator.config.network_access import Access, StageAccess
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
+from orchestrator.engine.features import EngineFeatures
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import Egress
 from orchestrator.git.repository import Repository
 from orchestrator.state.secret_files import Secrets

@@ -17,7 +17,8 @@ from orchestrator.config.network_access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import cpus_of
 from orchestrator.engine import labels as label
-from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
+from orchestrator.engine.features import EngineFeatures
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BrokerLink
 from orchestrator.events import Emit
 from orchestrator.execution.broker import RunBroker

@@ -87,6 +87,7 @@ def result_of_end(worker: WorkerContext, finish: Finish) -> WorkerResult:
         cost_known=cost is not None,
         ports=dict(ending.ports),
         limits_hit=list(ending.limits_hit),
+        limits_unenforced=list(worker.run.features.unenforced),
         interventions=list(ending.interventions),
         cpu_time=ending.cpu_time,
         peak_memory=ending.peak_memory,
@@ -129,6 +130,7 @@ def result_of_failure(
         attempts=_attempt_number(worker),
         base=worker.base,
         commit=commit,
+        limits_unenforced=list(worker.run.features.unenforced),
         timings=worker.times.read(),
     )
 

@@ -5,9 +5,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
-from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
 from orchestrator.errors import ConfigError, EngineError, UnsupportedError
 from orchestrator.files.atomic import write_atomically

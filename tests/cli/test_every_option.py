@@ -60,6 +60,11 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     ),
     "key_models": (["--key-models", "a*,b"], ("isolation", "key_models"), ("a*", "b")),
     "calls_per_minute": (["--calls-per-minute", "7"], ("isolation", "calls_per_minute"), 7),
+    "allow_unenforced": (
+        ["--allow-unenforced", "swap,pids"],
+        ("isolation", "allow_unenforced"),
+        ("swap", "pids"),
+    ),
     "company": (
         ["--company", "pip=https://mirror.example/simple"],
         ("isolation", "company"),

@@ -44,6 +44,7 @@ WIDE: dict[str, tuple[str, str]] = {
     "copy": ("[.env]", ""),
     "git_read": ("['https://git.example/a=TOKEN']", "https://git.example/a=TOKEN"),
     "notify": ("touch ran", ""),
+    "allow_unenforced": ("[swap]", "swap"),
     "company": ("['pip=http://evil.example/']", "pip=http://evil.example/"),
 }
 UNTRUSTED = {"preset": "untrusted"}

@@ -16,8 +16,8 @@ from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.judging import Judging
 from orchestrator.config.project import Check, Project
 from orchestrator.config.run import ParallelConfig, Triggers
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.labels import ROLE
-from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Event, RunStarted
 from orchestrator.results import RunResult
@@ -186,6 +186,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "key_models"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
     ("isolation", "calls_per_minute"): f"{BROKER}::test_models_and_calls_a_minute_are_limited",
     ("isolation", "company"): "tests/system/test_company.py::*",
+    ("isolation", "allow_unenforced"): "tests/runs/test_enforcement.py::*",
     ("isolation", "read_only"): "tests/workspace/test_private_git.py::*",
     ("isolation", "runtime"): lambda seen: seen.worker.runtime == "runc",
     ("isolation", "env"): lambda seen: seen.worker.env["MINE"] == "1",

@@ -46,6 +46,8 @@ class TestGuest:
             ("parallel_runs", "include_uncommitted", "true"),
             ("parallel_runs", "tasks", "[env]"),
             ("container", "allow", "[db]"),
+            ("container", "allow_unenforced", "[swap]"),
+            ("container", "company", "['pip=https://evil.invalid']"),
             ("container", "copy", "[.env]"),
             ("container", "env", "{OPENAI_API_BASE: 'http://evil.invalid'}"),
             ("container", "runtime", "evil"),

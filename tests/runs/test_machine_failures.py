@@ -14,8 +14,9 @@ import pytest
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config.container import Isolation
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.labels import ROLE
-from orchestrator.engine.protocol import ContainerState, EngineFeatures, Leftover
+from orchestrator.engine.protocol import ContainerState, Leftover
 from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import (
     EngineError,

@@ -12,8 +12,8 @@ from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.project import Project, Service
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import room
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE
-from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import (
     AuthenticationError,
     ConfigError,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.scheduling.admission import Admission, readings
 from orchestrator.workflow.model import Task
 from orchestrator.workflow.planning import demand_of

@@ -44,6 +44,7 @@ from orchestrator.engine import (
     UnsupportedError,
     Usage,
 )
+from orchestrator.engine.features import WATCHED
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.workspace.layout import HARVEST, OBJECTS, STORE, WORKSPACE
 from tests.support.local_process import LocalProcess
@@ -79,6 +80,8 @@ class LocalEngine:
             cpus=os.cpu_count() or 1,
             memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             version="local 1",
+            # Nothing else is limited, and no test of these is needed.
+            enforced=WATCHED,
         )
 
     def _check_image(self, image: str) -> None:

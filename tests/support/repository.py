@@ -19,14 +19,14 @@ def git(repo: Path, *arguments: str) -> str:
 
 def make_repository(path: Path) -> Path:
     """Create a repository with two commits and a few files."""
-    shutil.copytree(_template(), path, symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(template(), path, symlinks=True, dirs_exist_ok=True)
     # The index contains inodes, which differ after the copy.
     git(path, "update-index", "-q", "--refresh")
     return path
 
 
 @functools.cache
-def _template() -> Path:
+def template() -> Path:
     """Create, once per process, the repository from which all others are copied."""
     path = Path(tempfile.mkdtemp(prefix="orchestrator-tests-")) / "template"
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Literal
+from typing import Literal, get_args
 
 import typer
 
@@ -24,17 +24,22 @@ from orchestrator.cli.output.messages import show, show_json
 from orchestrator.config.loading import config_file, load_config
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import room
+from orchestrator.config.values import Limit
 from orchestrator.engine import load_engine
 from orchestrator.engine.egress import check_runtime
+from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.gateway_probe import gateway_problem, open_network_problem
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint
-from orchestrator.engine.protocol import Engine, EngineFeatures
-from orchestrator.errors import OrchestratorError, UnsupportedError
+from orchestrator.engine.limits_probe import probe_limits
+from orchestrator.engine.protocol import Engine
+from orchestrator.errors import ImageNotFoundError, OrchestratorError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.shared import make_shared
 from orchestrator.git import command as git
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.git.settings import is_partial
+from orchestrator.machine import boot_id
+from orchestrator.runs.enforcement import unenforced_hint
 from orchestrator.runs.machine_check import crowding, machine_problems
 from orchestrator.runs.problems import Problems
 from orchestrator.state.secret_files import read_secrets
@@ -42,7 +47,12 @@ from orchestrator.text.quantities import size as amount
 from orchestrator.workspace.overlay_probe import may_overlay, probe
 
 LOW_DISK = 2 * 1024**3
-_MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
+_State = Literal["ok", "warn", "fail", "unknown"]
+_HOW: dict[str, tuple[_State, str]] = {
+    "kernel": ("ok", "enforced by the kernel (tested)"), "watched": ("ok", "watched by the run"),
+    "no": ("warn", "not enforced"), "unknown": ("unknown", "not tested"),
+}  # fmt: skip
+_MARKS = {"ok": "✓", "warn": "!", "fail": "✗", "unknown": "?"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +60,15 @@ class Check:
     """One check of the machine, and its result."""
 
     name: str
-    state: Literal["ok", "warn", "fail"] = "ok"
+    state: _State = "ok"
     detail: str
     hint: str | None = None
     exit_code: int = 0
     """Exit code of the command if this check fails."""
+    limits: tuple[Limit, ...] = ()
+    """The limits of containers that this check is about."""
+    enforced: Enforcement | Literal["unknown"] | None = None
+    """How these limits are enforced."""
 
 
 def doctor(
@@ -181,7 +195,9 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     runtime = config.isolation.runtime
     yield _runtimes(features, runtime)
     yield _system_calls(features, runtime)
-    yield _worktrees(engine, features, runtime if runtime in features.runtimes else None)
+    known = runtime if runtime in features.runtimes else None
+    yield from _limits(engine, config, known)
+    yield _worktrees(engine, features, known)
     yield _open_network(engine)
     yield _allow_lists(engine, features, config.isolation.runtime)
     for image, required in _images(config).items():
@@ -214,6 +230,51 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
     return Check(name="system calls", detail="filtered: no AF_VSOCK, no AF_ALG, no io_uring")
 
 
+def _for_containers(engine: Engine) -> Repository:
+    """Return the repository, if containers can be started for tests.
+
+    Raises:
+        OrchestratorError: There is no repository, or no base image.
+    """
+    repository = Repository(Path.cwd())
+    if engine.image_info(BASE_IMAGE) is None:
+        raise ImageNotFoundError("not checked: the base image is missing")
+    return repository
+
+
+def _limits(engine: Engine, config: ParallelConfig, runtime: str | None) -> Iterator[Check]:
+    """Check which limits a container cannot exceed: an engine may accept a limit and ignore it."""
+    every = get_args(Limit)
+    try:
+        repository = _for_containers(engine)
+        proven = probe_limits(engine, str(repository.common_dir), runtime=runtime)
+    except OrchestratorError as error:
+        detail = f"not tested: {error.message}"
+        yield Check(name="limits", state="unknown", detail=detail, limits=every, enforced="unknown")
+        return
+    groups: dict[Enforcement | Literal["unknown"], list[Limit]] = {}
+    for limit in every:
+        groups.setdefault(proven.enforced.get(limit, "unknown"), []).append(limit)
+    for how, limits in groups.items():
+        allowed = {*limits} <= {*config.isolation.allow_unenforced}
+        fails, (state, said) = how == "no" and not allowed, _HOW[how]
+        yield Check(
+            name="limits",
+            state="fail" if fails else state,
+            detail=f"{', '.join(limits)}: {said}",
+            hint=unenforced_hint(limits) if how == "no" else None,
+            exit_code=UnsupportedError.exit_code if fails else 0,
+            limits=tuple(limits),
+            enforced=how,
+        )
+    if proven.reports_memory is False:
+        detail = "the engine does not report that a container ran out of memory"
+        yield Check(name="limits", state="warn", detail=detail)
+    where = "shared with" if proven.boot == boot_id() else "not that of"
+    if proven.boot:
+        yield Check(name="kernel", detail=f"{proven.kernel}, {where} this machine")
+
+
 def _images(config: ParallelConfig) -> dict[str, bool]:
     """Return the images that a run may use, each with whether the run certainly needs it."""
     chosen = {"image", "agent_cli"} & config.model_fields_set
@@ -231,12 +292,9 @@ def _images(config: ParallelConfig) -> dict[str, bool]:
 def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:
     """Check that containers can write to files of this machine, mounted as in a run."""
     try:
-        repository = Repository(Path.cwd())
-        if engine.image_info(BASE_IMAGE) is None:
-            detail = "not checked: the base image is missing"
-            return Check(name="worktrees", state="warn", detail=detail)
+        repository = _for_containers(engine)
     except OrchestratorError as error:
-        return Check(name="worktrees", state="warn", detail=f"not checked: {error.message}")
+        return Check(name="worktrees", state="warn", detail=error.message)
     with_runtime = f", runtime `{runtime}`" if runtime else ""
     ways = {"overlay": True, "bind mounts with a full checkout per worker": False}
     for detail, overlay in ways.items():
@@ -257,10 +315,7 @@ def _open_network(engine: Engine) -> Check:
     """Check which containers filter the connections of workers on an open network."""
     name = "open network"
     try:
-        repository = Repository(Path.cwd())
-        if engine.image_info(BASE_IMAGE) is None:
-            detail = "not checked: the base image is missing"
-            return Check(name=name, state="warn", detail=detail)
+        repository = _for_containers(engine)
         problem = open_network_problem(engine, str(repository.common_dir))
     except OrchestratorError as error:
         return Check(name=name, state="warn", detail=error.message)
@@ -274,13 +329,9 @@ def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) 
     name, problem = "allow-lists", None
     try:
         check_runtime(runtime)
-        repository = Repository(Path.cwd())
-        if not features.gateways:
-            problem = "not supported by this engine"
-        elif engine.image_info(BASE_IMAGE) is None:
-            problem = "not checked: the base image is missing"
-        else:
-            problem = gateway_problem(engine, str(repository.common_dir))
+        problem = "not supported by this engine"
+        if features.gateways:
+            problem = gateway_problem(engine, str(_for_containers(engine).common_dir))
     except OrchestratorError as error:
         problem = error.message
     if problem is None:
@@ -342,4 +393,8 @@ def check_line(check: Check) -> str:
 
 def _as_json(checks: list[Check]) -> str:
     ok = not any(check.exit_code for check in checks)
-    return json.dumps({"ok": ok, "checks": [asdict(check) for check in checks]}, indent=2)
+    limits = {limit: check.enforced for check in checks for limit in check.limits}
+    shown = [asdict(check) for check in checks]
+    for check in shown:
+        del check["limits"], check["enforced"]
+    return json.dumps({"ok": ok, "checks": shown, "limits": limits}, indent=2)

@@ -30,18 +30,13 @@ from orchestrator.engine.docker.networks import (
     find_bridge,
 )
 from orchestrator.engine.docker.process import DockerProcess
-from orchestrator.engine.docker.requirements import check_address, check_engine
+from orchestrator.engine.docker.requirements import check_address, check_engine, fingerprint
 from orchestrator.engine.docker.rules import HOST, resolvers
 from orchestrator.engine.docker.seccomp import is_supported, profile
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import FILTER, SHARES
-from orchestrator.engine.protocol import (
-    EngineFeatures,
-    Leftover,
-    Measurement,
-    PrivateNetwork,
-    TerminalSize,
-)
+from orchestrator.engine.protocol import Leftover, Measurement, PrivateNetwork, TerminalSize
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import (
     EngineError,
@@ -94,6 +89,8 @@ class DockerEngine(DockerImages):
             version=f"docker {info['ServerVersion']}",
             seccomp=self._filters_calls,
             gateways=True,
+            id=str(info.get("ID") or ""),
+            fingerprint=fingerprint(info),
         )
 
     @repeatable

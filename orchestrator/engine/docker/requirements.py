@@ -1,8 +1,10 @@
 """Reject container engines that runs cannot use, before a run creates anything."""
 
+import json
 import os
 import shlex
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from orchestrator.errors import UnsupportedError
@@ -11,6 +13,13 @@ from orchestrator.text.sanitize import one_line
 _HINT = (
     "use a local Docker daemon that root started: `unset DOCKER_HOST`, or set it to `unix://PATH`"
 )
+
+_TELLING = (
+    *("ID", "Name", "ServerVersion", "KernelVersion", "OperatingSystem", "DockerRootDir"),
+    *("Driver", "CgroupDriver", "CgroupVersion", "DefaultRuntime", "Runtimes", "SecurityOptions"),
+    *("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "InitBinary"),
+)
+"""Keys of the answer to `/info` that stay the same as long as containers behave the same."""
 
 
 def check_address() -> None:
@@ -65,6 +74,17 @@ def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, A
             "rootless Docker is not supported: its workers could not write to their files",
             hint=_HINT,
         )
+
+
+def fingerprint(info: Mapping[str, Any]) -> str:
+    """Return a text that differs for another daemon, machine, version or configuration.
+
+    Args:
+        info: The answer to `/info`.
+    """
+    told = [info.get(name) for name in _TELLING]
+    # Two machines that were copied from one image have daemons with the same id.
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _remote(address: str) -> UnsupportedError:

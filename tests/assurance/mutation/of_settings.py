@@ -24,6 +24,7 @@ def settings() -> Iterator[Protection]:
     keys = (
         "api_base", "context", "image", "include_uncommitted", "agent_cli", "base", "tasks",
         "allow", "allow_sets", "check_allow", "setup_allow", "copy", "env", "runtime", "secrets",
+        "allow_unenforced", "company",
     )  # fmt: skip
     yield from marked(
         (SETTINGS,),
@@ -141,6 +142,19 @@ def preflight() -> Iterator[Protection]:
         ("memory above the machine's refused", Never("memory > features.memory")),
         ("CPUs above the machine's refused", Never("cpus > features.cpus")),
         ("crowded machine is reported", Always()),
+    )  # fmt: skip
+    yield from marked(
+        ("tests/runs/test_enforcement.py",),
+        ("limit that is not enforced refuses the run", Never()),
+        ("only enforced limits are remembered", Without("proven.is_sound")),
+        ("what is remembered is of this engine and start", Always("found.key == key")),
+    )  # fmt: skip
+    yield from marked(
+        ("tests/engine/test_limits_probe.py",),
+        ("answers about limits are checked", Without("strict")),
+        ("answers about limits are short", Never()),
+        ("no answer about limits is an error", Never()),
+        ("missing limit of memory is noticed", Instead("True")),
     )  # fmt: skip
 
 

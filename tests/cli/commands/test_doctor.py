@@ -2,18 +2,27 @@
 
 import json
 import subprocess
+from typing import get_args
 
 import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.cli.commands import doctor as command
+from orchestrator.config.values import Limit
+from orchestrator.engine.features import WATCHED, Enforcement, EngineFeatures
 from orchestrator.engine.image_protocol import ImageInfo
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, DEFAULT_IMAGE
-from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.engine.limits_probe import ProvenLimits
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.git import command as git
+from orchestrator.machine import boot_id
 
 GB = 1024**3
+SOUND: dict[Limit, Enforcement] = {limit: WATCHED.get(limit, "kernel") for limit in get_args(Limit)}
+TESTED = (
+    "memory, swap, cpus, pids, open_files, tmp, tmp_inodes, read_only_root, no_new_privileges, "
+    "capabilities, seccomp, network: enforced by the kernel (tested)"
+)
 
 
 class Engine:
@@ -59,6 +68,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(git, "version", lambda: (2, 40, 1))
         monkeypatch.setattr(command, "probe", lambda *_, **how: (tried.append(how), works)[1])
 
+    monkeypatch.setattr(command, "probe_limits", lambda *_, **__: choose.proven)
+    choose.proven = ProvenLimits(enforced=SOUND, kernel="6.1", boot=boot_id(), reports_memory=True)
     monkeypatch.setattr(command, "gateway_problem", lambda *_: choose.problem)
     monkeypatch.setattr(command, "open_network_problem", lambda *_: choose.guards)
     choose.problem = choose.guards = None
@@ -82,6 +93,9 @@ def test_ready_machine_exits_0(repository, machine, capsys):
         "✓ engine: docker 9\n"
         "✓ runtimes: configured: runc, runsc\n"
         "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
+        f"✓ limits: {TESTED}\n"
+        "✓ limits: disk, inodes: watched by the run\n"
+        "✓ kernel: 6.1, shared with this machine\n"
         "✓ worktrees: overlay (tested)\n"
         "✓ open network: filtered by one container per run (tested)\n"
         "✓ allow-lists: each worker can have a gateway (tested)\n"
@@ -123,6 +137,57 @@ def test_missing_seccomp_is_a_warning(machine, monkeypatch, capsys):
     assert "! system calls: not filtered: the engine or its kernel has no seccomp\n" in (
         capsys.readouterr().out
     )
+
+
+class TestLimits:
+    """`doctor` has a table of what a container showed."""
+
+    def lines(self, capsys) -> list[str]:
+        return [line for line in capsys.readouterr().out.splitlines() if "limits: " in line]
+
+    @pytest.mark.usefixtures("repository")
+    def test_limits_have_marks(self, machine, capsys, monkeypatch):
+        machine((BASE_IMAGE,))
+        enforced = {**SOUND, "pids": "no", "swap": "no"}
+        del enforced["seccomp"]
+        machine.proven = ProvenLimits(enforced=enforced, reports_memory=False)
+        monkeypatch.setenv("ORCHESTRATOR_ALLOW_UNENFORCED", "swap,pids")
+        assert run(["doctor"]) == 0
+        assert "! limits: swap, pids: not enforced" in self.lines(capsys)
+        monkeypatch.setenv("ORCHESTRATOR_ALLOW_UNENFORCED", "swap")
+        assert run(["doctor"]) == 3
+        lines = self.lines(capsys)
+        assert lines[1:] == [
+            "✗ limits: swap, pids: not enforced",
+            "✓ limits: disk, inodes: watched by the run",
+            "? limits: seccomp: not tested",
+            "! limits: the engine does not report that a container ran out of memory",
+        ]
+        assert lines[0].startswith("✓ limits: memory, cpus, ")
+
+    @pytest.mark.usefixtures("repository")
+    def test_json_has_the_table(self, machine, capsys):
+        machine((BASE_IMAGE,))
+        enforced = {**SOUND, "pids": "no"}
+        del enforced["seccomp"]
+        machine.proven = ProvenLimits(enforced=enforced)
+        assert run(["doctor", "--json"]) == 3
+        limits = json.loads(capsys.readouterr().out)["limits"]
+        assert limits == {**SOUND, "pids": "no", "seccomp": "unknown"}
+
+    @pytest.mark.usefixtures("repository")
+    def test_without_the_image_nothing_is_tested(self, machine, capsys):
+        machine((DEFAULT_IMAGE,))
+        run(["doctor", "--json"])
+        limits = json.loads(capsys.readouterr().out)["limits"]
+        assert limits == dict.fromkeys(SOUND, "unknown")
+
+    @pytest.mark.usefixtures("repository")
+    def test_another_kernel_is_shown(self, machine, capsys):
+        machine((BASE_IMAGE,))
+        machine.proven = machine.proven.model_copy(update={"boot": "another"})
+        run(["doctor"])
+        assert "✓ kernel: 6.1, not that of this machine" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("repository")

@@ -1,0 +1,47 @@
+"""What an engine can do on its machine, and which limits of containers it enforces."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from orchestrator.config.values import Limit
+
+Enforcement = Literal["kernel", "watched", "no"]
+"""How a limit is enforced: by the kernel, by this program after the fact, or not at all."""
+WATCHED: Mapping[Limit, Enforcement] = {"disk": "watched", "inodes": "watched"}
+"""Limits that no engine enforces, because the run's process measures them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFeatures:
+    """Capabilities of an engine on this machine."""
+
+    overlay: bool
+    """Whether a worktree can be the read-only lower layer of an overlay file system."""
+    runtimes: tuple[str, ...]
+    cpus: int
+    memory: int
+    """Memory of the machine in bytes."""
+    version: str
+    """Name and version of the engine, for users and records."""
+    seccomp: bool = False
+    """Whether the engine can filter system calls with a custom seccomp profile."""
+    gateways: bool = False
+    """Whether the engine can confine a container to the hosts of an allow-list."""
+    id: str = ""
+    """Identifier of the engine, which no other engine has; empty if the engine has none."""
+    address: str = ""
+    """Where other processes reach the engine, without passwords; empty if they do not need it."""
+    fingerprint: str = ""
+    """Differs for another engine, machine, version or configuration: what was found out about an
+    engine holds as long as this is the same. Empty if nothing may be remembered.
+    """
+    enforced: Mapping[Limit, Enforcement] = field(default_factory=dict)
+    """How each limit is enforced, as containers showed; limits that were not tested are missing. An
+    engine that fills this in itself is not tested.
+    """
+
+    @property
+    def unenforced(self) -> tuple[Limit, ...]:
+        """Return the limits that the engine accepts but does not enforce."""
+        return tuple(limit for limit, how in self.enforced.items() if how == "no")

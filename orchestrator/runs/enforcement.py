@@ -1,0 +1,146 @@
+"""Find out once which limits the engine enforces, and refuse runs that need one that it does not.
+
+What was found holds until the machine starts again or the engine changes.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from orchestrator.config.container import Isolation
+from orchestrator.config.values import Limit
+from orchestrator.engine.features import EngineFeatures
+from orchestrator.engine.limits_probe import ProvenLimits, probe_limits, program
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import UnsupportedError
+from orchestrator.files.atomic import write_atomically
+from orchestrator.files.safe_open import read_limited
+from orchestrator.files.shared import make_shared
+from orchestrator.git.repository import Repository
+from orchestrator.machine import boot_id
+
+PROBES = "probes"
+_LONGEST = 64 * 1024
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
+_DELEGATE = (
+    "for a rootless engine, `Delegate=cpu cpuset io memory pids` in the systemd unit "
+    "`user@.service`; otherwise the kernel parameter `cgroup_enable=memory`"
+)
+_HELPS: dict[Limit, str] = {
+    "memory": _DELEGATE,
+    "cpus": _DELEGATE,
+    "pids": _DELEGATE,
+    "swap": "the kernel parameter `swapaccount=1`",
+    "seccomp": "an engine and a kernel with seccomp",
+}
+"""The setting of the machine with which its engine enforces a limit."""
+
+
+class _Found(BaseModel):
+    """What an earlier process found out, and what it holds for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    proven: ProvenLimits
+
+
+def proven_limits(
+    engine: ContainerEngine,
+    features: EngineFeatures,
+    repository: Repository,
+    runtime: str | None,
+) -> ProvenLimits:
+    """Return which limits the engine enforces, from an earlier test or from a container.
+
+    Only a test that found all limits enforced is remembered: whoever changes the machine because a
+    limit is missing does not wait for its next start.
+
+    Args:
+        engine: The engine, which has the base image.
+        features: The engine's features.
+        repository: The repository.
+        runtime: The OCI runtime of the containers. Default: the engine's own.
+
+    Raises:
+        EngineError: The container could not be started, or did not answer as expected.
+    """
+    place = _place(features, repository, runtime)
+    tests = sha256(program().encode()).hexdigest()[:16]
+    key = f"{features.fingerprint} {features.version} {boot_id()} {runtime or ''} {tests}"
+    # protection: what-is-remembered-is-of-this-engine-and-start
+    if place is not None and (found := _read(place)) is not None and found.key == key:
+        return found.proven
+    proven = probe_limits(engine, str(repository.common_dir), runtime=runtime)
+    # protection: only-enforced-limits-are-remembered
+    if place is not None and proven.is_sound:
+        with suppress(OSError):
+            make_shared(place.parent)
+            write_atomically(place, _Found(key=key, proven=proven).model_dump_json())
+    return proven
+
+
+def check_enforcement(
+    engine: ContainerEngine,
+    features: EngineFeatures,
+    repository: Repository,
+    every: Iterable[Isolation],
+) -> EngineFeatures:
+    """Return the features with what containers showed of the limits.
+
+    Args:
+        engine: The engine, which has the base image.
+        features: The engine's features.
+        repository: The repository.
+        every: The isolation of each worker.
+
+    Raises:
+        UnsupportedError: The engine does not enforce a limit, and the settings do not allow this.
+        EngineError: The limits could not be tested.
+    """
+    enforced = dict(features.enforced)
+    for isolation in every:
+        if not features.enforced:
+            proven = proven_limits(engine, features, repository, isolation.runtime)
+            # Several runtimes: a limit that one of them does not enforce is not enforced.
+            enforced |= {
+                name: how for name, how in proven.enforced.items() if enforced.get(name) != "no"
+            }
+        missing = [name for name, how in enforced.items() if how == "no"]
+        refused = [name for name in missing if name not in isolation.allow_unenforced]
+        # protection: limit-that-is-not-enforced-refuses-run
+        if refused:
+            named = ", ".join(f"`{name}`" for name in refused)
+            raise UnsupportedError(
+                f"the engine ({features.version}) does not enforce these limits: {named}",
+                hint=unenforced_hint(refused),
+            )
+    return replace(features, enforced=enforced)
+
+
+def unenforced_hint(limits: Sequence[Limit]) -> str:
+    """Return what helps if the engine does not enforce limits."""
+    helps = dict.fromkeys(_HELPS[name] for name in limits if name in _HELPS)
+    accept = f"`--allow-unenforced {','.join(limits)}` starts runs without the limit"
+    return "; ".join([*(f"what helps: {setting}" for setting in helps), accept])
+
+
+def _place(features: EngineFeatures, repository: Repository, runtime: str | None) -> Path | None:
+    """Return the file in which the answers of an engine are; None if it cannot be recognised."""
+    if not features.fingerprint or boot_id() is None:
+        return None
+    parts = (features.id or features.fingerprint, *filter(None, [runtime]))
+    name = "-".join(_UNUSUAL.sub("_", part)[:80] for part in parts)
+    return repository.state_dir / PROBES / f"{name}.json"
+
+
+def _read(place: Path) -> _Found | None:
+    try:
+        return _Found.model_validate_json(read_limited(place, most=_LONGEST))
+    except (OSError, ValidationError):
+        return None

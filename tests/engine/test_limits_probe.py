@@ -1,0 +1,124 @@
+"""Tests that a container shows which limits an engine enforces, and that its answer is data."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from orchestrator.config.values import Limit
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.features import WATCHED
+from orchestrator.engine.limits_probe import probe_limits
+from orchestrator.errors import EngineError
+from orchestrator.machine import boot_id
+from tests.support.answering_engine import SOUND, AnsweringEngine, answer
+
+EVERY: set[Any] = set(get_args(Limit))
+
+
+def names(repository: Path) -> str:
+    return str(repository / ".git")
+
+
+@pytest.mark.docker
+def test_the_engine_of_this_machine_enforces_every_limit(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    proven = probe_limits(docker_engine, names(tmp_path))
+    assert {limit for limit, how in proven.enforced.items() if how == "kernel"} == EVERY - {
+        *WATCHED
+    }
+    assert proven.is_sound
+    assert proven.reports_memory
+    assert (proven.kernel, proven.boot) == (os.uname().release, boot_id())
+
+
+def dropped(host: dict[str, Any], *names: str) -> None:
+    for name in names:
+        host.pop(name, None)
+
+
+IGNORED = {
+    "memory": ("Memory", "MemorySwap"),
+    "cpus": ("NanoCpus",),
+    "pids": ("PidsLimit",),
+    "open_files": ("Ulimits",),
+    "read_only_root": ("ReadonlyRootfs",),
+    "capabilities": ("CapDrop",),
+    "network": ("NetworkMode",),
+}
+
+
+@pytest.mark.docker
+def test_a_stub_that_accepts_limits_and_drops_them_is_noticed(
+    docker_engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = docker_engine._client
+    create = client.create_container
+
+    def lying(**arguments: Any) -> Any:
+        host = arguments["host_config"]
+        dropped(host, *(name for group in IGNORED.values() for name in group))
+        host["SecurityOpt"] = ["seccomp=unconfined"]
+        host["Tmpfs"] = dict.fromkeys(host["Tmpfs"], "rw,mode=1777")
+        return create(**arguments)
+
+    monkeypatch.setattr(client, "create_container", lying)
+    proven = probe_limits(docker_engine, names(tmp_path))
+    wrong = {limit for limit, how in proven.enforced.items() if how != "no"} - {*WATCHED}
+    # A machine without swap space needs no limit of it.
+    assert wrong <= {"swap"}
+    assert proven.reports_memory is None
+
+
+@pytest.mark.docker
+def test_a_stub_that_drops_the_limit_of_memory_is_noticed(
+    docker_engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = docker_engine._client
+    create = client.create_container
+
+    def lying(**arguments: Any) -> Any:
+        dropped(arguments["host_config"], *IGNORED["memory"])
+        return create(**arguments)
+
+    monkeypatch.setattr(client, "create_container", lying)
+    proven = probe_limits(docker_engine, names(tmp_path))
+    assert {limit for limit, how in proven.enforced.items() if how == "no"} - {"swap"} == {"memory"}
+
+
+def test_answer_is_a_table(tmp_path: Path) -> None:
+    engine = AnsweringEngine(tmp_path / "e", answer(pids=False))
+    proven = probe_limits(engine, names(tmp_path))
+    assert proven.enforced == {
+        **dict.fromkeys(EVERY - {"pids"}, "kernel"), **WATCHED, "pids": "no"
+    }  # fmt: skip
+    assert not proven.is_sound
+    # The process died, but the engine did not say why.
+    assert proven.reports_memory is False
+    assert engine.leftovers({}) == []
+
+
+def test_what_the_container_cannot_tell_is_unknown(tmp_path: Path) -> None:
+    text = json.dumps({name: said for name, said in SOUND.items() if name != "seccomp"})
+    proven = probe_limits(AnsweringEngine(tmp_path / "e", text), names(tmp_path))
+    assert EVERY - proven.enforced.keys() == {"seccomp"}
+    assert not proven.is_sound
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "not JSON", "[]", "7", '{"memory": 1}', '{"memory": "yes"}', '{"other": true}',
+        '{"kernel": 7}', json.dumps({"kernel": "k" * 201}), "{}" + " " * 20_000, "[" * 10_000,
+        '{"memory": true}\n\x1b[2J',
+    ],
+)  # fmt: skip
+def test_an_answer_of_another_form_is_an_error(tmp_path: Path, text: str) -> None:
+    engine = AnsweringEngine(tmp_path / "e", text)
+    with pytest.raises(EngineError, match="cannot test the limits of containers") as caught:
+        probe_limits(engine, names(tmp_path))
+    assert "\x1b" not in f"{caught.value.message}{caught.value.hint}"
+    assert engine.leftovers({}) == []

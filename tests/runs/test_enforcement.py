@@ -1,0 +1,137 @@
+"""Tests that a run is refused if the engine does not enforce a limit, unless the user allows it."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import UnsupportedError
+from orchestrator.events import Notice
+from orchestrator.results import Status
+from orchestrator.runs import enforcement
+from orchestrator.runs.runner import ParallelRunner
+from tests.support.answering_engine import AnsweringEngine, answer
+from tests.support.repository import fingerprint
+from tests.support.runs import configured
+
+UNSOUND = answer(swap=False, pids=False)
+
+
+def allowing(*limits: str, **rest: object) -> ParallelConfig:
+    return configured("true", isolation=Isolation(network="none", allow_unenforced=limits, **rest))
+
+
+def probes(repo: Path) -> list[Path]:
+    return sorted((repo / ".git/orchestrator/probes").glob("*"))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> AnsweringEngine:
+    return AnsweringEngine(tmp_path / "engine")
+
+
+def test_run_without_an_enforced_limit_is_refused(repo: Path, engine: AnsweringEngine) -> None:
+    engine.text, before = UNSOUND, fingerprint(repo)
+    with pytest.raises(UnsupportedError) as caught:
+        ParallelRunner(allowing("pids"), repo, engine=engine).execute()
+    assert caught.value.exit_code == 3
+    assert caught.value.message == ("the engine (local 1) does not enforce these limits: `swap`")
+    assert "`swapaccount=1`" in (caught.value.hint or "")
+    assert "`--allow-unenforced swap`" in (caught.value.hint or "")
+    assert fingerprint(repo) == before
+    assert engine.leftovers({}) == []
+
+
+def test_hint_names_the_setting_of_systemd(repo: Path, engine: AnsweringEngine) -> None:
+    engine.text = answer(memory=False, cpus=False)
+    with pytest.raises(UnsupportedError) as caught:
+        ParallelRunner(allowing(), repo, engine=engine).execute()
+    assert (caught.value.hint or "").count("`Delegate=cpu cpuset io memory pids`") == 1
+
+
+def test_allowed_limits_are_named_in_the_results(repo: Path, engine: AnsweringEngine) -> None:
+    engine.text, said = UNSOUND, list[str]()
+    runner = ParallelRunner(
+        allowing("pids", "swap", "network"), repo, engine=engine,
+        emit=lambda event: said.append(event.message) if isinstance(event, Notice) else None,
+    )  # fmt: skip
+    (result,) = runner.execute().results
+    assert (result.status, result.limits_unenforced) == (Status.SUCCESS, ["swap", "pids"])
+    assert "the engine does not enforce these limits: `swap`, `pids`" in said
+
+
+def test_a_limit_that_was_not_tested_is_not_refused(repo: Path, engine: AnsweringEngine) -> None:
+    engine.text = '{"memory": true}'
+    (result,) = ParallelRunner(allowing(), repo, engine=engine).execute().results
+    assert (result.status, result.limits_unenforced) == (Status.SUCCESS, [])
+
+
+def proven_twice(repo: Path, engine: AnsweringEngine, runtimes=(None, None)) -> int:
+    for runtime in runtimes:
+        ParallelRunner(allowing(runtime=runtime), repo, engine=engine).execute()
+    return len(engine.asked)
+
+
+def test_a_sound_engine_is_tested_once(repo: Path, engine: AnsweringEngine) -> None:
+    assert proven_twice(repo, engine) == 1
+    assert [path.name for path in probes(repo)] == ["THE_ID.json"]
+
+
+def test_each_runtime_is_tested(repo: Path, engine: AnsweringEngine) -> None:
+    assert proven_twice(repo, engine, (None, "process")) == 2
+    assert [spec.runtime for spec in engine.asked] == [None, "process"]
+
+
+def test_an_engine_without_an_identity_is_tested_each_time(
+    repo: Path, engine: AnsweringEngine
+) -> None:
+    engine.features |= {"id": "", "fingerprint": ""}
+    assert proven_twice(repo, engine) == 2
+    assert probes(repo) == []
+
+
+@pytest.mark.parametrize("change", ["fingerprint", "version", "boot", "program"])
+def test_another_engine_or_start_is_tested_again(
+    repo: Path, engine: AnsweringEngine, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    proven_twice(repo, engine)
+    if change == "boot":
+        monkeypatch.setattr(enforcement, "boot_id", lambda: "another")
+    elif change == "program":
+        monkeypatch.setattr(enforcement, "program", lambda: "more questions")
+    else:
+        engine.features[change] = "another"
+    engine.text = UNSOUND
+    with pytest.raises(UnsupportedError):
+        ParallelRunner(allowing(), repo, engine=engine).execute()
+
+
+def test_an_engine_that_was_repaired_is_tested_again(repo: Path, engine: AnsweringEngine) -> None:
+    engine.text = UNSOUND
+    with pytest.raises(UnsupportedError):
+        ParallelRunner(allowing(), repo, engine=engine).execute()
+    assert probes(repo) == []
+    engine.text = answer()
+    assert proven_twice(repo, engine) == 2
+
+
+@pytest.mark.parametrize("kind", ["text", "link", "large", "directory"])
+def test_a_file_of_another_form_is_not_believed(
+    repo: Path, engine: AnsweringEngine, tmp_path: Path, kind: str
+) -> None:
+    proven_twice(repo, engine)
+    (place,) = probes(repo)
+    known = place.read_text()
+    place.unlink()
+    if kind == "text":
+        place.write_text("{")
+    elif kind == "link":
+        (tmp_path / "known").write_text(known)
+        place.symlink_to(tmp_path / "known")
+    elif kind == "large":
+        place.write_text(known + " " * 100_000)
+    else:
+        place.mkdir()
+    proven_twice(repo, engine, (None,))
+    assert len(engine.asked) == 2
