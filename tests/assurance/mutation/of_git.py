@@ -135,7 +135,7 @@ def repository() -> Iterator[Protection]:
         ("repository lock", Remove()),
         ("branch moves only from its expected commit", Without("old")),
         ("branch is deleted only at its expected commit", Without("at")),
-        ("existing branches are not reused", Text("creat", "updat")),
+        ("existing branches are not reused", Text("create refs", "update refs")),
         ("clean filters disabled", Without("clean", at="filters-disabled"), empty),
         ("smudge filters disabled", Without("smudge", at="filters-disabled"), empty),
         ("filter processes disabled", Without("process", at="filters-disabled")),

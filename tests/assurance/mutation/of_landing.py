@@ -90,7 +90,7 @@ def landing() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         (_REQUESTS, "tests/text/test_quoting.py"),
-        ("pr: nothing is forced", Text("f'{co", "f'+{co")),
+        ("pr: nothing is forced", Text("{commit}:", "+{commit}:")),
         ("pr: one ref is pushed", Without("f'remote.{name}.mirror'")),
         ("pr: no tags follow", Without("'push.followTags'")),
         ("pr: texts that someone changed are kept", Always()),

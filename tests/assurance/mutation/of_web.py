@@ -100,6 +100,6 @@ def web() -> Iterator[Protection]:
         ("merge only from where the preview was", Never()),
         ("preview changes nothing", Without("dry_run")),
         ("server listens on loopback only", Instead("'0.0.0.0'")),
-        ("socket is for its owner only", Replace("127", "0")),
+        ("socket is for its owner only", Replace("0o177", "0")),
         ("export replaces only an export", Never()),
     )  # fmt: skip
