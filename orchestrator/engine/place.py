@@ -101,6 +101,10 @@ class PlaceSpec:
     collect_within: float = 3600.0
     """Seconds that a place waits for its client after the last step, before it ends itself."""
 
+    def step(self, name: str) -> Step:
+        """Return the step with a name."""
+        return next(step for step in self.steps if step.name == name)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -120,6 +124,10 @@ class Entry:
 
 class Place(Protocol):
     """The place of one attempt. Another process can open it again by the same specification."""
+
+    @property
+    def spec(self) -> PlaceSpec:
+        """The specification by which the place was opened."""
 
     def put(self, parts: Sequence[Part]) -> None:
         """Bring the files of the place up to date before the next step.

@@ -1,19 +1,20 @@
 """Create and start containers, and record each step so that no task starts twice."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from orchestrator.config.container import Limits
 from orchestrator.config.run import Triggers
-from orchestrator.engine.protocol import Container, ContainerEngine
-from orchestrator.engine.spec import ContainerSpec
+from orchestrator.engine.place import Place, Start
+from orchestrator.engine.protocol import Container
 from orchestrator.errors import PortTakenError
 from orchestrator.events import Stage
 from orchestrator.execution.dead_man_switch import LATE, NO_SWITCH, Switch
 from orchestrator.execution.ports import WorkerPorts
 from orchestrator.execution.watchdog import AllowedPaths
-from orchestrator.files.disk_usage import disk_use
+from orchestrator.files.disk_usage import DiskUse
 from orchestrator.state.checkpoints import Checkpoints, Launch
 
 _PORT_ATTEMPTS = 20
@@ -21,13 +22,16 @@ _PORT_ATTEMPTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerLimits:
-    """Time, budget and resource limits of one container."""
+    """A step of a worker's place, and the time, budget and resource limits of its container."""
 
     worker_id: int
+    place: Place
+    step: str
+    """Name of the step."""
     timeout: float | None
     limits: Limits
-    writable: tuple[Path, ...]
-    """Directories on the host to which the container writes."""
+    growing: tuple[str, ...]
+    """Names of the parts whose growth counts toward the limit on disk."""
     budget: float | None
     tokens: int | None = None
     max_steps: int
@@ -41,6 +45,10 @@ class ContainerLimits:
     switch: Switch = NO_SWITCH
     """The dead man's switch, which kills the container after its deadline if this process is gone.
     """
+
+    def disk_use(self, *, most_files: int, seconds: float = math.inf) -> DiskUse:
+        """Measure the files that the container writes."""
+        return self.place.usage(self.growing, most_files=most_files, seconds=seconds)
 
     def before_start(self) -> None:
         """Inform the dead man's switch before the start, so that no container runs unwatched."""
@@ -71,8 +79,7 @@ class RunningContainer:
 
 
 def launch(
-    engine: ContainerEngine,
-    spec: ContainerSpec,
+    start: Start,
     terms: ContainerLimits,
     checkpoints: Checkpoints,
     *,
@@ -81,41 +88,48 @@ def launch(
     """Create, record and start a container, which no other process starts again after a crash.
 
     Args:
-        engine: The engine.
-        spec: The container.
-        terms: Its time, budget and resource limits.
+        start: What the step gets.
+        terms: The step, and the limits of its container.
         checkpoints: Records the container.
         created: Called after the creation and before the start, when the ports are known.
 
     Raises:
         EngineError: The container could not be started, and was removed.
     """
-    before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+    before = terms.disk_use(most_files=terms.limits.inodes * 2)
     terms.before_start()
-    container = create(engine, spec, terms.ports)
-    try:
+    container = create(terms.place, terms.step, start, terms.ports)
+    with removed_on_error(container):
         created()
         launched = checkpoints.note_launch(container.id, before=before)
         container.start()
-    except BaseException:
-        # protection: container-that-fails-to-start-is-removed
-        container.remove()
-        raise
     return RunningContainer(container, terms, launched.starting_now())
 
 
-def start_again(
-    engine: ContainerEngine, spec: ContainerSpec, terms: ContainerLimits
-) -> RunningContainer:
+def start_again(start: Start, terms: ContainerLimits) -> RunningContainer:
     """Create and start a container whose commands may be repeated; nothing is recorded.
 
     Raises:
         EngineError: The container could not be started, and was removed.
     """
-    before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+    before = terms.disk_use(most_files=terms.limits.inodes * 2)
     terms.before_start()
-    container = engine.start(replace(spec, env={**terms.ports.variables(), **spec.env}))
+    start = replace(start, env={**terms.ports.variables(), **start.env})
+    container = terms.place.order(terms.step, start)
+    with removed_on_error(container):
+        container.start()
     return RunningContainer(container, terms, Launch.now(container.id, before=before))
+
+
+@contextmanager
+def removed_on_error(container: Container) -> Iterator[None]:
+    """Remove a container if the `with` block raises an exception."""
+    try:
+        yield
+    except BaseException:
+        # protection: container-that-fails-to-start-is-removed
+        container.remove()
+        raise
 
 
 def take_over(
@@ -128,15 +142,15 @@ def take_over(
     """
     launched = checkpoints.launch()
     if launched is None:
-        before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+        before = terms.disk_use(most_files=terms.limits.inodes * 2)
         launched = checkpoints.note_launch(container.id, before=before)
         terms.before_start()
     container.start()
     return RunningContainer(container, terms, launched, is_new=False)
 
 
-def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:
-    """Create a container with a worker's ports; if a port is in use, try other ports.
+def create(place: Place, step: str, start: Start, ports: WorkerPorts) -> Container:
+    """Create a step's container with a worker's ports; if a port is in use, try other ports.
 
     Raises:
         EngineError: The container could not be created, and nothing remains of it.
@@ -144,8 +158,8 @@ def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> 
     for _ in range(_PORT_ATTEMPTS):
         variables = ports.variables()
         try:
-            return engine.create(
-                replace(spec, ports=ports.host_ports(), env={**variables, **spec.env})
+            return place.order(
+                step, replace(start, ports=ports.host_ports(), env={**variables, **start.env})
             )
         except PortTakenError:
             ports.move()

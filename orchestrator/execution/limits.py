@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Protocol
 
 from orchestrator.config.container import Limits
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError
-from orchestrator.files.disk_usage import DiskUse, disk_use
+from orchestrator.files.disk_usage import DiskUse
 from orchestrator.results import Reason
 from orchestrator.state.endings import Stop
 from orchestrator.text.quantities import size
@@ -48,6 +48,13 @@ def lost_network(container: Container) -> str | None:
         return None
 
 
+class DiskMeter(Protocol):
+    """Measures the files that a container writes, within limits."""
+
+    def __call__(self, *, most_files: int, seconds: float) -> DiskUse:
+        """See `orchestrator.files.disk_usage.disk_use`."""
+
+
 class LimitMeter:
     """Measures the resource usage of one container, each time that the caller calls `look`."""
 
@@ -55,7 +62,7 @@ class LimitMeter:
         self,
         container: Container,
         limits: Limits,
-        writable: tuple[Path, ...],
+        disk_use: DiskMeter,
         *,
         before: DiskUse,
     ) -> None:
@@ -64,14 +71,14 @@ class LimitMeter:
         Args:
             container: The container.
             limits: The container's limits.
-            writable: Directories on the host that the container writes to.
-            before: Disk use of `writable` before the start.
+            disk_use: Measures the files that the container writes.
+            before: Disk use before the start.
         """
         self.limits_hit: list[str] = []
         self.verdict: Stop | None = None
         self._container = container
         self._limits = limits
-        self._writable = writable
+        self._disk_use = disk_use
         self._before = before
         self._at_pids_limit = self._locked = self._late = 0
         self._next_usage = time.monotonic() + MEASURE
@@ -83,7 +90,7 @@ class LimitMeter:
         now = time.monotonic()
         if now >= self._next_disk:
             most = self._before.files + self._limits.inodes
-            self._note_disk(disk_use(self._writable, most_files=most, seconds=_LONGEST))
+            self._note_disk(self._disk_use(most_files=most, seconds=_LONGEST))
             cost = time.monotonic() - now
             pause = max(_MEASURE_DISK, min(cost / _SHARE, _REST))
             self._next_disk = time.monotonic() + pause

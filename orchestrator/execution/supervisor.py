@@ -165,7 +165,7 @@ class _Watch:
         self.looker = self._thread(self._look, f"measure-{number}")
         self.teller = self._thread(self._tell_stopping, f"stopping-{number}")
         self.meter = LimitMeter(
-            self.container, self.terms.limits, self.terms.writable, before=self.launched.before
+            self.container, self.terms.limits, self.terms.disk_use, before=self.launched.before
         )
         self.watchdog = Watchdog(self.terms.triggers, self.terms.scope)
         earlier = self.checkpoints.noticed() if self.checkpoints else ()

@@ -6,18 +6,16 @@ a bounded time.
 
 import os
 import re
-import stat
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from orchestrator.config.run import Triggers
+from orchestrator.engine.place import Place
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Stream
-from orchestrator.files.walk import Walk
 from orchestrator.git.command import Git
 from orchestrator.results import Reason, Trigger
 from orchestrator.state.endings import Stop
@@ -140,31 +138,20 @@ def asking(signs: OutputSigns) -> Finding | None:
 
 @dataclass
 class AllowedPaths:
-    """The paths that a worker may change, and the directory to search for its changes."""
+    """The paths that a worker may change, and how its changes are found."""
 
     paths: Sequence[str]
     """Path patterns; a directory stands for all files below the directory."""
-    written: Path
-    """Directory with the files that the worker changed, or with all of its files."""
-    since: int | None
-    """Time in nanoseconds: only files that changed later are changes of the worker. None: all files
-    count.
-    """
+    place: Place
+    part: str
+    """Name of the part with the files."""
     git: Git
     """Runs git with ignore rules that no worker can change."""
 
     def stray_files(self) -> list[str]:
         """Return the changed files outside of the allowed paths, without files that git ignores."""
         # protection: number-of-inspected-files-limited
-        walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
-        changed = (
-            path
-            for path, info in walk
-            if path != ".git"
-            and not stat.S_ISDIR(info.st_mode)
-            # The modification time is not used: the file's owner can set it to any value.
-            and (self.since is None or info.st_ctime_ns > self.since)
-        )
+        changed = self.place.changed(self.part, most=_MOST_FILES, seconds=_LONGEST)
         found = outside(self.paths, changed)
         return sorted(set(found) - self._select_ignored(found)) if found else []
 

@@ -38,9 +38,8 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget, memory_root
 from orchestrator.threads import meanwhile
 from orchestrator.worker.checked_run import CheckedRun, CheckedSettings
-from orchestrator.worker.container_specs import CA_FILE
-from orchestrator.worker.context import RunContext
-from orchestrator.worker.labels import run_labels
+from orchestrator.worker.context import RunContext, run_labels
+from orchestrator.worker.place import CA_FILE
 from orchestrator.worker.prepare import checkouts_of, ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec

@@ -37,6 +37,15 @@ class Secrets:
     root: Path | None
     """A directory on a file system in memory; None if the run has no secrets."""
 
+    def place(self, run_id: str, worker_id: int) -> Path | None:
+        """Return the directory with the secrets of one worker, which may not exist; None without.
+
+        The directory is only there while `laid_out` is in use.
+        """
+        if self.root is None:
+            return None
+        return _run_directory(self.root, run_id) / f"worker-{worker_id}"
+
     @contextmanager
     def laid_out(
         self, run_id: str, worker_id: int, owner: tuple[int, int], *, again: bool = False
@@ -48,10 +57,10 @@ class Secrets:
         Raises:
             EngineError: The files could not be written.
         """
-        if self.root is None:
+        directory = self.place(run_id, worker_id)
+        if directory is None:
             yield None
             return
-        directory = _run_directory(self.root, run_id) / f"worker-{worker_id}"
         try:
             if not again:
                 with _threads:

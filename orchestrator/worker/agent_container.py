@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from orchestrator.agents.output.limit_hints import limits_named
-from orchestrator.engine.labels import DEADLINE
+from orchestrator.engine.place import Place
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.events import WaitCause, WorkerWaiting
@@ -23,11 +23,12 @@ from orchestrator.git.command import Git
 from orchestrator.results import Reason
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.endings import Ending, Stop
-from orchestrator.worker.container_specs import worker_container
+from orchestrator.worker.container_specs import agent_start
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.grants import admit_task, dismiss
 from orchestrator.worker.services import Services
+from orchestrator.workspace.layout import AGENT_STEP, TREE
 from orchestrator.workspace.mounts import Workspace
 
 
@@ -51,7 +52,7 @@ def open_log(worker: WorkerContext) -> WorkerLog:
 
 
 def run_task(
-    worker: WorkerContext, workspace: Workspace, log: WorkerLog, services: Services
+    worker: WorkerContext, workspace: Workspace, place: Place, log: WorkerLog, services: Services
 ) -> Ending:
     """Run the task unless it has ended; remove its container, and return how the task ended.
 
@@ -62,7 +63,7 @@ def run_task(
     with ExitStack() as stack:
         worker.times.begin("start")
         try:
-            running = _start(worker, workspace, services, stack)
+            running = _start(worker, workspace, place, services, stack)
         except EngineUnavailableError:
             raise
         except StartCancelledError:
@@ -106,13 +107,14 @@ def run_task(
 def _start(
     worker: WorkerContext,
     workspace: Workspace,
+    place: Place,
     services: Services,
     stack: ExitStack,
 ) -> RunningContainer:
     """Start the container of a worker, or return the container that another process started."""
     run, checkpoints = worker.run, worker.checkpoints
-    terms = _limits(worker, workspace)
-    found = _find(worker) if run.resumed else None
+    terms = _limits(worker, workspace, place)
+    found = place.step(AGENT_STEP) if run.resumed else None
     if found is None and checkpoints.launch() is not None:
         raise EngineError("the worker's container is gone: another program removed it")
     secrets = stack.enter_context(
@@ -122,13 +124,13 @@ def _start(
     )
     if found is None:
         with _turn(worker):
-            token = admit_task(worker)
-            described = worker_container(worker, workspace, secrets, token=token)
-            described = services.network_of(described)
+            token, step = admit_task(worker), place.spec.step(AGENT_STEP)
+            start = agent_start(worker, workspace, secrets, token)
+            start = services.connect(step, replace(start, network=worker.network_of(step)))
             # Written again, because setup may have overwritten the file, or other ports may have
             # been chosen.
             write = partial(write_dotenv, worker, workspace, services.variables())
-            return launch(run.engine, described, terms, checkpoints, created=write)
+            return launch(start, terms, checkpoints, created=write)
     try:
         if found.state().started_at is not None:
             return take_over(found, terms, checkpoints)
@@ -147,17 +149,6 @@ def _turn(worker: WorkerContext) -> AbstractContextManager[None]:
         run.emit(WorkerWaiting(worker_id=worker.number, cause=cause, reason=reason))
 
     return run.pace.turn(lambda: worker.cancel.stop_asked, worker.provider, tell=tell)
-
-
-def _find(worker: WorkerContext) -> Container | None:
-    """Return the container that another process created for this attempt, if there is one."""
-    engine, wanted = worker.run.engine, worker.labels(role="worker")
-    wanted.pop(DEADLINE, None)
-    launches = (Checkpoints(path).launch() for _, path in worker.attempts())
-    earlier = {launched.container for launched in launches if launched}
-    found = (left.id for left in engine.leftovers(wanted) if left.kind == "container")
-    ids = [container for container in found if container not in earlier]
-    return engine.adopt(ids[0]) if ids else None
 
 
 def _note_end(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Ending:
@@ -180,32 +171,33 @@ def _remove(container: Container) -> str | None:
     return None
 
 
-def _limits(worker: WorkerContext, workspace: Workspace) -> ContainerLimits:
+def _limits(worker: WorkerContext, workspace: Workspace, place: Place) -> ContainerLimits:
     config = worker.config
     return ContainerLimits(
         worker_id=worker.number,
+        place=place,
+        step=AGENT_STEP,
         timeout=config.timeout,
         limits=config.limits,
-        writable=workspace.writable(),
+        growing=workspace.growing,
         budget=worker.budget.budget,
         tokens=worker.budget.tokens,
         max_steps=config.max_steps,
         ports=worker.ports,
         triggers=config.triggers,
-        scope=_scope(config.triggers.paths, workspace),
+        scope=_scope(config.triggers.paths, workspace, place),
         switch=worker.run.switch,
     )
 
 
-def _scope(paths: tuple[str, ...], workspace: Workspace) -> AllowedPaths | None:
+def _scope(paths: tuple[str, ...], workspace: Workspace, place: Place) -> AllowedPaths | None:
     if not paths:
         return None
-    worktree, store = workspace.worktree, workspace.store
-    excluded = {"core.excludesFile": str(store.harvest / "info" / "exclude")}
+    worktree = workspace.worktree
+    excluded = {"core.excludesFile": str(workspace.store.harvest / "info" / "exclude")}
     return AllowedPaths(
         paths=paths,
-        written=workspace.writable()[0],
-        # The host wrote this index after the checkout; the worker cannot change it.
-        since=(store.harvest / "index").stat().st_mtime_ns if workspace.mode == "bind" else None,
+        place=place,
+        part=TREE,
         git=Git(worktree.git_dir, work_tree=worktree.path, config=excluded),
     )

@@ -5,33 +5,37 @@ check writes, only a SARIF file at `ORCHESTRATOR_SARIF` is kept.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from orchestrator.engine.place import Part, Place
 from orchestrator.engine.spec import BindMount
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
-from orchestrator.execution.output import findings_file
+from orchestrator.execution.output import findings_file, stage_log
 from orchestrator.execution.verdict import Verdict, judge_checks
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.safe_open import read_limited
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.endings import Ending
-from orchestrator.worker.container_specs import Job
+from orchestrator.worker.container_specs import Job, setup_job
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.job import Work, setup_job
+from orchestrator.worker.job import Work, problem_of
+from orchestrator.worker.place import open_check_place
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.furnish import Extras
-from orchestrator.workspace.layout import CHECKED
+from orchestrator.workspace.layout import CHECKED, part_of
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
 from orchestrator.workspace.shared_files import CHECK_OUT, SARIF
 
 MOST_FINDINGS = 3 * 1024**2
 """Maximum size in bytes of the SARIF file of a check."""
+_FINDINGS = part_of(CHECK_OUT)
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
 """Reasons of a failure after which checks are pointless, or there is no commit to check."""
 
@@ -75,13 +79,14 @@ class _Checks:
         try:
             try:
                 fresh = self._check_out(root)
-                problem = self._set_up(fresh)
+                place = self._open(fresh)
+                problem = self._set_up(fresh, place)
+                run = partial(self._run, fresh, place) if problem is None else _unseen(problem)
             except EngineUnavailableError:
                 raise
             except (OrchestratorError, OSError) as error:
-                fresh = self.workspace
-                problem = f"the commit could not be checked out ({error})"
-            return self._rest(list(done), fresh, problem)
+                run = _unseen(f"the commit could not be checked out ({error})")
+            return self._rest(list(done), run)
         finally:
             remove_tree(root)
 
@@ -112,49 +117,66 @@ class _Checks:
         # protection: checks-do-not-see-workers-cache-changes
         return replace(workspace, store=store, mode="bind", caches=caches, shared=())
 
-    def _set_up(self, fresh: Workspace) -> str | None:
+    def _open(self, fresh: Workspace) -> Place:
+        """Open the place of all checks, and of the setup before them."""
+        worker = self.worker
+        checks = [self._job(number) for number in range(1, len(worker.config.project.checks) + 1)]
+        setup = [self._setup] if worker.config.project.setup else []
+        names = frozenset(job.name for job in checks)
+        findings = Part(name=_FINDINGS, mount=self._findings, seen_by=names)
+        return open_check_place(worker, fresh, [*setup, *checks], findings)
+
+    @property
+    def _findings(self) -> BindMount:
+        source = self.worker.directory / CHECKED / "left"
+        return BindMount(source=source, target=CHECK_OUT, read_only=False)
+
+    @property
+    def _setup(self) -> Job:
+        setup = setup_job(self.worker.settings)
+        return replace(setup, stage="check", name="check-setup", title="setup")
+
+    def _job(self, number: int) -> Job:
+        """Return a check; the first one has the number 1."""
+        worker = self.worker
+        asked = worker.config.project.checks[number - 1]
+        return Job(
+            stage="check",
+            name=f"check-{number}",
+            commands=(asked.run,),
+            timeout=asked.timeout or None,
+            access=worker.settings.access.checks,
+            title=worker.run.redactor.text(asked.title),
+            closed="checks" in worker.config.closed_stages,
+        )
+
+    def _set_up(self, fresh: Workspace, place: Place) -> str | None:
         config, cancel = self.worker.config, self.worker.cancel
         if not config.project.setup or cancel.stop_asked:
             return None
-        setup = setup_job(self.worker.settings)
-        job = replace(setup, stage="check", name="check-setup", title="setup")
-        work = Work(self.worker, fresh, job, cancel)
-        problem = work.problem(work.done())
+        work = Work(self.worker, fresh, place, self._setup, cancel)
+        problem = problem_of(self.worker, work.job, work.done())
         return None if problem is None else f"the setup for the checks failed: {problem}"
 
-    def _rest(
-        self, done: list[CheckResult], fresh: Workspace, problem: str | None
-    ) -> list[CheckResult]:
+    def _rest(self, done: list[CheckResult], run: Callable[[Job], Ending]) -> list[CheckResult]:
+        """Run the checks without a result with a function; return all results."""
         cancel = self.worker.cancel
         wanted = self.worker.config.project.checks
         for number, asked in enumerate(wanted[len(done) :], start=len(done) + 1):
             if cancel.stop_asked:
                 return done
-            work = Work(
-                self.worker,
-                fresh,
-                Job(
-                    stage="check",
-                    name=f"check-{number}",
-                    commands=(asked.run,),
-                    timeout=asked.timeout or None,
-                    access=self.worker.settings.access.checks,
-                    title=self.worker.run.redactor.text(asked.title),
-                    closed="checks" in self.worker.config.closed_stages,
-                ),
-                cancel,
-            )
-            ending = _unseen(problem) if problem else self._run(work)
+            job = self._job(number)
+            ending = run(job)
             if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
                 return done
-            failure = work.problem(ending)
+            failure = problem_of(self.worker, job, ending)
             done.append(
                 CheckResult(
                     name=asked.title,
                     passed=failure is None,
                     exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
                     duration=round(ending.duration, 3),
-                    log=str(work.log),
+                    log=str(stage_log(self.worker.directory, job.name)),
                     message=failure,
                 )
             )
@@ -162,24 +184,26 @@ class _Checks:
                 self.worker.checkpoints.note_checks(done)
         return done
 
-    def _run(self, work: Work) -> Ending:
+    def _run(self, fresh: Workspace, place: Place, job: Job) -> Ending:
         """Run a check, store its SARIF file, and return how the check ended."""
-        place = self.worker.directory / CHECKED / "left"
+        worker, findings = self.worker, self._findings
+        left = findings.source
         try:
-            place.mkdir(mode=0o700)
-            os.chown(place, *work.workspace.user)
-            shared = BindMount(source=place, target=CHECK_OUT, read_only=False)
-            ending = replace(work, workspace=replace(work.workspace, shared=(shared,))).done()
-            self._keep_findings(place / SARIF, work)
+            left.mkdir(mode=0o700)
+            os.chown(left, *fresh.user)
+            work = Work(worker, replace(fresh, shared=(findings,)), place, job, worker.cancel)
+            ending = work.done()
+            place.take(_FINDINGS, left, limit=MOST_FINDINGS)
+            self._keep_findings(left / SARIF, job)
         except OSError as error:
-            return _unseen(str(error))
+            return _unseen(str(error))(job)
         finally:
-            remove_tree(place)
+            remove_tree(left)
         return ending
 
-    def _keep_findings(self, written: Path, work: Work) -> None:
+    def _keep_findings(self, written: Path, job: Job) -> None:
         """Store the SARIF file of a check beside its log, without secrets."""
-        kept = findings_file(work.log)
+        kept = findings_file(stage_log(self.worker.directory, job.name))
         kept.unlink(missing_ok=True)
         try:
             # protection: sarif-files-of-checks-are-bounded
@@ -188,7 +212,7 @@ class _Checks:
             return
         except OSError as error:
             worker = f"worker {self.worker.number}"
-            message = f"{worker}: the findings of check `{work.job.title}` were not read"
+            message = f"{worker}: the findings of check `{job.title}` were not read"
             self.worker.run.emit(Notice(message=f"{message}: {error.strerror}"))
             return
         # protection: sarif-files-of-checks-have-no-secrets
@@ -196,5 +220,6 @@ class _Checks:
         write_atomically(kept, text)
 
 
-def _unseen(problem: str) -> Ending:
-    return Ending(started_at=None, duration=0.0, exit_status=None, error=problem)
+def _unseen(problem: str) -> Callable[[Job], Ending]:
+    """Return a function in place of `_run` for checks that cannot run."""
+    return lambda _: Ending(started_at=None, duration=0.0, exit_status=None, error=problem)

@@ -1,29 +1,35 @@
-"""Describe the containers of a worker: agent, setup, teardown and checks."""
+"""Describe the steps of a worker's place: agent, setup, teardown and checks; and their starts.
 
-from collections.abc import Iterator, Mapping
+A step is described before anything of its worker runs. Its start is described when the step is
+ordered: it contains what is known only then, and what must not be stored by the engine beforehand.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.broker.repositories import GIT_FILE
-from orchestrator.config.company import BUNDLE
 from orchestrator.config.network_access import Access
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.spec import BindMount, BrokerLink, ContainerSpec, TmpfsMount
+from orchestrator.engine import labels as label
+from orchestrator.engine.place import Place, Start, Step, StepLimits
+from orchestrator.engine.spec import BrokerLink, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
 from orchestrator.execution.launch import ContainerLimits
 from orchestrator.gateway.allowed_host import BROKER_NAME
 from orchestrator.state import secret_files
+from orchestrator.worker.checked_run import CheckedSettings
 from orchestrator.worker.context import WorkerContext
 from orchestrator.workspace.caches import environment
-from orchestrator.workspace.layout import HOME, WORKSPACE
+from orchestrator.workspace.layout import AGENT_STEP, HOME, WORKSPACE
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.shared_files import variables
 
 _TMP = "/tmp"  # noqa: S108  # the container's own
-_GIT_SETTINGS = "/run/git-settings"
-CA_FILE = "ca-bundle.crt"
-"""Name of the file with certificate authorities in a run's directory."""
+GIT_SETTINGS = "/run/git-settings"
+"""Path of git's settings for the credential broker in a container."""
 _IN_TURN = """\
 exec 2>&1
 number=0
@@ -37,41 +43,41 @@ are one stream, so that their order is kept.
 """
 
 
-def worker_container(
-    worker: WorkerContext,
-    workspace: Workspace,
-    secrets: Path | None,
-    *,
-    access: Access | None = None,
-    token: str | None = None,
-) -> ContainerSpec:
-    """Return the specification of a worker's container for the agent.
+def agent_step(worker: WorkerContext, workspace: Workspace) -> Step:
+    """Return the step that performs the worker's task."""
+    access, config = worker.settings.access.task, worker.config
+    link = worker.broker_link(access)
+    shares = bool(link or config.project.services or config.isolation.ports)
+    return Step(
+        name=AGENT_STEP,
+        spec=_container(worker, workspace, access, link=link, shares=shares),
+        limits=_step_limits(worker, workspace, config.timeout),
+    )
+
+
+def agent_start(
+    worker: WorkerContext, workspace: Workspace, secrets: Path | None, token: str | None
+) -> Start:
+    """Return what the agent gets when it is ordered.
 
     Args:
         worker: The worker.
         workspace: Its files.
         secrets: The directory with its secrets; None without secrets.
-        access: Network access of the container. Default: that of the agent.
-        token: The container's token for the credential broker; None without a broker. With
-            `access` but without a token, the container is not connected to the broker.
+        token: The worker's token for the credential broker; None without a broker.
     """
-    config, limits, settings = worker.config, worker.config.limits, worker.settings
-    chosen = access or settings.access.task
-    link = worker.broker_link(chosen) if access is None or token else None
-    given = Given.of(worker, link, token)
+    access, timeout = worker.settings.access.task, worker.config.timeout
+    given = Given.of(worker, worker.broker_link(access), token)
     command = _agent_command(worker, given.config)
-    # Commands around the agent share the network of the services, even if that is a broker's alone.
-    shares = bool(link or config.project.services or (access is None and config.isolation.ports))
-    egress = settings.egress.get(chosen) if shares or chosen.network != "none" else None
-    return ContainerSpec(
-        name=worker.name,
-        image=settings.image,
+    deadline = {}
+    if timeout is not None:
+        ends = datetime.now(UTC) + timedelta(seconds=timeout)
+        deadline[label.DEADLINE] = ends.isoformat(timespec="seconds")
+    return Start(
         command=command.argv,
-        user=workspace.user_text,
-        workdir=WORKSPACE,
-        labels=worker.labels(role="worker"),
+        labels=deadline,
         env={
-            **_common_env(worker, workspace, secrets, chosen),
+            **_common_env(worker, workspace, secrets, access),
             **command.default_env,
             **given.inherited_env,
             **command.env,
@@ -79,16 +85,39 @@ def worker_container(
             **given.tokens,
             **given.git,
         },
+    )
+
+
+def _container(
+    worker: WorkerContext,
+    workspace: Workspace,
+    access: Access,
+    *,
+    link: BrokerLink | None,
+    shares: bool,
+) -> ContainerSpec:
+    """Return the container of the agent, from which those of other steps differ in a few fields.
+
+    Args:
+        worker: The worker.
+        workspace: Its files.
+        access: Network access of the container.
+        link: Connection of the container to the credential broker.
+        shares: Whether the container may need a network even if it must not reach any host.
+    """
+    config, limits, settings = worker.config, worker.config.limits, worker.settings
+    return ContainerSpec(
+        name=worker.name,
+        image=settings.image,
+        command=(),
+        user=workspace.user_text,
+        workdir=WORKSPACE,
+        labels=worker.labels(role="worker"),
         mounts=(
-            *workspace.mounts(),
-            *workspace.caches,
-            *workspace.shared,
-            *_file_mounts(worker, secrets, given.git),
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
-        network="none" if egress is None else worker.run.network,
-        egress=egress,
+        egress=settings.egress.get(access) if shares or access.network != "none" else None,
         link=link,
         cpus=worker.cpus,
         memory=limits.memory,
@@ -99,19 +128,16 @@ def worker_container(
     )
 
 
-def _file_mounts(
-    worker: WorkerContext, secrets: Path | None, git: Mapping[str, str]
-) -> Iterator[BindMount]:
-    """Yield mounts of secrets, of git's settings for the broker, and of a company's authorities."""
-    if secrets is not None:
-        # protection: secrets-mounted-read-only
-        yield BindMount(source=secrets, target=secret_files.TARGET, read_only=True)
-    if git:
-        source = worker.directory / GIT_FILE
-        yield BindMount(source=source, target=_GIT_SETTINGS, read_only=True)
-    if worker.settings.company.ca is not None:
-        source = worker.run.directory.path / CA_FILE
-        yield BindMount(source=source, target=BUNDLE, read_only=True)
+def _step_limits(worker: WorkerContext, workspace: Workspace, timeout: float | None) -> StepLimits:
+    limits = worker.config.limits
+    return StepLimits(
+        timeout=timeout,
+        grace=limits.grace,
+        disk=limits.disk,
+        inodes=limits.inodes,
+        limited=workspace.growing,
+        output=limits.log_limit,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +174,7 @@ class Given:
             inherited_env=worker.settings.without_keys(inherited_env),
             tokens={} if url is None or token is None else keys.environment(url, token),
             # git for submodules keeps this variable; it drops settings that are variables.
-            git={"GIT_CONFIG_SYSTEM": _GIT_SETTINGS} if token and keys.repositories else {},
+            git={"GIT_CONFIG_SYSTEM": GIT_SETTINGS} if token and keys.repositories else {},
         )
 
 
@@ -179,18 +205,62 @@ class Job:
     """Whether the commands read private repositories through the broker."""
 
 
-def job_container(
+def setup_job(settings: CheckedSettings) -> Job:
+    """Return the job that runs the setup commands."""
+    return _stage_job(settings, "setup", settings.config.project.setup, settings.access.setup)
+
+
+def teardown_job(settings: CheckedSettings) -> Job:
+    """Return the job that runs the teardown commands."""
+    commands = settings.config.project.teardown
+    return _stage_job(settings, "teardown", commands, settings.access.teardown)
+
+
+def _stage_job(
+    settings: CheckedSettings,
+    stage: Literal["setup", "teardown"],
+    commands: tuple[str, ...],
+    access: Access,
+) -> Job:
+    return Job(
+        stage=stage,
+        name=stage,
+        commands=commands,
+        timeout=settings.config.project.setup_timeout or None,
+        access=access,
+        closed=stage in settings.config.closed_stages,
+        reads=stage == "setup" and settings.access.setup_reads,
+    )
+
+
+def job_step(
+    worker: WorkerContext, workspace: Workspace, job: Job, *, after: str | None = None
+) -> Step:
+    """Return the step that runs a job."""
+    # Commands around the agent share the network of the services, even if that is a broker's alone.
+    link = worker.broker_link(job.access) if job.reads and worker.keys is not None else None
+    shares = bool(link or worker.config.project.services)
+    agents = _container(worker, workspace, job.access, link=link, shares=shares)
+    labels = worker.labels(role=job.stage)
+    return Step(
+        name=job.name,
+        spec=replace(agents, name=f"{agents.name}-{job.name}", labels=labels),
+        limits=_step_limits(worker, workspace, job.timeout),
+        after=after,
+    )
+
+
+def job_start(
     worker: WorkerContext,
     workspace: Workspace,
     secrets: Path | None,
     job: Job,
-    *,
-    token: str | None = None,
-) -> ContainerSpec:
-    """Return the specification of a container that runs before or after the agent.
+    token: str | None,
+) -> Start:
+    """Return what a job gets when it is ordered.
 
-    The container gets no API keys of models: these are for the agent program only, unless the user
-    passes them to all containers with `--env`.
+    It gets no API keys of models: these are for the agent program only, unless the user passes them
+    to all containers with `--env`.
 
     Args:
         worker: The worker.
@@ -200,40 +270,39 @@ def job_container(
         token: Token with which the job reads repositories through the broker. None: the job reads
             no repositories.
     """
-    workspace = replace(workspace, read_only=False)
     # protection: commands-before-and-after-agent-get-no-token
     config = Given.of(worker, None, None).config
-    agents = worker_container(worker, workspace, secrets, access=job.access, token=token)
     # The base URL may contain a key too.
     # protection: no-base-url-for-found-files-commands
     shown = config.model_copy(update={"api_base": None}) if job.closed else config
     command = _agent_command(worker, shown)
     # protection: api-keys-reach-only-agent
     # protection: no-variables-for-found-files-commands
-    return replace(
-        agents,
-        name=f"{agents.name}-{job.name}",
+    return Start(
+        command=("sh", "-c", _IN_TURN, job.name, *job.commands),
         env={
             **_common_env(worker, workspace, secrets, job.access),
             **command.default_env,
             **command.env,
             **({} if job.closed else config.isolation.env),
-            **Given.of(worker, agents.link, token).git,
+            **Given.of(worker, None, token).git,
         },
-        command=("sh", "-c", _IN_TURN, job.name, *job.commands),
-        labels=worker.labels(role=job.stage),
     )
 
 
-def job_limits(worker: WorkerContext, workspace: Workspace, job: Job) -> ContainerLimits:
+def job_limits(
+    worker: WorkerContext, workspace: Workspace, place: Place, job: Job
+) -> ContainerLimits:
     """Return the time, budget and resource limits of a job's container."""
     config = worker.config
     return ContainerLimits(
         worker_id=worker.number,
+        place=place,
+        step=job.name,
         timeout=job.timeout,
         # An installation may print nothing for a long time.
         limits=config.limits.model_copy(update={"idle_timeout": 0.0}),
-        writable=workspace.writable(),
+        growing=workspace.growing,
         budget=None,
         max_steps=config.max_steps,
         ports=worker.ports,

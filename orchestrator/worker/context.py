@@ -6,7 +6,7 @@ from the run's. Both classes are immutable.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -18,6 +18,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import cpus_of
 from orchestrator.engine import labels as label
 from orchestrator.engine.features import EngineFeatures
+from orchestrator.engine.place import Step
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BrokerLink
 from orchestrator.events import Emit
@@ -42,7 +43,6 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
-from orchestrator.worker.labels import run_labels
 from orchestrator.worker.step_times import StepTimes
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import NO_CACHES, Caches
@@ -244,6 +244,14 @@ class WorkerContext:
         """Return the prefix of the names of the worker's containers."""
         return f"orchestrator-{self.run.directory.run_id}-{self.number}"
 
+    def network_of(self, step: Step) -> str:
+        """Return the network of a step that has no network of another container.
+
+        Raises:
+            EngineUnavailableError: The engine cannot be reached.
+        """
+        return "none" if step.spec.egress is None else self.run.network
+
     def leave_network(self, verdict: Verdict) -> None:
         """Record that the worker needs the run's network no more, if that is certain.
 
@@ -267,11 +275,7 @@ class WorkerContext:
 
     def labels(self, *, role: str) -> dict[str, str]:
         """Return labels for a container of the worker, by which another process finds it."""
-        found = {**self.run.labels(role=role), label.WORKER: str(self.number)}
-        if self.config.timeout is not None and role == "worker":
-            deadline = datetime.now(UTC) + timedelta(seconds=self.config.timeout)
-            found[label.DEADLINE] = deadline.isoformat(timespec="seconds")
-        return found
+        return {**self.run.labels(role=role), label.WORKER: str(self.number)}
 
 
 def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
@@ -289,3 +293,13 @@ def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
         checkpoints=Checkpoints(directory),
         cancel=WorkerCancel(run.cancel, run.directory, spec.worker_id),
     )
+
+
+def run_labels(repository: Repository, directory: RunDirectory, *, role: str) -> dict[str, str]:
+    """Return the labels by which another process finds a container or network of a run."""
+    return {
+        label.MANAGED: "true",
+        label.RUN: directory.run_id,
+        label.REPOSITORY: str(repository.common_dir),
+        label.ROLE: role,
+    }

@@ -88,7 +88,7 @@ class _File:
     """A file in a worker's tree. No link is followed, because the worker may have created it."""
 
     def __init__(self, workspace: Workspace, path: str) -> None:
-        self._written = workspace.writable()[0]
+        self._written = workspace.tree
         trees = (self._written, workspace.worktree.path)
         self._trees = trees if workspace.mode == "overlay" else trees[:1]
         *self._folders, self._name = path.split("/")

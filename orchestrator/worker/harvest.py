@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from orchestrator.engine.place import Place
 from orchestrator.errors import (
     EngineError,
     ImageNotFoundError,
@@ -23,7 +24,7 @@ from orchestrator.results import Reason, Status
 from orchestrator.threads import meanwhile
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest_request import HarvestRequest
-from orchestrator.worker.pack import DEATH, dismiss, harvest_container, pack
+from orchestrator.worker.pack import DEATH, dismiss, pack, start_packing
 from orchestrator.worker.plain_harvest import pack_plainly
 from orchestrator.worker.prepare import ensure_tree
 from orchestrator.workspace.mounts import Workspace
@@ -31,7 +32,7 @@ from orchestrator.workspace.submodules import keep_patches
 
 
 def harvest_worker(
-    worker: WorkerContext, workspace: Workspace, verdict: Verdict
+    worker: WorkerContext, workspace: Workspace, place: Place, verdict: Verdict
 ) -> tuple[Harvested, Verdict]:
     """Commit the worker's files to its branch, even if the worker failed.
 
@@ -42,7 +43,7 @@ def harvest_worker(
     run = worker.run
     request = HarvestRequest(
         repository=run.repository,
-        engine=run.engine,
+        place=place,
         switch=run.switch,
         directory=run.directory,
         spec=worker.spec,
@@ -50,7 +51,6 @@ def harvest_worker(
         base=worker.base,
         shallow=run.shallow,
         limits=worker.config.limits,
-        cpus=worker.cpus,
         redactor=run.redactor,
         resumed=run.resumed,
     )
@@ -125,7 +125,7 @@ def discard_scratch(request: HarvestRequest, harvested: Harvested) -> None:
         remove_tree(scratch)
     if scratch.exists():
         with suppress(OrchestratorError, TimeoutError):
-            container = request.engine.start(replace(harvest_container(request), command=("true",)))
+            container = start_packing(request, idle=True)
             try:
                 container.wait(DEATH)
             finally:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from orchestrator.config.container import Limits
-from orchestrator.engine import labels as label
-from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.engine.place import Place
 from orchestrator.execution.dead_man_switch import Switch
 from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.quarantine import HandedOver, Origin
@@ -13,7 +12,6 @@ from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker.labels import run_labels
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 
@@ -22,12 +20,19 @@ _MOMENT = 128 * 1024**2
 """Number of bytes that a fast program can write between exceeding its limit and being stopped."""
 
 
+def room(limits: Limits) -> int:
+    """Return the maximum size in bytes of a worker's changed files and new LFS content."""
+    # A worker is stopped shortly after it exceeds its limit; what it wrote until then is allowed.
+    return 2 * limits.disk + _MOMENT
+
+
 @dataclass(frozen=True, kw_only=True)
 class HarvestRequest:
     """The input of a worker's harvest (collecting its commits)."""
 
     repository: Repository
-    engine: ContainerEngine
+    place: Place
+    """The worker's place, with the step that `harvest_step` returned."""
     switch: Switch
     """The dead man's switch, which kills the harvest's container if this process is gone."""
     directory: RunDirectory
@@ -38,7 +43,6 @@ class HarvestRequest:
     shallow: frozenset[str]
     """Commits in the history of the base whose parents are missing."""
     limits: Limits
-    cpus: float
     redactor: Redactor
     resumed: bool
     """Whether another process may have begun to collect the worker's commits."""
@@ -52,12 +56,6 @@ class HarvestRequest:
     def checkpoints(self) -> Checkpoints:
         """Return the files that record which steps of the worker's run are done."""
         return Checkpoints(self.workspace.store.root)
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Return the labels of the container that packs the worker's commits."""
-        ours = run_labels(self.repository, self.directory, role="harvest")
-        return {**ours, label.WORKER: str(self.spec.worker_id)}
 
     @property
     def message(self) -> str:
@@ -76,9 +74,7 @@ class HarvestRequest:
     @property
     def room(self) -> int:
         """Return the maximum size in bytes of a worker's changed files and new LFS content."""
-        # A worker is stopped shortly after it exceeds its limit; what it wrote until then is
-        # allowed.
-        return 2 * self.limits.disk + _MOMENT
+        return room(self.limits)
 
     @property
     def origin(self) -> Origin:

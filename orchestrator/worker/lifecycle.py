@@ -20,6 +20,7 @@ from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.grants import explain, read_spending, with_measured
 from orchestrator.worker.harvest import harvest_worker
+from orchestrator.worker.place import open_place
 from orchestrator.worker.prepare import ready_workspace
 from orchestrator.worker.result_builder import NO_CHANGES, Finish, result_of_end, result_of_failure
 from orchestrator.worker.services import Services
@@ -45,11 +46,12 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
     with Services(worker) as services:
         try:
             workspace = ready_workspace(worker)
-            unready = services.ready()
+            place = open_place(worker, workspace)
+            unready = services.ready(place)
             if unready is None and checkpoints.launch() is None:
                 write_dotenv(worker, workspace, services.variables())
             times.begin("setup")
-            unready = unready or set_up(worker, workspace, services)
+            unready = unready or set_up(worker, workspace, place, services)
             before = _NOT_RUN if unready else checkpoints.ending() or open_log(worker)
         except EngineUnavailableError:
             raise
@@ -57,7 +59,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
             return result_of_failure(worker, Reason.SETUP_FAILED, str(error))
         if isinstance(before, WorkerLog):
             with before as log:
-                ending = run_task(worker, workspace, log, services)
+                ending = run_task(worker, workspace, place, log, services)
         else:
             ending = before
         times.begin("stop")
@@ -66,11 +68,11 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         judged = judge(ending, outcome, budget=worker.budget.budget, tokens=worker.budget.tokens)
         judged = explain(worker, judged, spent)
         verdict = unready or _with_whole_log(judged, ending)
-        notes = tear_down(worker, workspace, services)
+        notes = tear_down(worker, workspace, place, services)
         verdict = _publish(worker, verdict)
     worker.leave_network(verdict)
     times.begin("harvest")
-    harvested, verdict = harvest_worker(worker, workspace, verdict)
+    harvested, verdict = harvest_worker(worker, workspace, place, verdict)
     handed = worker.run.shared.collect(worker.spec)
     times.begin("checks")
     checks, verdict = check(worker, workspace, harvested.tip, verdict)

@@ -3,23 +3,35 @@
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
+from orchestrator.config.container import Limits
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.place import Place, Start, Step, StepLimits
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution.dead_man_switch import LATE
+from orchestrator.execution.launch import removed_on_error
 from orchestrator.files.bundle import bundle
-from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.disk_full import disk_full
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.text.quantities import size
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import output_line
-from orchestrator.worker.harvest_request import HarvestRequest
+from orchestrator.worker.harvest_request import HarvestRequest, room
 from orchestrator.worker.in_container.host_git import RESERVED, ROOM
-from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE
+from orchestrator.workspace.layout import (
+    HARVEST,
+    HARVEST_STEP,
+    OBJECTS,
+    OUT,
+    PACKED,
+    PACKING,
+    STORE,
+    WORKSPACE,
+)
 from orchestrator.workspace.mounts import Workspace
 
 HARVEST_TIMEOUT = 300.0
@@ -71,24 +83,22 @@ def dismiss(container: Container | None) -> None:
 
 
 def _pack_once(request: HarvestRequest, onto: str | None) -> Container:
-    worker_id, switch = request.spec.worker_id, request.switch
-    request.workspace.clear_harvest()
-    request.workspace.complete_harvest()
+    worker_id, switch, workspace = request.spec.worker_id, request.switch, request.workspace
+    workspace.clear_harvest()
+    workspace.complete_harvest()
     switch.starting(worker_id, HARVEST_TIMEOUT + LATE)
-    container = request.engine.start(harvest_container(request, onto=onto))
-    try:
+    container = start_packing(request, *([onto] if onto else []))
+    with removed_on_error(container):
         switch.running(worker_id, HARVEST_TIMEOUT + LATE)
-        said = _wait_for_end(container, request.workspace, room=3 * request.room)
+        said = _wait_for_end(container, request.place, room=3 * request.room)
         switch.idle(worker_id)
-        if not request.workspace.is_packed():
+        request.place.take(PACKED, workspace.store.out, limit=3 * request.room)
+        if not workspace.is_packed():
             raise _failure(request.redactor, container, said)
-    except BaseException:
-        container.remove()
-        raise
     return container
 
 
-def _wait_for_end(container: Container, workspace: Workspace, *, room: int) -> bytes:
+def _wait_for_end(container: Container, place: Place, *, room: int) -> bytes:
     """Wait until packing has ended, and return the end of the container's output.
 
     Raises:
@@ -96,7 +106,7 @@ def _wait_for_end(container: Container, workspace: Workspace, *, room: int) -> b
     """
     ended = threading.Event()
     refusals: list[str] = []
-    watch = threading.Thread(target=_watch, args=(container, workspace, room, ended, refusals))
+    watch = threading.Thread(target=_watch, args=(container, place, room, ended, refusals))
     watch.start()
     try:
         said = b""
@@ -112,7 +122,7 @@ def _wait_for_end(container: Container, workspace: Workspace, *, room: int) -> b
 
 def _watch(
     container: Container,
-    workspace: Workspace,
+    place: Place,
     room: int,
     ended: threading.Event,
     refusals: list[str],
@@ -123,8 +133,8 @@ def _watch(
         if time.monotonic() >= deadline:
             refusals.append(f"packing the worker's work took longer than {HARVEST_TIMEOUT:.0f} s")
         else:
-            places = (workspace.store.out, workspace.store.harvest)
-            written = disk_use(places, most_files=_MOST_FILES, seconds=MEASURE).size
+            use = place.usage((PACKED, PACKING), most_files=_MOST_FILES, seconds=MEASURE)
+            written = use.size
             # protection: written-data-of-harvest-is-measured
             if written <= room:
                 continue
@@ -152,27 +162,55 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     return disk_full(last) or refused
 
 
-def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:
-    """Return the specification of the container that commits and packs an ended worker's files.
+def start_packing(request: HarvestRequest, *onto: str, idle: bool = False) -> Container:
+    """Start the container that commits and packs an ended worker's files.
 
     Args:
         request: The harvest.
         onto: A commit on which only the files are committed, without the worker's own commits.
+        idle: Whether the container only mounts the files, and does nothing.
+
+    Raises:
+        EngineError: The engine failed; nothing is left behind.
     """
-    spec, workspace = request.spec, request.workspace
-    places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
-    arguments = (*places, request.base, spec.branch, request.message, *([onto] if onto else []))
+    workspace, branch = request.workspace, request.spec.branch
+    # Where the files are may have changed: the user may have deleted the worktree.
+    request.place.put(tuple(workspace.parts([HARVEST_STEP])))
+    paths = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
+    arguments = (*paths, request.base, branch, request.message, *onto)
     # protection: program-imports-only-its-own-modules
-    return ContainerSpec(
-        name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
+    program = ("python3", "-I", "-S", "-c", bundle(_PROGRAM), *arguments)
+    env = {ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())}
+    start = Start(command=("true",) if idle else program, env=env)
+    container = request.place.order(HARVEST_STEP, start)
+    with removed_on_error(container):
+        container.start()
+    return container
+
+
+def harvest_step(
+    name: str, labels: Mapping[str, str], workspace: Workspace, limits: Limits, cpus: float
+) -> Step:
+    """Return the step that commits and packs the files of an ended worker, without network.
+
+    Args:
+        name: Name of the worker's place.
+        labels: Labels of the container.
+        workspace: The worker's files.
+        limits: The limits of the worker.
+        cpus: Number of CPUs of the container.
+    """
+    spec = ContainerSpec(
+        name=f"{name}-harvest",
         image=BASE_IMAGE,
-        command=("python3", "-I", "-S", "-c", bundle(_PROGRAM), *arguments),
+        command=(),
         user=workspace.user_text,
         workdir="/",
-        env={ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())},
-        labels=request.labels,
-        mounts=(*workspace.harvest_mounts(), TmpfsMount(target=_TMP, size=_HARVEST_TMP)),
-        cpus=request.cpus,
-        memory=max(request.limits.memory, _HARVEST_MEMORY),
-        open_files=request.limits.open_files,
+        labels=labels,
+        mounts=(TmpfsMount(target=_TMP, size=_HARVEST_TMP),),
+        cpus=cpus,
+        memory=max(limits.memory, _HARVEST_MEMORY),
+        open_files=limits.open_files,
     )
+    most = StepLimits(timeout=HARVEST_TIMEOUT, disk=3 * room(limits), limited=(PACKED, PACKING))
+    return Step(name=HARVEST_STEP, spec=spec, limits=most)

@@ -14,6 +14,7 @@ from typing import Self
 from orchestrator.config.project import Service, variable_prefix
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import SERVICE
+from orchestrator.engine.place import Place, Start, Step
 from orchestrator.engine.protocol import Container, Leftover
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
@@ -29,6 +30,8 @@ from orchestrator.worker.context import WorkerContext
 
 HOLDER_ROLE = "holder"
 SERVICE_ROLE = "service"
+HOLDER_STEP = "services"
+"""Name of the step whose container owns the network of the worker and its services."""
 # protection: service-has-five-capabilities
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """Linux capabilities for images that start as root, give their data to another user, and continue
@@ -61,13 +64,7 @@ class Services:
         self._holder: Container | None = None
         self._follower: NetworkFollower | None = None
         self._sidecars: list[Sidecar] = []
-        # protection: workers-network-rules-apply-to-services
         self._egress = worker.settings.egress.get(worker.settings.access.task)
-
-    @property
-    def _network(self) -> str:
-        # protection: service-has-no-network-if-worker-has-none
-        return "none" if self._egress is None else self._worker.run.network
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +74,11 @@ class Services:
         if not isinstance(error, EngineUnavailableError):
             self._close()
 
-    def ready(self) -> Verdict | None:
+    def ready(self, place: Place) -> Verdict | None:
         """Start the services and wait until they are ready; return why the agent cannot start.
+
+        Args:
+            place: The worker's place, with the steps that `service_steps` returned.
 
         Raises:
             EngineUnavailableError: The engine cannot be reached.
@@ -87,7 +87,7 @@ class Services:
         if not self._wanted or self._found():
             return None
         try:
-            self._start()
+            self._start(place)
         except EngineUnavailableError:
             raise
         except ServiceFailedError as error:
@@ -99,12 +99,12 @@ class Services:
             return Verdict(Status.FAILED, Reason.ENGINE_ERROR, error.message)
         return None
 
-    def network_of(self, spec: ContainerSpec) -> ContainerSpec:
-        """Return a container's specification; with equal access, it joins the services' network."""
+    def connect(self, step: Step, start: Start) -> Start:
+        """Return the start of a step; with equal access, it joins the services' network."""
         # protection: service-unreachable-from-setup-with-its-own-network
-        if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
-            return spec
-        return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})
+        if self._holder is None or step.spec.egress != self._egress:
+            return start
+        return replace(start, network_of=self._holder.id, env={**self.variables(), **start.env})
 
     def _found(self) -> bool:
         """Adopt the services of an earlier process if usable; else remove them and return False."""
@@ -128,17 +128,20 @@ class Services:
         self._checkpoints.forget_services()
         return False
 
-    def _start(self) -> None:
+    def _start(self, place: Place) -> None:
         for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard", "gateway"):
             self._engine.remove(leftover)
         self._worker.run.switch.idle(self._worker.number)
-        self._holder = create(self._engine, self._describe_holder(), self._worker.ports)
+        # protection: service-has-no-network-if-worker-has-none
+        network = self._worker.network_of(place.spec.step(HOLDER_STEP))
+        holding = Start(command=("sleep", "infinity"), network=network)
+        self._holder = create(place, HOLDER_STEP, holding, self._worker.ports)
         self._holder.start()
         self._follower = self._worker.network_log.follow(self._holder)
         for name, service in self._wanted.items():
-            spec = self._describe(name, service, self._holder.id)
+            given = Start(command=service.command, env=service.env, network_of=self._holder.id)
             try:
-                self._join(name, self._engine.create(spec))
+                self._join(name, place.order(f"service-{name}", given))
             except EngineUnavailableError:
                 raise
             except OrchestratorError as error:
@@ -235,35 +238,37 @@ class Services:
             return service.port
         return next(iter(self._engine.exposed_ports(service.image)), None)
 
-    def _describe_holder(self) -> ContainerSpec:
-        """Return the specification of the container that only owns the network."""
-        return ContainerSpec(
-            name=f"{self._worker.name}-services",
-            image=BASE_IMAGE,
-            command=("sleep", "infinity"),
-            user=_NOBODY,
-            workdir="/",
-            labels=self._worker.labels(role=HOLDER_ROLE),
-            network=self._network,
-            egress=self._egress,
-            link=self._worker.broker_link(self._worker.settings.access.task),
-            extra_hosts=dict.fromkeys(self._wanted, "127.0.0.1"),
-            memory=_HOLDER_MEMORY,
-            pids=32,
-        )
 
-    def _describe(self, name: str, service: Service, holder: str) -> ContainerSpec:
-        ours = self._worker.labels(role=SERVICE_ROLE)
+def service_steps(worker: WorkerContext) -> Iterator[Step]:
+    """Yield the steps of the worker's services, after one that only owns their network."""
+    services, access = worker.config.project.services, worker.settings.access.task
+    if not services:
+        return
+    # protection: workers-network-rules-apply-to-services
+    holder = ContainerSpec(
+        name=f"{worker.name}-services",
+        image=BASE_IMAGE,
+        command=(),
+        user=_NOBODY,
+        workdir="/",
+        labels=worker.labels(role=HOLDER_ROLE),
+        egress=worker.settings.egress.get(access),
+        link=worker.broker_link(access),
+        extra_hosts=dict.fromkeys(services, "127.0.0.1"),
+        memory=_HOLDER_MEMORY,
+        pids=32,
+    )
+    yield Step(name=HOLDER_STEP, spec=holder)
+    for name, service in services.items():
         # protection: services-memory-limited
         # protection: services-cpus-limited
-        return ContainerSpec(
-            name=f"{self._worker.name}-service-{name}",
+        spec = ContainerSpec(
+            name=f"{worker.name}-service-{name}",
             image=service.image,
-            command=service.command,
+            command=(),
             user="",
             workdir="",
-            labels={**ours, SERVICE: name},
-            env=service.env,
+            labels={**worker.labels(role=SERVICE_ROLE), SERVICE: name},
             mounts=tuple(
                 TmpfsMount(target=target, size=size)
                 for target, size in {
@@ -271,12 +276,12 @@ class Services:
                     **dict.fromkeys(service.tmpfs, service.memory),
                 }.items()
             ),
-            network_of=holder,
             own_program=True,
             cpus=service.cpus,
             memory=service.memory,
             pids=service.pids,
             capabilities=_CAPABILITIES,
-            runtime=self._worker.config.isolation.runtime,
+            runtime=worker.config.isolation.runtime,
             kept_output=_LOG,
         )
+        yield Step(name=f"service-{name}", spec=spec)

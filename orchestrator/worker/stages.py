@@ -6,11 +6,13 @@ repeated, and a stage that has ended is recorded and never repeated.
 
 from dataclasses import dataclass
 
+from orchestrator.engine.place import Place
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.verdict import Verdict
 from orchestrator.results import Reason, Status
+from orchestrator.worker.container_specs import setup_job, teardown_job
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.job import Work, setup_job, teardown_job
+from orchestrator.worker.job import Work, problem_of
 from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
 
@@ -34,7 +36,9 @@ class _KilledAlone:
         return self.button.why
 
 
-def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> Verdict | None:
+def set_up(
+    worker: WorkerContext, workspace: Workspace, place: Place, services: Services
+) -> Verdict | None:
     """Run the setup unless it has ended before; return why the agent cannot start, or None.
 
     Raises:
@@ -45,9 +49,10 @@ def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> V
     known = checkpoints.stage("setup")
     if not worker.config.project.setup or (known is None and cancel.stop_asked):
         return None
-    work = Work(worker, workspace, setup_job(worker.settings), cancel, services)
+    job = setup_job(worker.settings)
+    work = Work(worker, workspace, place, job, cancel, services)
     ending = known or work.done(lambda ending: checkpoints.note_stage("setup", ending))
-    problem = work.problem(ending)
+    problem = problem_of(worker, job, ending)
     if problem is None:
         return None
     problem = f"setup: {problem}"
@@ -57,7 +62,9 @@ def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> V
     return Verdict(Status.FAILED, reason, problem)
 
 
-def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -> tuple[str, ...]:
+def tear_down(
+    worker: WorkerContext, workspace: Workspace, place: Place, services: Services
+) -> tuple[str, ...]:
     """Run the teardown unless it has ended before; return notes for the user about problems.
 
     Raises:
@@ -73,10 +80,11 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
     cancel = _KilledAlone(worker.cancel)
     if known is None and cancel.stop_asked:
         return ("the teardown was not run: the worker was killed",)
-    work = Work(worker, workspace, teardown_job(worker.settings), cancel, services)
+    job = teardown_job(worker.settings)
+    work = Work(worker, workspace, place, job, cancel, services)
     try:
         ending = known or work.done(lambda ending: checkpoints.note_stage("teardown", ending))
     except OSError as error:
         return (f"the teardown was not run ({error})",)
-    problem = work.problem(ending)
+    problem = problem_of(worker, job, ending)
     return () if problem is None else (f"teardown: {problem}",)

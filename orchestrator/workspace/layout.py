@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from orchestrator.engine.spec import BindMount, OverlayMount, TmpfsMount
+from orchestrator.engine.spec import BindMount, OverlayMount
 
 WORKSPACE = "/workspace"
 """Path of the worktree in a container."""
@@ -30,5 +30,24 @@ CACHES = "caches"
 CHECKED = "checked"
 """Name of a directory in a worker's state directory, with a fresh checkout of its commit."""
 
+AGENT_STEP = "agent"
+"""Name of the step of a worker's place that performs the task."""
+HARVEST_STEP = "harvest"
+"""Name of the step that packs a worker's commits."""
+TREE = "tree"
+"""Name of the part with the worktree; `tree/src` is its directory `src`."""
+GIT = "git"
+"""Name of the part with the worker's own git directory."""
+PACKED = "packed"
+"""Name of the part that receives the packed commits."""
+PACKING = "packing"
+"""Name of the part with the git directory that is used to pack the commits."""
+
 Mode = Literal["overlay", "bind"]
-Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]
+Mount = BindMount | OverlayMount
+Mounts = tuple[Mount, ...]
+
+
+def part_of(target: str) -> str:
+    """Return the name of the part at a path of its own in the containers, such as `/caches/pip`."""
+    return target.strip("/").replace("/", "-")

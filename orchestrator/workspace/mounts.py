@@ -1,4 +1,4 @@
-"""The files of one worker, and the mounts through which its containers see them.
+"""The files of one worker, and how the steps of its place see them.
 
 In the mode `overlay`, the worktree is the read-only lower layer of an overlay file system, and the
 worker writes to an upper layer in its state directory. The mode `bind` is for machines without
@@ -8,12 +8,13 @@ write to the worktree that the user sees.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from itertools import islice, starmap
+from itertools import islice
 from pathlib import Path
 
+from orchestrator.engine.place import Part
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
 from orchestrator.files.change_owner import change_owner
@@ -25,22 +26,31 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.worker_directory import Store
 from orchestrator.workspace.confined import (
     VIEW,
+    Scratch,
     all_scratch,
     make_directory,
     make_scratch,
     scratch,
 )
 from orchestrator.workspace.layout import (
+    AGENT_STEP,
     CACHES,
+    GIT,
     HARVEST,
+    HARVEST_STEP,
     OBJECTS,
     OUT,
+    PACKED,
+    PACKING,
     STORE,
     SWEPT,
+    TREE,
     WORKSPACE,
     WRITTEN,
     Mode,
+    Mount,
     Mounts,
+    part_of,
 )
 from orchestrator.workspace.store_state import holds_no_objects
 from orchestrator.workspace.written_files import MOST_FILES, remove_committed
@@ -74,106 +84,107 @@ class Workspace:
         """Return the worker's user and group as `uid:gid`."""
         return f"{self.user[0]}:{self.user[1]}"
 
-    def mounts(self) -> Mounts:
-        """Return the mounts of the worker's container."""
-        # protection: mounts-of-worker-are-read-only
-        return (
-            *self._tree(),
-            BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
-            BindMount(source=self.store.git, target=STORE, read_only=self.read_only),
-            BindMount(source=self.objects, target=OBJECTS, read_only=True),
-        )
+    def parts(self, steps: Iterable[str]) -> Iterator[Part]:
+        """Yield the files that the steps of a place see, with their mounts on this machine.
 
-    def harvest_mounts(self) -> Mounts:
-        """Return the mounts of the container that packs the worker's commits."""
-        # protection: overlay-work-directories-of-root-are-emptied
-        return (
-            *replace(self, read_only=False, confined_to=()).mounts(),
-            BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
-            BindMount(source=self.store.out, target=OUT, read_only=False),
-            *self._written(),
-            *self._swept(),
-        )
-
-    def _swept(self) -> Mounts:
-        """Return overlays of a worker with `enforce: ro`; mounting them once more cleans them up.
-
-        After a deletion, a file that belongs to root stays in an overlay's work directory until the
-        next mount, and an ordinary user could not remove the directory.
+        The harvest sees the whole tree, writable, and neither caches nor shared files.
         """
-        return tuple(
-            OverlayMount(
+        every = frozenset(steps)
+        harvest = every & {HARVEST_STEP}
+        # `read_only` is a setting of the agent alone.
+        sealed = every & {AGENT_STEP} if self.read_only else frozenset()
+        writing = replace(self, read_only=False)
+        whole = replace(writing, confined_to=())
+        kinds = ((self, sealed), (writing, every - sealed - harvest), (whole, harvest))
+        views = [(view, seen_by) for view, seen_by in kinds if seen_by]
+        for view, seen_by in views:
+            for name, mount in view._tree():
+                yield Part(name=name, mount=mount, seen_by=seen_by)
+        # protection: git-pointer-read-only
+        pointer = BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True)
+        yield Part(name="pointer", mount=pointer, seen_by=every)
+        for view, seen_by in views:
+            # protection: read-only-store
+            git = BindMount(source=self.store.git, target=STORE, read_only=view.read_only)
+            yield Part(name=GIT, mount=git, seen_by=seen_by)
+        # protection: bases-objects-read-only
+        objects = BindMount(source=self.objects, target=OBJECTS, read_only=True)
+        yield Part(name="objects", mount=objects, seen_by=every)
+        for mount in (*self.caches, *self.shared):
+            yield Part(name=part_of(mount.target), mount=mount, seen_by=every - harvest)
+        for name, mount in self._packing() if harvest else ():
+            yield Part(name=name, mount=mount, seen_by=harvest)
+
+    def _tree(self) -> Iterator[tuple[str, Mount]]:
+        """Yield the names and mounts of the tree, and of its directories that are writable."""
+        store, tree = self.store, self.worktree.path
+        confined = () if self.read_only else self.confined_to
+        sealed = self.read_only or bool(confined)
+        if self.mode == "bind":
+            # protection: read-only-checkout
+            # protection: worktree-read-only-outside-paths-bind
+            yield TREE, BindMount(source=store.copy, target=WORKSPACE, read_only=sealed)
+            for path in confined:
+                place, target = store.copy / path, f"{WORKSPACE}/{path}"
+                yield f"{TREE}/{path}", BindMount(source=place, target=target, read_only=False)
+            return
+        # The mounts of the directories use parts of the upper layer, so the view has its own.
+        view = scratch(store, VIEW) if confined else Scratch(store.upper, store.overlay)
+        # protection: read-only-worktree
+        # protection: worktree-read-only-outside-paths-overlay
+        whole = OverlayMount(
+            lower=tree, upper=view.upper, work=view.work, target=WORKSPACE, read_only=sealed
+        )
+        yield TREE, whole
+        for number, path in enumerate(confined):
+            # protection: partial-overlays-record-no-paths-of-whole-tree
+            layer = OverlayMount(
+                lower=tree / path,
+                upper=store.upper / path,
+                work=scratch(store, str(number)).work,
+                target=f"{WORKSPACE}/{path}",
+                redirects=False,
+            )
+            yield f"{TREE}/{path}", layer
+
+    def _packing(self) -> Iterator[tuple[str, Mount]]:
+        """Yield the names and mounts of the files that only the harvest sees."""
+        store = self.store
+        yield PACKING, BindMount(source=store.harvest, target=HARVEST, read_only=False)
+        yield PACKED, BindMount(source=store.out, target=OUT, read_only=False)
+        if self.mode == "overlay":
+            yield "written", BindMount(source=store.upper, target=WRITTEN, read_only=True)
+        # A worker with `enforce: ro` has more overlays. After a deletion, a file that belongs to
+        # root stays in an overlay's work directory until the next mount, and an ordinary user could
+        # not remove the directory.
+        # protection: overlay-work-directories-of-root-are-emptied
+        for number, place in enumerate(all_scratch(store)):
+            swept = OverlayMount(
                 lower=self.worktree.path,
                 upper=place.upper,
                 work=place.work,
                 target=f"{SWEPT}/{number}",
                 read_only=True,
             )
-            for number, place in enumerate(all_scratch(self.store))
-        )
+            yield f"swept-{number}", swept
 
-    def _written(self) -> Mounts:
-        if self.mode == "bind":
-            return ()
-        return (BindMount(source=self.store.upper, target=WRITTEN, read_only=True),)
+    @property
+    def growing(self) -> tuple[str, ...]:
+        """Return the names of the parts whose growth counts toward the worker's limit on disk."""
+        # protection: artifacts-count-against-disk-limit
+        # protection: cache-layers-count-against-disk-limit
+        mounts = (mount for mount in (*self.caches, *self.shared) if not mount.read_only)
+        return TREE, GIT, *(part_of(mount.target) for mount in mounts)
+
+    @property
+    def tree(self) -> Path:
+        """Return the directory on the host to which files go that the worker writes in its tree."""
+        return self.store.copy if self.mode == "bind" else self.store.upper
 
     @property
     def written(self) -> str:
         """Return the path of the worker's written files in the container that packs them."""
         return WORKSPACE if self.mode == "bind" else WRITTEN
-
-    def _tree(self) -> Mounts:
-        if self.read_only or not self.confined_to:
-            return (self._whole(),)
-        if self.mode == "bind":
-            # protection: worktree-read-only-outside-paths-bind
-            whole = BindMount(source=self.store.copy, target=WORKSPACE, read_only=True)
-            return whole, *map(self._bound, self.confined_to)
-        view = scratch(self.store, VIEW)
-        # protection: worktree-read-only-outside-paths-overlay
-        whole_view = OverlayMount(
-            lower=self.worktree.path,
-            # The upper layer of the whole tree is not used here: other mounts use parts of it.
-            upper=view.upper,
-            work=view.work,
-            target=WORKSPACE,
-            read_only=True,
-        )
-        return whole_view, *starmap(self._layer, enumerate(self.confined_to))
-
-    def _bound(self, path: str) -> BindMount:
-        target = f"{WORKSPACE}/{path}"
-        return BindMount(source=self.store.copy / path, target=target, read_only=False)
-
-    def _layer(self, number: int, path: str) -> OverlayMount:
-        # protection: partial-overlays-record-no-paths-of-whole-tree
-        return OverlayMount(
-            lower=self.worktree.path / path,
-            upper=self.store.upper / path,
-            work=scratch(self.store, str(number)).work,
-            target=f"{WORKSPACE}/{path}",
-            redirects=False,
-        )
-
-    def _whole(self) -> BindMount | OverlayMount:
-        if self.mode == "bind":
-            # protection: read-only-checkout
-            return BindMount(source=self.store.copy, target=WORKSPACE, read_only=self.read_only)
-        # protection: read-only-worktree
-        return OverlayMount(
-            lower=self.worktree.path,
-            upper=self.store.upper,
-            work=self.store.overlay,
-            target=WORKSPACE,
-            read_only=self.read_only,
-        )
-
-    def writable(self) -> tuple[Path, ...]:
-        """Return the directories on the host whose size grows when the worker writes."""
-        tree = self.store.copy if self.mode == "bind" else self.store.upper
-        # protection: artifacts-count-against-disk-limit
-        # protection: cache-layers-count-against-disk-limit
-        return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:
         """Return whether it is certain that the agent wrote nothing at all."""
@@ -275,11 +286,9 @@ class Workspace:
 
     def forget_committed(self, repository: Repository, tip: str) -> None:
         """Remove those of the worker's written files that are also in the commit `tip`."""
-        is_copy = self.mode == "bind"
-        written = self.store.copy if is_copy else self.store.upper
-        base = None if is_copy else self.start
+        base = None if self.mode == "bind" else self.start
         with suppress(OrchestratorError), closing(blobs(repository, base=base, tip=tip)) as found:
-            remove_committed(written, dict(islice(found, MOST_FILES)))
+            remove_committed(self.tree, dict(islice(found, MOST_FILES)))
 
     def discard_scratch(self) -> None:
         """Remove temporary files after the commits were accepted; keep written files."""
@@ -288,11 +297,3 @@ class Workspace:
             remove_tree(path)
         # protection: cache-layers-are-removed-after-run
         remove_tree(self.store.root / CACHES)
-
-
-def _growing(mounts: Mounts) -> Iterator[Path]:
-    for mount in mounts:
-        if isinstance(mount, OverlayMount):
-            yield mount.upper
-        elif isinstance(mount, BindMount) and not mount.read_only:
-            yield mount.source

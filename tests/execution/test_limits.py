@@ -58,7 +58,8 @@ class _Forking:
 
 def test_staying_at_the_process_limit_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.0)
-    meter = LimitMeter(_Forking(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
+    before = DiskUse(size=0, files=0, hidden=0)
+    meter = LimitMeter(_Forking(), Limits(), lambda **_: before, before=before)  # type: ignore[arg-type]
     looks = 0
     while meter.verdict is None:
         meter.look()
@@ -74,13 +75,13 @@ def test_keeping_directories_unreadable_stops_the_worker(monkeypatch: pytest.Mon
     monkeypatch.setattr("orchestrator.execution.limits._MEASURE_DISK", 0.01)
     seen: list[int] = []
 
-    def measured(*_: object, **__: object) -> DiskUse:
+    def measured(**_: object) -> DiskUse:
         # Unreadable in two measurements, readable in one, and unreadable from then on.
         seen.append(0 if len(seen) == 2 else 1)
         return DiskUse(size=0, files=0, hidden=seen[-1])
 
-    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
-    meter = LimitMeter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
+    before = DiskUse(size=0, files=0, hidden=0)
+    meter = LimitMeter(_Quiet(), Limits(), measured, before=before)  # type: ignore[arg-type]
     deadline = time.monotonic() + 180
     while meter.verdict is None and time.monotonic() < deadline:
         meter.look()

@@ -9,6 +9,9 @@ import pytest
 
 from orchestrator.config.container import Limits
 from orchestrator.config.run import Triggers
+from orchestrator.engine.host_place import HostPlace
+from orchestrator.engine.place import Part, PlaceSpec
+from orchestrator.engine.spec import BindMount
 from orchestrator.execution import watchdog as triggers
 from orchestrator.execution.watchdog import AllowedPaths, OutputSigns, Watchdog
 from orchestrator.git.repository import Repository
@@ -72,7 +75,8 @@ class TestWarnings:
         stray_files = AllowedPaths.stray_files
 
         def when_all_is_written(scope: AllowedPaths) -> list[str]:
-            return stray_files(scope) if (scope.written / "src.py").exists() else []
+            written = scope.place.changed(scope.part, most=100, seconds=60)
+            return stray_files(scope) if "src.py" in written else []
 
         monkeypatch.setattr(AllowedPaths, "stray_files", when_all_is_written)
         (repo / ".gitignore").write_text("*.tmp\n")
@@ -253,7 +257,11 @@ class TestFiles:
         written.mkdir()
         for number in range(9):
             (written / f"\033[2J{number}").touch()
-        scope = AllowedPaths(paths=("src",), written=written, since=None, git=Repository(repo).git)
+        mount = BindMount(source=written, target="/written", read_only=False)
+        part = Part(name="tree", mount=mount, seen_by=frozenset())
+        spec = PlaceSpec(name="p", labels={}, parts=(part,), steps=())
+        place = HostPlace(LocalEngine(repo.parent / "engine"), spec)
+        scope = AllowedPaths(paths=("src",), place=place, part="tree", git=Repository(repo).git)
         return lambda: Watchdog(Triggers(paths=("src",)), scope)
 
     def look(self, sentry: Watchdog) -> list[str]:

@@ -59,10 +59,10 @@ class VanishingEngine(LocalEngine):
             raise EngineUnavailableError("gone")
         return super().leftovers(labels)
 
-    def start(self, spec: ContainerSpec) -> LocalContainer:
+    def create(self, spec: ContainerSpec) -> LocalContainer:
         if spec.labels.get(ROLE) == "harvest":
             raise EngineUnavailableError("gone")
-        return super().start(spec)
+        return super().create(spec)
 
 
 def test_engine_lost_before_the_network_fails_the_run(repo: Path, tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.text.path_patterns import directories
 from orchestrator.workflow.model import Task, WorkerSettings, Workflow
 from orchestrator.workflow.parsing.reader import read_workflow
-from orchestrator.workspace.layout import SWEPT, WORKSPACE, Mode
+from orchestrator.workspace.layout import AGENT_STEP, HARVEST_STEP, SWEPT, WORKSPACE, Mode
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.worker_user import worker_user
 from tests.support.local_engine import LocalEngine
+from tests.support.parts import seen
 from tests.support.recording_engine import RecordingEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, show
@@ -100,7 +101,8 @@ def test_each_path_has_its_own_upper_layer(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, "overlay", "a/b", "c")
     tree, state = workspace.worktree.path, workspace.store
     workspace.confine()
-    view, *parts = (mount for mount in workspace.mounts() if isinstance(mount, OverlayMount))
+    mounts = seen(workspace, AGENT_STEP)
+    view, *parts = (mount for mount in mounts if isinstance(mount, OverlayMount))
     assert (view.lower, view.target, view.read_only) == (tree, WORKSPACE, True)
     assert [(part.lower, part.upper, part.target) for part in parts] == [
         (tree / name, state.upper / name, f"{WORKSPACE}/{name}") for name in ("a/b", "c")
@@ -108,7 +110,8 @@ def test_each_path_has_its_own_upper_layer(tmp_path: Path) -> None:
     assert not any(part.read_only or part.redirects for part in parts)
     assert all(part.lower.is_dir() and part.upper.is_dir() for part in parts)
     assert len({mount.work for mount in (view, *parts)}) == 3
-    whole, *swept = (m for m in workspace.harvest_mounts() if isinstance(m, OverlayMount))
+    packing = seen(workspace, HARVEST_STEP)
+    whole, *swept = (mount for mount in packing if isinstance(mount, OverlayMount))
     assert (whole.lower, whole.upper, whole.target) == (tree, state.upper, WORKSPACE)
     # Mounted so that the daemon empties the overlay's work directories, which belong to root.
     assert {mount.work for mount in swept} == {mount.work for mount in (view, *parts)}

@@ -9,16 +9,27 @@ from typing import Literal
 
 import pytest
 
-from orchestrator.engine.spec import BindMount, TmpfsMount
+from orchestrator.engine.spec import BindMount
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import open_worktree
 from orchestrator.state.worker_directory import Store
-from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE, WRITTEN, Mode
+from orchestrator.workspace.layout import (
+    AGENT_STEP,
+    HARVEST,
+    HARVEST_STEP,
+    OBJECTS,
+    OUT,
+    STORE,
+    WORKSPACE,
+    WRITTEN,
+    Mode,
+)
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
 from orchestrator.workspace.worker_user import worker_user
+from tests.support.parts import seen
 from tests.support.repository import git
 
 
@@ -71,11 +82,12 @@ def test_worker_can_write_only_to_its_files_and_store(tmp_path: Path, mode: Mode
         worktree=worktree, store=Store(root=tmp_path / "state"), objects=tmp_path / "objects",
         mode=mode, user=(1, 1), start="c0ffee",
     )  # fmt: skip
-    shared = {m.target: m.read_only for m in workspace.mounts() if isinstance(m, BindMount)}
+    mounts = seen(workspace, AGENT_STEP)
+    shared = {m.target: m.read_only for m in mounts if isinstance(m, BindMount)}
     shared.setdefault(WORKSPACE, False)
     assert shared == {WORKSPACE: False, f"{WORKSPACE}/.git": True, STORE: False, OBJECTS: True}
-    assert worktree.path not in {m.source for m in workspace.mounts() if isinstance(m, BindMount)}
-    more = set(workspace.harvest_mounts()) - set(workspace.mounts())
+    assert worktree.path not in {m.source for m in mounts if isinstance(m, BindMount)}
+    more = {*seen(workspace, HARVEST_STEP)} - {*mounts}
     upper = {WRITTEN: True} if mode == "overlay" else {}
     added = {mount.target: mount.read_only for mount in more if isinstance(mount, BindMount)}
     assert added == {HARVEST: False, OUT: False, **upper}
@@ -88,12 +100,14 @@ def test_read_only_worker_has_read_only_mounts(tmp_path: Path, mode: Mode) -> No
         store=Store(root=tmp_path / "state"), objects=tmp_path / "objects",
         mode=mode, user=(1, 1), start="c0ffee", read_only=True,
     )  # fmt: skip
-    places = (mount for mount in workspace.mounts() if not isinstance(mount, TmpfsMount))
-    assert {mount.target: mount.read_only for mount in places} == dict.fromkeys(
+    mounts = seen(workspace, AGENT_STEP)
+    assert {mount.target: mount.read_only for mount in mounts} == dict.fromkeys(
         (WORKSPACE, f"{WORKSPACE}/.git", STORE, OBJECTS), True
     )
     assert workspace.is_untouched()
-    assert {*replace(workspace, read_only=False).mounts()} <= {*workspace.harvest_mounts()}
+    writing = seen(replace(workspace, read_only=False), AGENT_STEP)
+    assert {*writing} <= {*seen(workspace, HARVEST_STEP)}
+    assert {*writing} == {*seen(workspace, "setup")}
 
 
 @pytest.mark.parametrize("mode", ["overlay", "bind"])

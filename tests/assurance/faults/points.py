@@ -147,10 +147,10 @@ POINTS = _named(
     remove_network=_around("orchestrator.runs.shared_resources:_remove_network"),
     setup=_around("start_again", stages=True),
     note_setup=_around("Checkpoints.note_stage", stages=True),
-    teardown=_around("start_again", argument="-teardown", stages=True),
+    teardown=_around("start_again", argument="'teardown'", stages=True),
     note_teardown=_around("Checkpoints.note_stage", argument="teardown", stages=True),
     checked_out=_around("orchestrator.worker.checks:make_store", stages=True),
-    first_check=_around("start_again", argument="-check-1", stages=True),
+    first_check=_around("start_again", argument="'check-1'", stages=True),
     note_check=_around("Checkpoints.note_checks", stages=True),
     last_check=_around("Checkpoints.note_checks", nth=4, stages=True),
     container=(

@@ -27,27 +27,19 @@ def workspace() -> Iterator[Protection]:
     """Return the protections of a worker's view of the host."""
     yield from marked(
         ("tests/workspace/test_private_git.py",),
-        ("`.git` pointer read-only",
-         Replace("BindMount(source=self.store.pointer, target=f'{WORKSPACE}/.git', "
-                 "read_only=True)",
-                 "BindMount(source=self.store.pointer, target=f'{WORKSPACE}/.git', "
-                 "read_only=False)",
-                 at="mounts-of-worker-are-read-only")),
-        ("base's objects read-only",
-         Replace("BindMount(source=self.objects, target=OBJECTS, read_only=True)",
-                 "BindMount(source=self.objects, target=OBJECTS, read_only=False)",
-                 at="mounts-of-worker-are-read-only")),
-        ("read-only store", Never("self.read_only", at="mounts-of-worker-are-read-only")),
-        ("read-only checkout", Give("read_only=False")),
-        ("read-only worktree", Without("read_only")),
+        ("`.git` pointer read-only", Give("read_only=False")),
+        ("base's objects read-only", Give("read_only=False")),
+        ("read-only store", Give("read_only=False")),
+        ("read-only checkout", Give("read_only=bool(confined)")),
+        ("read-only worktree", Give("read_only=bool(confined)")),
     )  # fmt: skip
     confined = ("tests/workspace/test_confined.py", "tests/system/test_enforced_paths.py")
     yield from marked(
         confined,
-        ("worktree read-only outside the paths (overlay)", Without("read_only")),
-        ("worktree read-only outside the paths (bind)", Give("read_only=False")),
+        ("worktree read-only outside the paths (overlay)", Give("read_only=self.read_only")),
+        ("worktree read-only outside the paths (bind)", Give("read_only=self.read_only")),
         ("partial overlays record no paths of the whole tree", Give("redirects=True")),
-        ("overlay work directories of root are emptied", Without("*self._swept()")),
+        ("overlay work directories of root are emptied", Remove()),
     )  # fmt: skip
     yield from marked(
         confined,
@@ -477,6 +469,6 @@ def caches() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         tests,
-        ("cache layers count against the disk limit", Without("*_growing(self.caches)")),
+        ("cache layers count against the disk limit", Without("*self.caches")),
         ("cache layers are removed after the run", Remove()),
     )  # fmt: skip

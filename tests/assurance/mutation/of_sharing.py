@@ -59,7 +59,7 @@ def sharing() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         (SHARING,),
-        ("artifacts count against the disk limit", Without("*_growing(self.shared)")),
+        ("artifacts count against the disk limit", Without("*self.shared")),
     )  # fmt: skip
     yield from marked(
         (SHARING,),
