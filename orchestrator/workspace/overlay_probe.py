@@ -34,17 +34,21 @@ def choose_mode(
     Raises:
         UnsupportedError: Containers cannot use files of this machine.
     """
-    if not may_overlay(features, repository):
-        return "bind"
+    mode: Mode = "overlay" if may_overlay(features, repository) else "bind"
+    if mode == "bind" and not features.address:
+        # The engine is part of this process.
+        return mode
     known = repository.state_dir / "overlay"
     # The same repository may be at another path in a container that uses the engine of its host.
-    found = f"{features.version} {repository.state_dir}"
+    # The socket of another machine's engine may have been forwarded to the path of this one's.
+    # protection: mounts-are-tested-for-each-engine
+    found = f"{mode} {features.version} {features.fingerprint} {repository.state_dir}"
     if known.exists() and known.read_text() == found:
-        return "overlay"
-    if probe(engine, repository, run, overlay=True):
+        return mode
+    if probe(engine, repository, run, overlay=mode == "overlay"):
         write_atomically(known, found)
-        return "overlay"
-    if not probe(engine, repository, run, overlay=False):
+        return mode
+    if mode == "bind" or not probe(engine, repository, run, overlay=False):
         raise UnsupportedError(
             f"the engine does not see the files of this machine in {repository.common_dir}, or its "
             "containers cannot write to them",

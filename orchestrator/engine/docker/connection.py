@@ -1,11 +1,13 @@
 """The connection to the Docker daemon: docker-py's client, with less work for each request."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import docker
-import docker.utils
 from docker.transport import UnixHTTPAdapter
+
+from orchestrator.engine.docker.address import Address, chosen_address
 
 _CONNECTIONS = 1000
 """Maximum number of idle connections that are kept. A worker uses up to three at a time: output,
@@ -14,13 +16,14 @@ end, and its gateway's output; urllib3 prints a warning for each idle connection
 _TIMEOUT = 60
 
 
-def connect() -> docker.APIClient:
-    """Connect to the daemon that the environment names.
+def connect(address: Address | None = None) -> docker.APIClient:
+    """Connect to the daemon at an address. Default: the daemon that the user chose.
 
     Raises:
         docker.errors.DockerException: The daemon does not answer, or a variable is wrong.
     """
-    client = _Client(version="auto", timeout=_TIMEOUT, **docker.utils.kwargs_from_env())
+    address = address or chosen_address(os.environ)
+    client = _Client(version="auto", timeout=_TIMEOUT, **address.options)
     adapter = client.get_adapter(client.base_url)
     if isinstance(adapter, UnixHTTPAdapter):
         shared = _OneSocket(adapter.socket_path, _TIMEOUT, max_pool_size=_CONNECTIONS)

@@ -1,6 +1,7 @@
 """The Docker engine: check the daemon, start containers, list and remove leftovers."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -8,6 +9,7 @@ from typing import Any
 
 import docker.errors
 
+from orchestrator.engine.docker.address import Address, chosen_address
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.container import (
@@ -54,10 +56,16 @@ class DockerEngine(DockerImages):
 
     name = "docker"
 
-    def __init__(self) -> None:
-        check_address()
+    def __init__(self, address: str = "") -> None:
+        """Connect to the daemon.
+
+        Args:
+            address: Its address. Default: that of the daemon which the user chose.
+        """
+        self._address = Address(address) if address else chosen_address(os.environ)
         with translated("connect to the Docker engine"):
-            client = connect()
+            check_address(self._address)
+            client = connect(self._address)
         super().__init__(client)
         self._helpers: dict[str, Helper] = {}
         """The helpers that filter the networks of workers, by the network's bridge."""
@@ -69,7 +77,7 @@ class DockerEngine(DockerImages):
         info = self._info()
         with translated("query the Docker engine"):
             version = self._client.version()
-        check_engine(self._client.base_url, version, info)
+        check_engine(self._address, version, info)
         # The daemon needs long for its description, and containers are about to be started.
         self._filters_calls = is_supported(info)
         for image in images:
@@ -90,6 +98,7 @@ class DockerEngine(DockerImages):
             seccomp=self._filters_calls,
             gateways=True,
             id=str(info.get("ID") or ""),
+            address=self._address.url,
             fingerprint=fingerprint(info),
         )
 

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import docker.errors
 import requests.exceptions
 import urllib3.exceptions
 
+from orchestrator.engine.docker.address import chosen_address
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
@@ -110,6 +111,8 @@ def _root(error: BaseException) -> BaseException:
 def _remedy(root: BaseException) -> str:
     if isinstance(root, PermissionError):
         return _JOIN
-    if host := os.environ.get("DOCKER_HOST"):
-        return f"start the engine at `{host}`, or `unset DOCKER_HOST`"
+    with suppress(OrchestratorError):
+        address = chosen_address(os.environ)
+        if address.source:
+            return f"start the engine at {address.shown}, or {address.undo}"
     return _START

@@ -1,18 +1,16 @@
 """Reject container engines that runs cannot use, before a run creates anything."""
 
 import json
-import os
 import shlex
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from docker.utils import parse_host
+
+from orchestrator.engine.docker.address import Address
 from orchestrator.errors import UnsupportedError
 from orchestrator.text.sanitize import one_line
-
-_HINT = (
-    "use a local Docker daemon that root started: `unset DOCKER_HOST`, or set it to `unix://PATH`"
-)
 
 _TELLING = (
     *("ID", "Name", "ServerVersion", "KernelVersion", "OperatingSystem", "DockerRootDir"),
@@ -22,35 +20,34 @@ _TELLING = (
 """Keys of the answer to `/info` that stay the same as long as containers behave the same."""
 
 
-def check_address() -> None:
-    """Check that the variables which choose an engine are ones that docker-py understands.
+def check_address(address: Address) -> None:
+    """Check that a connection to an address can be made, and is not open to others.
 
     Raises:
-        UnsupportedError: `DOCKER_HOST` is an SSH address or a path, or `DOCKER_CONTEXT` names a
-            context.
+        UnsupportedError: The address is an SSH address or a path, or has no TLS.
+        docker.errors.DockerException: The address has another form.
     """
-    host = os.environ.get("DOCKER_HOST", "")
-    context = os.environ.get("DOCKER_CONTEXT", "")
-    if host.startswith("ssh://"):
-        raise _remote(host)
-    if host.startswith(("/", "./", "../", "~")):
+    url = address.url
+    if url.startswith(("/", "./", "../", "~")):
         raise UnsupportedError(
-            f"`DOCKER_HOST` is the path `{one_line(host)}`, not an address",
-            hint=f"export DOCKER_HOST={shlex.quote('unix://' + host)}",
+            f"`DOCKER_HOST` is the path `{one_line(url)}`, not an address",
+            hint=f"export DOCKER_HOST={shlex.quote('unix://' + url)}",
         )
-    if not host and context not in ("", "default"):
+    if url.startswith("ssh://"):
+        raise _remote(address)
+    # protection: no-connection-without-tls
+    if str(parse_host(url, False, address.has_tls)).startswith("http://"):
         raise UnsupportedError(
-            f"`DOCKER_CONTEXT` is `{one_line(context)}`: contexts are not supported",
-            hint="set `DOCKER_HOST` to the address that `docker context inspect` shows for it, or "
-            "`unset DOCKER_CONTEXT`",
+            f"the address {address.shown} has no TLS: others could control the engine",
+            hint=_hint(address),
         )
 
 
-def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+def check_engine(address: Address, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
     """Reject an engine that would fail in the middle of a run.
 
     Args:
-        base_url: The engine's address, as in docker-py's client.
+        address: The engine's address.
         version: The answer to `/version`.
         info: The answer to `/info`.
 
@@ -60,19 +57,19 @@ def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, A
     names = [str(part.get("Name", "")) for part in version.get("Components") or ()]
     # protection: podman-refused-by-name
     if any(name.startswith("Podman") for name in names):
+        number = one_line(str(version.get("Version", "")), limit=50)
         raise UnsupportedError(
-            f"Podman {version.get('Version', '')} is not supported: it lacks mount and log "
-            "options that workers need",
-            hint=_HINT,
+            f"Podman {number} is not supported: it lacks mount and log options that workers need",
+            hint=_hint(address),
         )
     # protection: remote-engine-refused
-    if not base_url.startswith("http+docker://"):
-        raise _remote(os.environ.get("DOCKER_HOST") or base_url)
+    if not address.url.startswith(("unix://", "http+unix://")):
+        raise _remote(address)
     # protection: rootless-engine-refused
     if any("rootless" in option for option in info.get("SecurityOptions") or ()):
         raise UnsupportedError(
             "rootless Docker is not supported: its workers could not write to their files",
-            hint=_HINT,
+            hint=_hint(address),
         )
 
 
@@ -87,9 +84,14 @@ def fingerprint(info: Mapping[str, Any]) -> str:
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _remote(address: str) -> UnsupportedError:
+def _remote(address: Address) -> UnsupportedError:
     return UnsupportedError(
         "an engine that is not reached over a Unix socket is not supported "
-        f"(`{address}`): it does not see the files of this machine",
-        hint=_HINT,
+        f"({address.shown}): it does not see the files of this machine",
+        hint=_hint(address),
     )
+
+
+def _hint(address: Address) -> str:
+    undo = address.undo or "`docker context use default`"
+    return f"use a local Docker daemon that root started: {undo}, or set `DOCKER_HOST` to `unix://PATH`"

@@ -3,6 +3,7 @@
 import inspect
 import socket
 import threading
+from pathlib import Path
 
 import docker.errors
 import pytest
@@ -136,17 +137,13 @@ def test_missing_socket_means_engine_unavailable(monkeypatch: pytest.MonkeyPatch
     assert caught.value.exit_code == 7
 
 
-def test_closed_port_means_engine_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{probe.getsockname()[1]}")
-        with pytest.raises(EngineUnavailableError):
-            load_engine("docker")
-
-
-def test_daemon_that_hangs_up_means_engine_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+def test_daemon_that_hangs_up_means_engine_unavailable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
         hang_up = threading.Thread(target=lambda: server.accept()[0].close())
         hang_up.start()
         with pytest.raises(EngineUnavailableError):

@@ -1,96 +1,48 @@
 """Tests that unsupported engines are refused by name, before anything is created.
 
-What they answer was recorded: Podman 5.4.2 as root, Docker 26.1.5 rootless and as root.
+`tests/support/recorded_engines.py` has what they answer.
 """
 
-import json
-import socketserver
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.engine.docker.requirements import check_address
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker.address import Address
+from orchestrator.engine.docker.requirements import check_address, fingerprint
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.errors import UnsupportedError
 from tests.support.cli import Completed, orchestrator
+from tests.support.recorded_engines import (
+    DESKTOP,
+    DOCKER,
+    INFO,
+    NEWEST,
+    OLD_PODMAN,
+    PODMAN,
+    ROOTLESS,
+    UNDELEGATED,
+    UnixServer,
+    answering,
+    serving,
+)
 from tests.support.repository import git
-
-DOCKER = {
-    "Platform": {"Name": ""},
-    "Components": [{"Name": "Engine", "Version": "26.1.5"}, {"Name": "containerd"}],
-    "Version": "26.1.5",
-    "ApiVersion": "1.45",
-    "MinAPIVersion": "1.24",
-}
-PODMAN = {
-    "Platform": {"Name": "linux/amd64/debian-12"},
-    "Components": [{"Name": "Podman Engine", "Version": "5.4.2"}, {"Name": "Conmon"}],
-    "Version": "5.4.2",
-    "ApiVersion": "1.41",
-    "MinAPIVersion": "1.24",
-}
-INFO = {
-    "ServerVersion": "26.1.5",
-    "NCPU": 4,
-    "MemTotal": 8 * 1024**3,
-    "OperatingSystem": "Debian GNU/Linux 13",
-    "Runtimes": {"runc": {"path": "runc"}},
-    "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"],
-}
-ROOTLESS = INFO | {"SecurityOptions": [*INFO["SecurityOptions"], "name=rootless"]}  # type: ignore[misc]
-
-
-def answering(version: dict[str, Any], info: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
-    """Return a server that describes an engine, and claims to have every image."""
-
-    class Answers(BaseHTTPRequestHandler):
-        asked: list[str] = []  # noqa: RUF012
-
-        def do_GET(self) -> None:
-            what = self.path.rpartition("/")[2]
-            known: dict[str, Any] = {"version": version, "info": info}
-            body = json.dumps(known.get(what, {"Id": "sha256:1"})).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_POST(self) -> None:
-            Answers.asked.append(self.path)
-            self.send_error(500, "unexpected")
-
-        def address_string(self) -> str:
-            return "unix"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return Answers
-
-
-class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-
-
-@contextmanager
-def serving(server: socketserver.BaseServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def tried(repo: Path, host: str, *command: str) -> Completed:
     return orchestrator(*command, cwd=repo, env={"DOCKER_HOST": host})
+
+
+def features_of(folder: Path, version: dict[str, Any], info: dict[str, Any]) -> EngineFeatures:
+    path = folder / "engine.sock"
+    with serving(UnixServer(str(path), answering(version, info))):
+        engine = DockerEngine(f"unix://{path}")
+        try:
+            return engine.check(images=(), runtime=None)
+        finally:
+            engine.close()
 
 
 def untouched(repo: Path) -> bool:
@@ -129,15 +81,53 @@ def test_unsupported_engine_on_a_socket_is_refused(
     assert answers.asked == []
 
 
-def test_engine_over_the_network_is_refused(repo: Path) -> None:
-    answers: Any = answering(DOCKER, INFO)
-    server = HTTPServer(("127.0.0.1", 0), answers)
-    host = f"tcp://127.0.0.1:{server.server_port}"
-    with serving(server):
+@pytest.mark.parametrize(
+    ("version", "info", "said"),
+    [
+        (OLD_PODMAN, INFO, "Podman 4.3.1 is not supported"),
+        (PODMAN, INFO, "Podman 5.4.2 is not supported"),
+        (DOCKER, ROOTLESS, "rootless Docker is not supported"),
+        (DOCKER, UNDELEGATED, "rootless Docker is not supported"),
+    ],
+    ids=["podman 4.3", "podman 5.4", "rootless", "rootless without delegation"],
+)
+def test_recorded_engine_is_refused(
+    tmp_path: Path, version: dict[str, Any], info: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=said) as caught:
+        features_of(tmp_path, version, info)
+    assert (caught.value.hint or "").startswith("use a local Docker daemon that root started: ")
+
+
+@pytest.mark.parametrize(
+    ("version", "info", "overlay"),
+    [(DOCKER, DESKTOP, False), (NEWEST, INFO, True)],
+    ids=["Desktop", "29"],
+)
+def test_recorded_engine_is_left_to_the_tests_in_containers(
+    tmp_path: Path, version: dict[str, Any], info: dict[str, Any], overlay: bool
+) -> None:
+    features = features_of(tmp_path, version, info)
+    assert (features.overlay, features.enforced) == (overlay, {})
+    assert features.address == f"unix://{tmp_path}/engine.sock"
+
+
+@pytest.mark.parametrize("change", ["ID", "Name", "KernelVersion", "SecurityOptions", "SwapLimit"])
+def test_another_machine_or_configuration_has_another_fingerprint(change: str) -> None:
+    assert fingerprint(INFO) == fingerprint({**INFO, "Containers": 7, "SystemTime": "now"})
+    assert fingerprint(INFO) != fingerprint({**INFO, change: "another"})
+
+
+def test_engine_without_tls_is_refused_without_connecting(repo: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        host = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         done = tried(repo, host, *PARALLEL)
+        with pytest.raises(BlockingIOError):
+            server.accept()
     assert done.returncode == 3
-    assert done.stderr.startswith("error: an engine that is not reached over a Unix socket is not")
-    assert f"(`{host}`)" in done.stderr
+    assert done.stderr.startswith(f"error: the address `{host}` has no TLS")
+    assert "hint: use a local Docker daemon that root started: `unset DOCKER_HOST`" in done.stderr
     assert untouched(repo)
 
 
@@ -152,25 +142,13 @@ def test_engine_over_ssh_is_refused_without_connecting(repo: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("value", "said"),
     [
-        ("DOCKER_HOST", "/run/docker.sock", "hint: export DOCKER_HOST=unix:///run/docker.sock"),
-        ("DOCKER_HOST", "~/docker.sock", "`DOCKER_HOST` is the path `~/docker.sock`"),
-        ("DOCKER_CONTEXT", "colima", "`DOCKER_CONTEXT` is `colima`: contexts are not supported"),
+        ("/run/docker.sock", "hint: export DOCKER_HOST=unix:///run/docker.sock"),
+        ("~/docker.sock", "`DOCKER_HOST` is the path `~/docker.sock`"),
     ],
 )
-def test_variable_that_the_engine_would_ignore_is_refused(monkeypatch, name, value, said):
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setenv(name, value)
+def test_path_in_place_of_an_address_is_refused(value: str, said: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
-        check_address()
+        check_address(Address(value, "DOCKER_HOST"))
     assert said in f"{caught.value.message}\nhint: {caught.value.hint}"
-
-
-def test_default_context_and_a_context_beside_an_address_are_accepted(monkeypatch):
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setenv("DOCKER_CONTEXT", "default")
-    check_address()
-    monkeypatch.setenv("DOCKER_CONTEXT", "colima")
-    monkeypatch.setenv("DOCKER_HOST", "unix:///run/docker.sock")
-    check_address()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.connection import connect
 from orchestrator.engine.docker.errors import translated
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.errors import EngineUnavailableError, UnsupportedError
 from tests.support.own_daemon import make_certificates
 
 pytestmark = pytest.mark.process
@@ -66,6 +67,18 @@ def test_no_variable_changes_whom_the_client_trusts(
     client = connect()
     assert client.version()["ApiVersion"] == "1.41"
     client.close()
+
+
+def test_engine_over_the_network_is_refused_after_it_answered(
+    server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = f"tcp://127.0.0.1:{server}"
+    monkeypatch.setenv("DOCKER_HOST", host)
+    engine = DockerEngine()
+    with pytest.raises(UnsupportedError, match="not reached over a Unix socket") as caught:
+        engine.check(images=(), runtime=None)
+    engine.close()
+    assert f"(`{host}`)" in caught.value.message
 
 
 def test_server_of_another_authority_is_refused(
