@@ -390,6 +390,20 @@ def _await(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+TRACE = """import ctypes, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(ctypes.CDLL(None).ptrace(16, 1, 0, 0), flush=True)  # PTRACE_ATTACH
+print(open("/proc/1/mem", "r+b", 0), flush=True)
+"""
+
+
+def test_no_step_traces_what_stops_it(places: Places) -> None:
+    place = places.open(places.spec(limits=StepLimits(timeout=3.0, grace=0.5)))
+    status, said, problems = places.run(place, "python3", "-c", TRACE)
+    assert (status.exit_code, said) == (1, b"-1\n")
+    assert b"Permission denied: '/proc/1/mem'" in problems
+
+
 @pytest.mark.variants("*-disk")
 @pytest.mark.parametrize(
     ("limit", "task"),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,9 +33,11 @@ class PlainPlace:
         *,
         start_within: float = 60.0,
         collect_within: float = 60.0,
-        shell: tuple[str, ...] = ("dash",),
     ) -> None:
-        self._shell = shell
+        # As in a container: a step cannot trace a program that it cannot read. `setpriv` could
+        # still read it, so another program starts it.
+        self._shell = shutil.copyfile("/bin/sh", root / "sh")
+        self._shell.chmod(0o711)
         self._own, self._channels = root / "porter", root / "channels"
         self.work = root / "work"
         for folder in (self._own, self.work, *(self._channels / name for name in steps)):
@@ -66,7 +69,7 @@ class PlainPlace:
         user = ("--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--no-new-privs")
         command = (
             *("unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "setpriv", *user),
-            *(*self._shell, "-c", SHIM, "shim", str(self._channels / step)),
+            *("env", str(self._shell), "-c", SHIM, "shim", str(self._channels / step)),
         )
         shim = subprocess.Popen(command, cwd="/", env={"PATH": "/usr/bin:/bin"})
         self._shims.append(shim)

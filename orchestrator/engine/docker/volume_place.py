@@ -36,6 +36,10 @@ from orchestrator.files.disk_usage import DiskUse
 _SHIM = files("orchestrator.engine.in_place").joinpath("shim.sh").read_text(encoding="utf-8")
 _CHANNEL = "/run/place"
 """Directory of a step's channel in its own container."""
+_SHELL = "sh"
+"""Name of the shell for the shim in a channel: executable, but not readable, so that no process of
+the step can trace PID 1 or write to its memory.
+"""
 _CHANNELS, _PARTS, _MEMORY = "/channels", "/parts", "/memory"
 _CHANNEL_OPTIONS = "size=20m,nr_inodes=100,mode=0755"
 _MEMORY_OPTIONS = "size=64m,mode=0755"
@@ -92,7 +96,7 @@ class VolumePlace:
             "steps": {s.name: {**asdict(s.limits), "after": s.after} for s in spec.steps},
         }
         program = bundle("orchestrator.engine.in_place.porter")
-        texts = {"porter.py": program, "spec.json": json.dumps(place)}
+        own = {"porter.py": program.encode(), "spec.json": json.dumps(place).encode()}
         command = ("python3", "-I", "-S", f"{STATE}/porter.py", STATE, "serve")
         try:
             volumes.container(volumes.helper("porter", *command, capabilities=_READ), mounts)
@@ -100,7 +104,7 @@ class VolumePlace:
             # Another process opens the same place, or died meanwhile: what follows is the same.
             if self._porter.inspect(self._porter.name) is None:
                 raise
-        volumes.write(self._porter.name, STATE, texts)
+        volumes.write(self._porter.name, STATE, own)
         with translated("start the porter of the place"):
             self._client.start(self._porter.name)
 
@@ -127,7 +131,7 @@ class VolumePlace:
             if self._arrived.get(part.name) != volume:
                 self._arrived[part.name] = volume
                 record = json.dumps(self._arrived)
-                self._volumes.write(self._porter.name, STATE, {_RECORD: record})
+                self._volumes.write(self._porter.name, STATE, {_RECORD: record.encode()})
 
     def _send_given(self, name: str, source: Path) -> str:
         """Return a volume with the present files of a part that no step writes."""
@@ -191,12 +195,20 @@ class VolumePlace:
         spec = replace(
             step.spec,
             # The command and its variables come with the order, into memory.
-            command=("sh", "-c", _SHIM, "shim", _CHANNEL),
+            command=(f"{_CHANNEL}/{_SHELL}", "-c", _SHIM, "shim", _CHANNEL),
             env={},
             labels=labels,
             network=start.network,
         )
         container = self._volumes.container(spec, mounts, init=False)
+        try:
+            shell = self._volumes.read(container, "/bin/sh")
+            channel = f"{_CHANNELS}/{step.name}"
+            # protection: no-step-traces-its-shim
+            self._volumes.write(self._porter.name, channel, {_SHELL: shell}, mode=0o711)
+        except BaseException:
+            self._volumes.remove_container(container)
+            raise
         return VolumeStep(self._client, container, self._porter, step.name, is_new=True)
 
     def step(self, name: str) -> VolumeStep | None:

@@ -19,7 +19,7 @@ from orchestrator.engine.docker.container import remove_container, repeatable
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.in_place.archive import ArchiveError, pack, pack_file
+from orchestrator.engine.in_place.archive import ArchiveError, Source, pack, pack_file
 from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
 from orchestrator.engine.place import Part, PlaceSpec
 from orchestrator.engine.spec import BindMount, ContainerSpec
@@ -34,6 +34,10 @@ _FILE = "file"
 _PIECE = 256 * 1024
 _FILLED = "-filled"
 """End of the name of an empty volume that says that another one has all its files."""
+_LINKS = 8
+_SYMLINK = 1 << 27
+"""Bit of a symbolic link in the modes that the engine reports."""
+_LARGEST_FILE = 16 * 1024**2
 _MOST_FILES = 2_000_000
 _HELPER_MEMORY = 256 * 1024**2
 _HELPER_PIDS = 64
@@ -108,13 +112,34 @@ class Volumes:
             created: str = self._client.create_container(**arguments)["Id"]
         return created
 
-    def write(self, container: str, directory: str, texts: Mapping[str, str]) -> None:
+    def read(self, container: str, path: str) -> bytes:
+        """Return a small file of a container's image.
+
+        Raises:
+            EngineError: The image has no such file.
+        """
+        with translated(f"read {path} of the image"):
+            pieces, found = self._client.get_archive(container, path)
+            for _ in range(_LINKS):
+                if found["mode"] & _SYMLINK:
+                    pieces, found = self._client.get_archive(container, found["linkTarget"])
+            data = Source(iter(pieces)).up_to(_LARGEST_FILE)
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            entry = archive.next()
+            file = archive.extractfile(entry) if entry is not None and entry.isreg() else None
+            if file is None:
+                raise EngineError(f"{path} of the image is not a file")
+            return file.read()
+
+    def write(
+        self, container: str, directory: str, texts: Mapping[str, bytes], *, mode: int = 0o600
+    ) -> None:
         """Write small files of ours into a volume that a container has mounted."""
         made = io.BytesIO()
         with tarfile.open(fileobj=made, mode="w") as archive:
             for name, text in texts.items():
-                entry, data = tarfile.TarInfo(name), text.encode()
-                entry.size, entry.mode = len(data), 0o600
+                entry, data = tarfile.TarInfo(name), text
+                entry.size, entry.mode = len(data), mode
                 archive.addfile(entry, io.BytesIO(data))
         self._unpack(container, directory, iter([made.getvalue()]))
 
@@ -236,9 +261,13 @@ class Volumes:
             containers = self._client.containers(all=True, filters={"label": labels})
             volumes = self._client.volumes(filters={"label": labels})["Volumes"] or []
         for container in containers:
-            remove_container(self._client, container["Id"])
+            self.remove_container(container["Id"])
         for volume in volumes:
             self.remove_volume(volume["Name"])
+
+    def remove_container(self, container: str) -> None:
+        """Remove a container by force if it exists."""
+        remove_container(self._client, container)
 
     @repeatable
     def remove_volume(self, name: str) -> None:

@@ -121,7 +121,6 @@ def checked_name(name: str) -> str:
     Raises:
         ValueError: There cannot be such data.
     """
-    # protection: only-data-of-place-is-read
     if not _NAME.fullmatch(name):
         raise ValueError(f"the place has no data {name!r}")
     return name

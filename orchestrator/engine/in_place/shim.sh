@@ -5,7 +5,8 @@
 #   say      words to the porter: `began`, `exit N`
 #   out err  the command's output. This process holds both open until the namespace ends.
 # The file `order` has the command and its variables; the porter removes it when the command began.
-# PID 1 of a namespace ignores signals from inside, and needs no new process to send a signal.
+# PID 1 of a namespace ignores signals from inside, and needs no new process to send a signal. The file
+# of this shell must not be readable for the step's user: then no process of the step can trace it.
 [ $$ = 1 ] || exit 125    # elsewhere, `kill -1` would reach processes of others
 trap '' HUP INT QUIT TERM PIPE
 turns=1200

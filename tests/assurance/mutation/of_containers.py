@@ -117,10 +117,10 @@ def places() -> Iterator[Protection]:
         ("step is stopped at its deadline", Never()),
         ("step is stopped at its disk limit", Never()),
         ("step is stopped at its limit of files", Never()),
-        ("only data of the place is read", Never()),
     )
     yield from marked(
         ("tests/engine/test_place_contract.py",),
+        ("no step traces its shim", Give("mode=0o755")),
         ("step sees only its parts", Never()),
         ("read-only parts of a place", Give("read_only=False")),
         ("secret parts are in memory", Give("memory=None")),

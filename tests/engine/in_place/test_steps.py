@@ -83,7 +83,19 @@ def test_command_that_handles_sigterm_keeps_its_code_and_last_line(open_place: O
     assert (place.ended("agent")["exit_code"], place.ended("agent")["reason"]) == (9, "timeout")
 
 
+_TRACE = (
+    "import ctypes, signal, time; signal.signal(15, signal.SIG_IGN); "
+    "traced = ctypes.CDLL(None).ptrace(16, 1, 0, 0); print(traced, flush=True); time.sleep(300)"
+)
+_OVERWRITE = (
+    "import signal, time; signal.signal(15, signal.SIG_IGN)\n"
+    "for n in 1, 2:\n try: print(open(f'/proc/{n}/mem', 'r+b', 0), flush=True)\n"
+    " except OSError: pass\n"
+    "time.sleep(300)"
+)
 HOSTILE = {
+    "traces PID 1": f'python3 -c "{_TRACE}"',
+    "writes the memory of PID 1": f'python3 -c "{_OVERWRITE}"',
     "kills PID 1": "kill -9 1; kill -STOP 1; sleep 300",
     "takes the porter's words away": """
         for n in 1 2 3 4 5 6; do (trap '' TERM; while :; do cat "$0/obey"; done) & done
@@ -101,6 +113,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.variants("t*", "kills*")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_step_escapes_its_deadline(open_place: Open, name: str) -> None:
     place = open_place({"agent": {"timeout": 1.0, "grace": 0.3}})
@@ -109,6 +122,7 @@ def test_no_step_escapes_its_deadline(open_place: Open, name: str) -> None:
     assert place.run("agent", "sh", "-c", HOSTILE[name], channel) != 0
     assert place.ended("agent")["exit_code"] != 0
     assert place.ended("agent")["reason"] == "timeout"
+    assert place.output("agent.stdout") in (b"", b"-1\n")
     assert 1.0 <= time.monotonic() - begun < 12
 
 
@@ -147,6 +161,7 @@ def test_orphans_do_not_stay_as_zombies(open_place: Open) -> None:
     assert place.run("agent", "sh", "-c", task) == 0
 
 
+@pytest.mark.extra
 def test_large_output_is_complete(open_place: Open) -> None:
     place = open_place()
     assert place.run("agent", "sh", "-c", "head -c 20000000 /dev/zero; echo end >&2") == 0
