@@ -19,7 +19,7 @@ from orchestrator.reports import github
 from orchestrator.reports.formats import SYSTEMS, Target, parse_target
 from orchestrator.reports.logs import output_tail
 from orchestrator.reports.model import RunReport, read_run
-from orchestrator.reports.otlp_export import endpoint, export_trace
+from orchestrator.reports.otlp import endpoint, export_trace
 from orchestrator.results import Status
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import lines, one_line

@@ -1,11 +1,9 @@
 """Render the whole model of a run as JSON, for programs."""
 
 import json
-from collections.abc import Mapping
 
 from pydantic_core import to_jsonable_python
 
-from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.model import RunReport
 
 
@@ -25,7 +23,32 @@ def render(report: RunReport) -> str:
         "ended_at": report.ended_at,
         "until": report.until,
         "duration": report.duration,
-        "workers": [_worker(worker) for worker in report.workers],
+        "workers": [
+            {
+                "worker_id": worker.worker_id,
+                "key": worker.key,
+                "name": worker.name,
+                "task": worker.spec.task,
+                "agent": worker.agent,
+                "model": worker.spec.model_name,
+                "branch": worker.spec.branch,
+                "required": worker.spec.required,
+                "depends_on": worker.depends_on,
+                "state": worker.state,
+                "result": worker.result,
+                "attempts": worker.attempts,
+                "alerts": worker.alerts,
+                "phases": [phase._asdict() for phase in worker.phases],
+                "started_at": worker.started_at,
+                "container": worker.container,
+                "steps": worker.steps or 0,
+                "cost": worker.cost or 0.0,
+                "cost_known": worker.cost is not None,
+                "is_critical": worker.is_critical,
+                "directory": worker.directory,
+            }
+            for worker in report.workers
+        ],
         "pauses": [pause._asdict() for pause in report.pauses],
         "notices": report.notices,
         "critical_path": report.critical_path,
@@ -33,33 +56,6 @@ def render(report: RunReport) -> str:
         "merged": report.merged,
     }
     return to_json(to_jsonable_python(values))
-
-
-def _worker(worker: WorkerView) -> Mapping[str, object]:
-    spec = worker.spec
-    return {
-        "worker_id": spec.worker_id,
-        "key": worker.key,
-        "name": spec.name,
-        "task": spec.task,
-        "agent": worker.agent,
-        "model": spec.model_name,
-        "branch": spec.branch,
-        "required": spec.required,
-        "depends_on": worker.depends_on,
-        "state": worker.state,
-        "result": worker.result,
-        "attempts": worker.attempts,
-        "alerts": worker.alerts,
-        "phases": [phase._asdict() for phase in worker.phases],
-        "started_at": worker.started_at,
-        "container": worker.container,
-        "steps": worker.steps or 0,
-        "cost": worker.cost or 0.0,
-        "cost_known": worker.cost is not None,
-        "is_critical": worker.is_critical,
-        "directory": worker.directory,
-    }
 
 
 def to_json(value: object) -> str:

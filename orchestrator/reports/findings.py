@@ -9,7 +9,7 @@ file that the worker changed, or a file of the checkout.
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
@@ -83,35 +83,31 @@ def _of_worker(worker: WorkerView) -> Iterator[Finding]:
     if not worker.checks and worker.status not in (None, Status.SUCCESS):
         for stream in ("stdout", "stderr"):
             log, rule = worker.directory / f"{stream}.log", one_line(worker.spec.task, limit=100)
-            yield from islice(_parsed(tail(log, most=_READ), worker, rule), MOST)
+            yield from islice(_parse(tail(log, most=_READ), worker, rule), MOST)
 
 
 def _of_check(worker: WorkerView, check: CheckResult) -> Iterator[Finding]:
     rule, log = one_line(check.name, limit=100), Path(check.log)
     written = findings_file(log)
     if written.exists():
-        found = _in_sarif(written, worker, rule)
-        yield from (replace(finding, is_failure=not check.passed) for finding in found)
+        for place in read_sarif(written):
+            path = _path(place.path)
+            if path is not None:
+                yield Finding(
+                    worker=worker,
+                    rule=f"{rule}: {one_line(place.rule, limit=100)}",
+                    path=path,
+                    line=place.line,
+                    column=place.column,
+                    text=one_line(place.text, limit=_TEXT),
+                    level=place.level,
+                    is_failure=not check.passed,
+                )
     elif not check.passed and worker.status not in (None, Status.SUCCESS):
-        yield from _parsed(tail(log, most=_READ), worker, rule)
+        yield from _parse(tail(log, most=_READ), worker, rule)
 
 
-def _in_sarif(written: Path, worker: WorkerView, check: str) -> Iterator[Finding]:
-    for place in read_sarif(written):
-        path = _path(place.path)
-        if path is not None:
-            yield Finding(
-                worker=worker,
-                rule=f"{check}: {one_line(place.rule, limit=100)}",
-                path=path,
-                line=place.line,
-                column=place.column,
-                text=one_line(place.text, limit=_TEXT),
-                level=place.level,
-            )
-
-
-def _parsed(log: str, worker: WorkerView, rule: str) -> Iterator[Finding]:
+def _parse(log: str, worker: WorkerView, rule: str) -> Iterator[Finding]:
     before = ""
     for line in lines_of_output(log):
         text, before = before, line.strip() or before

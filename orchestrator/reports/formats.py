@@ -78,10 +78,10 @@ def parse_target(text: str) -> Target:
     if (name in SYSTEMS or name in FORMATS) and not separator:
         return Target(name)
     if name in FORMATS and file:
-        return Target(name, _checked(file))
-    known = None if separator else _format_of(name)
-    if known is not None:
-        return Target(known, _checked(name))
+        return Target(name, _check_path(file))
+    for known, form in FORMATS.items() if not separator else ():
+        if form.suffixes and name.endswith(form.suffixes):
+            return Target(known, _check_path(name))
     suffixes = ", ".join(f"`{end}`" for form in FORMATS.values() for end in form.suffixes)
     raise ConfigError(
         f"option `--report` is `{one_line(text)}`: must be FORMAT=FILE, with one of the formats "
@@ -90,15 +90,7 @@ def parse_target(text: str) -> Target:
     )
 
 
-def _format_of(file: str) -> str | None:
-    """Return the format whose suffix a file's name has; None if the suffix is unknown."""
-    found = (
-        name for name, form in FORMATS.items() if form.suffixes and file.endswith(form.suffixes)
-    )
-    return next(found, None)
-
-
-def _checked(file: str) -> Path:
+def _check_path(file: str) -> Path:
     try:
         check_output(Path(file))
     except OSError as error:

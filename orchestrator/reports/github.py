@@ -15,7 +15,7 @@ from orchestrator.files.output import open_to_append
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports import markdown
 from orchestrator.reports.decisions import winner
-from orchestrator.reports.findings import Finding, findings_of
+from orchestrator.reports.findings import findings_of
 from orchestrator.reports.model import RunReport
 from orchestrator.reports.plain_text import counts, state
 from orchestrator.results import Status
@@ -42,7 +42,7 @@ def annotations(report: RunReport) -> list[str]:
 
 
 def _commands(report: RunReport, kind: str, workers: list[WorkerView]) -> Iterator[str]:
-    shown = [_of_worker(report, worker) for worker in workers]
+    shown = [_commands_of_worker(report, worker) for worker in workers]
     # The first of each worker comes first: ten findings of one worker must not hide another.
     first = [commands[0] for commands in shown]
     ordered = [*first, *(command for commands in shown for command in commands[1:])]
@@ -56,29 +56,24 @@ def _commands(report: RunReport, kind: str, workers: list[WorkerView]) -> Iterat
     yield _command(kind, f"{left} more problems: see the summary of the job", title="orchestrator")
 
 
-def _of_worker(report: RunReport, worker: WorkerView) -> list[str]:
+def _commands_of_worker(report: RunReport, worker: WorkerView) -> list[str]:
     title = f"{one_line(worker.title)}: {worker.outcome}"
     failures = (finding for finding in findings_of(report, worker) if finding.is_failure)
-    found = list(islice(failures, _OF_ONE_WORKER))
-    if found:
-        return [_finding(finding, title) for finding in found]
-    return [_command("KIND", worker.message or worker.outcome, title=title)]
-
-
-def _finding(finding: Finding, title: str) -> str:
-    place = {"file": finding.path, "line": str(finding.line)}
-    column = {"col": str(finding.column)} if finding.column else {}
-    return _command("KIND", finding.text, **place, **column, title=title)
+    found = []
+    for finding in islice(failures, _OF_ONE_WORKER):
+        place = {"file": finding.path, "line": str(finding.line)}
+        column = {"col": str(finding.column)} if finding.column else {}
+        found.append(_command("KIND", finding.text, **place, **column, title=title))
+    return found or [_command("KIND", worker.message or worker.outcome, title=title)]
 
 
 def _command(kind: str, message: str, **properties: str) -> str:
     """Return a workflow command of GitHub; values are escaped and cannot begin another command."""
-    # protection: properties-of-annotations-are-escaped
-    given = ",".join(f"{name}={_escaped(text, _PROPERTY)}" for name, text in properties.items())
-    return f"::{kind} {given}::{_escaped(one_line(message, limit=_MESSAGE), _DATA)}"
+    given = ",".join(f"{name}={_escape(text, _PROPERTY)}" for name, text in properties.items())
+    return f"::{kind} {given}::{_escape(one_line(message, limit=_MESSAGE), _DATA)}"
 
 
-def _escaped(text: str, table: Mapping[str, str]) -> str:
+def _escape(text: str, table: Mapping[str, str]) -> str:
     return "".join(table.get(character, character) for character in text)
 
 

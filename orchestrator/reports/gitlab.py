@@ -1,7 +1,6 @@
 """Render a run for GitLab: findings for a code quality report, and variables for later jobs."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 from orchestrator.reports.as_json import to_json
 from orchestrator.reports.decisions import winner
@@ -14,24 +13,21 @@ _SEVERITIES = {"error": "major", "warning": "minor", "note": "info", "none": "in
 
 def render_code_quality(report: RunReport) -> str:
     """Return the findings of failed checks as a code quality report."""
-    return to_json(list(_issues(report)))
-
-
-def _issues(report: RunReport) -> Iterator[dict[str, object]]:
+    issues = []
     seen: Counter[str] = Counter()
     for finding in findings(report):
         # GitLab shows only one finding of a fingerprint.
         seen[finding.fingerprint] += 1
         number = seen[finding.fingerprint]
         more = "" if number == 1 else f"-{number}"
-        positions = {"begin": finding.line}
-        yield {
+        issues.append({
             "description": f"{finding.worker.title}: {finding.text}",
             "check_name": finding.rule,
             "fingerprint": finding.fingerprint + more,
             "severity": _SEVERITIES[finding.level],
-            "location": {"path": finding.path, "lines": positions},
-        }
+            "location": {"path": finding.path, "lines": {"begin": finding.line}},
+        })  # fmt: skip
+    return to_json(issues)
 
 
 def render_dotenv(report: RunReport) -> str:

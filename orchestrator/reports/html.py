@@ -11,7 +11,8 @@ from pathlib import Path
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.changes import patch, stat_lines
 from orchestrator.git.repository import Repository
-from orchestrator.record.timeline import PHASE_NAMES
+from orchestrator.record.states import WAITS, Phase
+from orchestrator.record.timeline import PHASE_NAMES, Axis, whole_axis
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.decisions import (
     HEADING,
@@ -22,7 +23,7 @@ from orchestrator.reports.decisions import (
 )
 from orchestrator.reports.html_style import STYLE
 from orchestrator.reports.logs import tail
-from orchestrator.reports.markup import escaped
+from orchestrator.reports.markup import escape
 from orchestrator.reports.model import RunReport
 from orchestrator.reports.plain_text import (
     cost,
@@ -31,7 +32,6 @@ from orchestrator.reports.plain_text import (
     state,
     tally_of_workers,
 )
-from orchestrator.reports.timeline import timeline
 from orchestrator.results import Status
 from orchestrator.text.quantities import count, duration, total_cost
 from orchestrator.text.sanitize import lines, one_line
@@ -49,7 +49,14 @@ _FILES = 500
 """Maximum number of changed files of one worker that the HTML document lists."""
 _CANDIDATES = 200
 """Maximum number of candidates in the table of a judgement."""
-# protection: html-report-forbids-scripts-and-requests
+ROW = 36
+"""Height in pixels of a worker's row in the timeline."""
+BAR = 14
+"""Height in pixels of a bar in the timeline."""
+_AXIS = 22
+_LABEL = 60
+_MOST_WORKERS = 500
+"""Maximum number of workers in the drawing."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Changes", "Checks")
 
@@ -60,7 +67,7 @@ def render(report: RunReport) -> str:
 
 
 def _document(report: RunReport) -> Iterator[str]:
-    title = escaped(heading(report))
+    title = escape(heading(report))
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -72,18 +79,29 @@ def _document(report: RunReport) -> Iterator[str]:
     yield from _head(report)
     yield '<main>\n<section aria-labelledby="timeline">\n<h2 id="timeline">Timeline</h2>\n'
     yield f"<figure>\n{timeline(report)}{_legend(report)}</figure>\n</section>\n"
-    yield from _table(report)
+    heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADING)
+    yield (
+        '<section aria-labelledby="workers">\n<h2 id="workers">Workers</h2>\n'
+        '<div class="scroll" tabindex="0" role="region" aria-labelledby="workers">\n<table>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
+    )
+    yield from map(_row, report.workers)
+    yield "</tbody>\n</table>\n</div>\n</section>\n"
     yield from _decisions(report)
     yield from _details(report)
-    yield from _notices(report)
+    if report.notices:
+        yield (
+            '<section aria-labelledby="notices">\n<h2 id="notices">Notes</h2>\n'
+            f"{_list(report.notices)}</section>\n"
+        )
     yield "</main>\n</body>\n</html>\n"
 
 
 def _head(report: RunReport) -> Iterator[str]:
-    name = escaped(report.name or "orchestrator parallel")
+    name = escape(report.name or "orchestrator parallel")
     status = state(report)
     yield (
-        f'<header>\n<p class="run">Run <code>{escaped(report.run_id)}</code></p>\n'
+        f'<header>\n<p class="run">Run <code>{escape(report.run_id)}</code></p>\n'
         f'<h1>{name} <span class="badge {status}">{report.word}</span></h1>\n<dl class="facts">\n'
     )
     tokens = f"{report.tokens:,}" if report.tokens is not None else ""
@@ -98,7 +116,7 @@ def _head(report: RunReport) -> Iterator[str]:
         ("Engine", one_line(report.engine)),
     ):
         if value:
-            yield f"<div><dt>{title}</dt><dd>{escaped(value)}</dd></div>\n"
+            yield f"<div><dt>{title}</dt><dd>{escape(value)}</dd></div>\n"
     yield "</dl>\n</header>\n"
 
 
@@ -114,41 +132,32 @@ def _legend(report: RunReport) -> str:
     return f'<figcaption><ul class="legend">\n{entries}{critical}</ul></figcaption>\n'
 
 
-def _table(report: RunReport) -> Iterator[str]:
-    heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADING)
-    yield (
-        '<section aria-labelledby="workers">\n<h2 id="workers">Workers</h2>\n'
-        '<div class="scroll" tabindex="0" role="region" aria-labelledby="workers">\n<table>\n'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
-    )
-    for worker in report.workers:
-        cells = "".join(f"<td>{cell}</td>" for cell in _cells(worker))
-        link = f'<a href="#worker-{worker.worker_id}">{escaped(one_line(worker.title))}</a>'
-        yield f'<tr><th scope="row">{link}</th>{cells}</tr>\n'
-    yield "</tbody>\n</table>\n</div>\n</section>\n"
-
-
-def _cells(worker: WorkerView) -> Iterator[str]:
-    result = worker.result
+def _row(worker: WorkerView) -> str:
+    result, changes = worker.result, ""
+    if result and result.file_count:
+        changes = (
+            f'{count(result.file_count, "file")} <span class="added">+{result.insertions}</span> '
+            f'<span class="removed">-{result.deletions}</span>'
+        )
     passed = sum(check.passed for check in worker.checks)
-    yield _badge(worker)
-    yield f'<span class="task">{escaped(one_line(worker.spec.task, limit=120))}</span>'
-    yield escaped(one_line(worker.spec.model_name))
-    yield str(worker.steps or "")
-    yield cost(worker)
-    yield duration(worker.seconds)
-    yield (
-        f'{count(result.file_count, "file")} <span class="added">+{result.insertions}</span> '
-        f'<span class="removed">-{result.deletions}</span>'
-        if result and result.file_count
-        else ""
+    cells = (
+        _badge(worker),
+        f'<span class="task">{escape(one_line(worker.spec.task, limit=120))}</span>',
+        escape(one_line(worker.spec.model_name)),
+        str(worker.steps or ""),
+        cost(worker),
+        duration(worker.seconds),
+        changes,
+        f"{passed} of {len(worker.checks)}" if worker.checks else "",
     )
-    yield f"{passed} of {len(worker.checks)}" if worker.checks else ""
+    link = f'<a href="#worker-{worker.worker_id}">{escape(one_line(worker.title))}</a>'
+    columns = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr><th scope="row">{link}</th>{columns}</tr>\n'
 
 
 def _badge(worker: WorkerView) -> str:
     kind = worker.status.value if worker.status else "running"
-    return f'<span class="badge {kind}">{escaped(worker.outcome)}</span>'
+    return f'<span class="badge {kind}">{escape(worker.outcome)}</span>'
 
 
 def _decisions(report: RunReport) -> Iterator[str]:
@@ -156,24 +165,24 @@ def _decisions(report: RunReport) -> Iterator[str]:
         heads = "".join(f'<th scope="col">{name}</th>' for name in HEADING)
         yield (
             '<section aria-labelledby="judgement">\n<h2 id="judgement">Judgement</h2>\n'
-            f"<p>{escaped(decision(report.judgement))}</p>\n"
+            f"<p>{escape(decision(report.judgement))}</p>\n"
             '<div class="scroll" tabindex="0" role="region" aria-labelledby="judgement">\n<table>\n'
             f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
         )
         for candidate in report.judgement.ranking[:_CANDIDATES]:
-            cells = "".join(f"<td>{escaped(cell)}</td>" for cell in candidate_row(candidate))
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in candidate_row(candidate))
             yield f"<tr>{cells}</tr>\n"
         yield "</tbody>\n</table>\n</div>\n"
-        yield f"{_listed(flag_lines(report.judgement))}</section>\n"
+        yield f"{_list(flag_lines(report.judgement))}</section>\n"
     if report.merged:
         yield (
             '<section aria-labelledby="merge">\n<h2 id="merge">Merge</h2>\n'
-            f"{_listed(merge_lines(report.merged))}</section>\n"
+            f"{_list(merge_lines(report.merged))}</section>\n"
         )
 
 
-def _listed(rows: Iterable[str]) -> str:
-    found = "".join(f"<li>{escaped(one_line(row, limit=1000))}</li>\n" for row in rows)
+def _list(rows: Iterable[str]) -> str:
+    found = "".join(f"<li>{escape(one_line(row, limit=1000))}</li>\n" for row in rows)
     return f"<ul>\n{found}</ul>\n" if found else ""
 
 
@@ -181,29 +190,29 @@ def _details(report: RunReport) -> Iterator[str]:
     changes = _Changes(report)
     for worker in report.workers:
         is_open = " open" if worker.status not in (Status.SUCCESS, None) else ""
-        name = escaped(one_line(worker.title))
+        name = escape(one_line(worker.title))
         yield (
             f'<section class="worker" id="worker-{worker.worker_id}">\n<details{is_open}>\n'
             f"<summary><h3>{name}</h3> {_badge(worker)}</summary>\n"
         )
-        yield from _explanation(worker)
-        yield from _checks(worker)
+        if worker.message:
+            yield f'<p class="message">{escape(one_line(worker.message, limit=2000))}</p>\n'
+        yield _block("Task", lines(worker.spec.task)[:20_000])
+        rows = "".join(
+            f"<div><dt>{title}</dt><dd>{escape(one_line(value, limit=500))}</dd></div>\n"
+            for title, value in _facts(worker)
+            if value
+        )
+        yield f'<dl class="facts">\n{rows}</dl>\n'
+        for check in worker.checks:
+            kind, word = ("success", "passed") if check.passed else ("failed", "failed")
+            title = f'Check {escape(one_line(check.name))} <span class="badge {kind}">{word}</span>'
+            text = "" if check.passed else tail(Path(check.log), most=_LOG)
+            yield _block(title, text, always=True, is_markup=True)
         yield changes.of(worker)
         for title, log in (("Output", "stdout.log"), ("Errors", "stderr.log")):
             yield _block(title, tail(worker.directory / log, most=_LOG))
         yield "</details>\n</section>\n"
-
-
-def _explanation(worker: WorkerView) -> Iterator[str]:
-    if worker.message:
-        yield f'<p class="message">{escaped(one_line(worker.message, limit=2000))}</p>\n'
-    yield _block("Task", lines(worker.spec.task)[:20_000])
-    rows = "".join(
-        f"<div><dt>{title}</dt><dd>{escaped(one_line(value, limit=500))}</dd></div>\n"
-        for title, value in _facts(worker)
-        if value
-    )
-    yield f'<dl class="facts">\n{rows}</dl>\n'
 
 
 def _facts(worker: WorkerView) -> list[tuple[str, str]]:
@@ -222,21 +231,12 @@ def _facts(worker: WorkerView) -> list[tuple[str, str]]:
     return facts
 
 
-def _checks(worker: WorkerView) -> Iterator[str]:
-    for check in worker.checks:
-        name, kind = escaped(one_line(check.name)), "success" if check.passed else "failed"
-        word = "passed" if check.passed else "failed"
-        title = f'Check {name} <span class="badge {kind}">{escaped(word)}</span>'
-        text = "" if check.passed else tail(Path(check.log), most=_LOG)
-        yield _block(title, text, always=True, is_markup=True)
-
-
 def _block(title: str, text: str, *, always: bool = False, is_markup: bool = False) -> str:
     """Return HTML with a title and a text; empty if there is no text and `always` is false."""
     if not text and not always:
         return ""
-    head = f"<h4>{title if is_markup else escaped(title)}</h4>\n"
-    return head + (f'<pre tabindex="0">{escaped(text)}</pre>\n' if text else "")
+    head = f"<h4>{title if is_markup else escape(title)}</h4>\n"
+    return head + (f'<pre tabindex="0">{escape(text)}</pre>\n' if text else "")
 
 
 class _Changes:
@@ -251,20 +251,25 @@ class _Changes:
         if result is None or not result.commit or not result.file_count:
             return ""
         try:
-            return self._shown(result.base or self._report.base, result.commit)
+            return self._diff(result.base or self._report.base, result.commit)
         except (OrchestratorError, OSError):
             # The commit was removed by a cleanup.
             files = "\n".join(one_line(path) for path in result.files_modified[:_FILES])
             return _block("Changed files", files)
 
-    def _shown(self, base: str, tip: str) -> str:
+    def _diff(self, base: str, tip: str) -> str:
+        """Return a diff with colours; of a diff that is too large, only the names of its files."""
         repository = Repository(self._report.top)
         most = min(_DIFF, self._left)
-        text = patch(repository, base=base, tip=tip, limit=most + 1)
-        if len(text) <= most:
-            self._left -= len(text)
-            return f"<h4>Changes</h4>\n{_colored(lines(text.decode('utf-8', 'replace')))}"
+        data = patch(repository, base=base, tip=tip, limit=most + 1)
         rows = []
+        if len(data) <= most:
+            self._left -= len(data)
+            for line in split_lines(lines(data.decode("utf-8", "replace"))):
+                kind = next((name for start, name in _LINES if line.startswith(start)), None)
+                content = escape(line)
+                rows.append(f'<span class="{kind}">{content}</span>' if kind else content)
+            return f'<h4>Changes</h4>\n<pre tabindex="0">{chr(10).join(rows)}</pre>\n'
         for number, (added, gone, path) in enumerate(stat_lines(repository, base=base, tip=tip)):
             if number == _FILES:
                 rows.append("...")
@@ -279,19 +284,57 @@ _LINES = (
 )  # fmt: skip
 
 
-def _colored(text: str) -> str:
-    """Return a patch as HTML with its lines in colours."""
-    shown = []
-    for line in split_lines(text):
-        kind = next((name for start, name in _LINES if line.startswith(start)), None)
-        content = escaped(line)
-        shown.append(f'<span class="{kind}">{content}</span>' if kind else content)
-    return f'<pre tabindex="0">{chr(10).join(shown)}</pre>\n'
+def timeline(report: RunReport) -> str:
+    """Return the phases of all workers of a run as an SVG element, which adapts to its page's width.
 
-
-def _notices(report: RunReport) -> Iterator[str]:
-    if report.notices:
-        yield (
-            '<section aria-labelledby="notices">\n<h2 id="notices">Notes</h2>\n'
-            f"{_listed(report.notices)}</section>\n"
+    Bars have positions in percent of the run's duration, and texts keep their size.
+    """
+    workers = report.workers[:_MOST_WORKERS]
+    height, axis = _AXIS + ROW * len(workers), whole_axis(report)
+    title = escape(f"Timeline of {len(workers)} workers over {duration(report.length)}")
+    parts = [
+        f'<svg class="timeline" height="{height}" role="img" aria-label="{title}" '
+        'xmlns="http://www.w3.org/2000/svg">\n'
+    ]
+    for place, label in axis.ticks:
+        parts.append(
+            f'<line class="tick" x1="{place:.3f}%" x2="{place:.3f}%" y1="14" y2="{height}"/>'
+            f'<text class="axis" x="{place:.3f}%" y="10">{label}</text>\n'
         )
+    for pause in report.pauses:
+        start, end = axis.place(pause.start), axis.place(pause.end)
+        title = escape(f"{one_line(pause.provider, limit=60)} refused requests")
+        parts.append(
+            f'<rect class="pause" x="{start:.3f}%" y="{_AXIS}" width="{end - start:.3f}%" '
+            f'height="{height - _AXIS}"><title>{title}</title></rect>\n'
+        )
+    rows = (_row(axis, worker, _AXIS + ROW * number) for number, worker in enumerate(workers))
+    return "".join([*parts, *rows, "</svg>\n"])
+
+
+def _row(axis: Axis, worker: WorkerView, top: int) -> str:
+    label = f"{one_line(worker.title, limit=_LABEL)}: {worker.outcome}"
+    mark = "\N{BLACK DIAMOND} " if worker.is_critical else ""
+    critical = ' class="critical"' if worker.is_critical else ""
+    bars = "".join(_bar(axis, phase, top + 18) for phase in worker.phases)
+    return (
+        f'<g data-worker="{worker.worker_id}">'
+        f'<text{critical} x="0" y="{top + 12}">{mark}{escape(label)}</text>\n{bars}</g>\n'
+    )
+
+
+def _bar(axis: Axis, phase: Phase, top: int) -> str:
+    start, end = axis.place(phase.start), axis.place(phase.end)
+    names = f"p-{phase.kind.value}"
+    names += " wait" if phase.kind in WAITS else ""
+    names += " bad" if phase.problem else ""
+    name = f" {one_line(phase.name, limit=100)}" if phase.name else ""
+    attempt = f", attempt {phase.attempt}" if phase.attempt > 1 else ""
+    problem = f": {one_line(phase.problem, limit=200)}" if phase.problem else ""
+    still = ", not ended" if phase.is_open else ""
+    said = f"{PHASE_NAMES[phase.kind]}{name} {duration(phase.seconds)}"
+    title = escape(f"{said}{attempt}{still}{problem}")
+    return (
+        f'<rect class="{names}" x="{start:.3f}%" y="{top}" width="{end - start:.3f}%" '
+        f'height="{BAR}"><title>{title}</title></rect>\n'
+    )

@@ -1,9 +1,6 @@
 """The CSS of the HTML report: a light, a dark and a print style, without other files."""
 
-from orchestrator.reports.timeline import STYLE as TIMELINE_STYLE
-
-STYLE = (
-    """
+STYLE = """
 :root {
   color-scheme: light dark;
   --page: #ffffff; --panel: #f6f8fa; --text: #1f2328; --dim: #59636e; --line: #d1d9e0;
@@ -81,6 +78,18 @@ summary { padding: 10px 14px; cursor: pointer; }
   .scroll { overflow: visible; }
   .worker { break-inside: avoid-page; }
 }
+.timeline { display: block; width: 100%; font: 12px/1 system-ui, sans-serif; }
+.timeline text { fill: var(--text); }
+.timeline .tick { stroke: var(--line); }
+.timeline .axis { fill: var(--dim); font-size: 11px; }
+.timeline .critical { font-weight: 600; }
+.timeline .pause { fill: var(--provider); opacity: .15; }
+.p-queue { fill: var(--queue); } .p-prepare { fill: var(--prepare); }
+.p-setup { fill: var(--setup); } .p-start { fill: var(--prepare); }
+.p-agent { fill: var(--agent); } .p-stop { fill: var(--stop); }
+.p-teardown { fill: var(--setup); } .p-harvest { fill: var(--harvest); }
+.p-check { fill: var(--check); } .p-retry { fill: var(--retry); }
+.p-provider { fill: var(--provider); }
+.bad { stroke: var(--failed); stroke-width: 2; }
+.wait { fill-opacity: .45; }
 """
-    + TIMELINE_STYLE
-)

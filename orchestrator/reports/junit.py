@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.judging.judgement import Candidate, CheckVerdict
-from orchestrator.landing.merged import LeftWorker, Merged
 from orchestrator.record.states import RunState
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.logs import output_tail, tail
-from orchestrator.reports.markup import escaped
+from orchestrator.reports.markup import escape
 from orchestrator.reports.model import ERRORS, RunReport
 from orchestrator.reports.worker_tests import read_tests
-from orchestrator.results import CheckResult, Reason, Status, WorkerResult
+from orchestrator.results import Reason, Status
 from orchestrator.text.sanitize import one_line
 
 MOST = 20 * 1000**2
@@ -72,31 +70,40 @@ class _Suite:
 def render(report: RunReport) -> str:
     """Return the report as JUnit XML of at most 20 MB."""
     suites = list(_suites(report))
-    longest = _LONGEST
-    while len(text := _in_ascii(_document(report, suites, longest))) > MOST and longest:
-        longest //= 2
-    return text
-
-
-def _in_ascii(text: str) -> str:
-    return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
-
-
-def _document(report: RunReport, suites: Sequence[_Suite], longest: int) -> str:
     counts = _counts([case for suite in suites for case in suite.cases])
     # The schema of Jenkins has no `skipped` here.
     sums = "".join(f' {name}="{count}"' for name, count in counts.items() if name != "skipped")
     head = f'name="{_attribute(_suite_of(report))}"{sums} time="{_seconds(report.duration)}"'
-    body = "".join(_suite(suite, longest) for suite in suites)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites {head}>\n{body}</testsuites>\n'
+    longest = _LONGEST
+    while True:
+        body = "".join(_render_suite(suite, longest) for suite in suites)
+        text = f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites {head}>\n{body}</testsuites>\n'
+        data = text.encode("ascii", "xmlcharrefreplace")
+        if len(data) <= MOST or not longest:
+            return data.decode("ascii")
+        longest //= 2
 
 
-def _suite(suite: _Suite, longest: int) -> str:
+def _render_suite(suite: _Suite, longest: int) -> str:
     sums = "".join(f' {name}="{count}"' for name, count in _counts(suite.cases).items())
-    start = f' timestamp="{_time(suite.start)}"' if suite.start else ""
+    start = ""
+    if suite.start is not None:
+        start = f' timestamp="{suite.start.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"'
     head = f'name="{_attribute(suite.name)}"{sums} time="{_seconds(suite.seconds)}"{start}'
-    body = "".join(_case(case, longest) for case in suite.cases)
-    return f"<testsuite {head}>\n{_properties(suite.properties)}{body}</testsuite>\n"
+    rows = "".join(
+        f'<property name="{name}" value="{_attribute(value)}"/>\n'
+        for name, value in suite.properties.items()
+    )
+    properties = f"<properties>\n{rows}</properties>\n" if rows else ""
+    cases = []
+    for case in suite.cases:
+        verdict = _element(case.verdict, longest) if case.verdict else ""
+        attempts = "".join(_element(attempt, longest) for attempt in case.attempts)
+        cases.append(
+            f'<testcase classname="{_attribute(case.suite)}" name="{_attribute(case.name)}" '
+            f'time="{_seconds(case.seconds)}">\n{verdict}{attempts}</testcase>\n'
+        )
+    return f"<testsuite {head}>\n{properties}{''.join(cases)}</testsuite>\n"
 
 
 def _counts(cases: Sequence[_Case]) -> dict[str, int]:
@@ -120,34 +127,33 @@ def _plain(name: str) -> str:
 
 def _suites(report: RunReport) -> Iterator[_Suite]:
     name = _suite_of(report)
-    judged = [
-        *_judged_cases(report),
-        *(_merge_cases(report, report.merged) if report.merged else ()),
-    ]
-    yield _Suite(name, report.duration, report.started_at, _of_run(report), judged)
+    properties = {
+        "run_id": report.run_id,
+        "state": report.state.value,
+        "base": report.base,
+        "engine": report.engine,
+        "slots": str(report.slots),
+        **({"cost": f"{report.cost:.6f}"} if report.cost_known else {}),
+        **({"tokens": str(report.tokens)} if report.tokens is not None else {}),
+    }
+    cases = [*_judgement_cases(report), *_merge_cases(report)]
+    yield _Suite(name, report.duration, report.started_at, properties, cases)
     for worker in report.workers:
+        verdict = _verdict(report, worker)
+        earlier = "rerun" if verdict and verdict.tag != "skipped" else "flaky"
+        attempts = []
+        for result in worker.attempts:
+            kind = (result.reason or result.status).value
+            text = _output(Path(result.log)) if result.log else ""
+            attempts.append(_Verdict(f"{earlier}Failure", kind, result.message or kind, text))
+        own = _Case(name, worker.key, worker.seconds, verdict, tuple(attempts))
         yield _Suite(
             name=f"{name}.{_plain(worker.key)}",
             seconds=worker.seconds,
             start=worker.started_at or (worker.phases[-1].end if worker.phases else None),
-            properties=_of_worker(worker),
-            cases=[
-                *(_worker_case(report, worker), *_check_cases(worker)),
-                *_test_cases(worker, report),
-            ],
+            properties=_properties(worker),
+            cases=[own, *_check_cases(worker), *_test_cases(worker, report)],
         )
-
-
-def _worker_case(report: RunReport, worker: WorkerView) -> _Case:
-    verdict = _verdict(report, worker)
-    earlier = "rerun" if verdict and verdict.tag != "skipped" else "flaky"
-    return _Case(
-        suite=_suite_of(report),
-        name=worker.key,
-        seconds=worker.seconds,
-        verdict=verdict,
-        attempts=tuple(_attempt(earlier, attempt) for attempt in worker.attempts),
-    )
 
 
 def _verdict(report: RunReport, worker: WorkerView) -> _Verdict | None:
@@ -161,17 +167,14 @@ def _verdict(report: RunReport, worker: WorkerView) -> _Verdict | None:
         unneeded = _Verdict("skipped", "not_needed", result.message or "")
         return unneeded if result.never_ran else None
     kind = (result.reason or result.status).value
-    message = _numbered(worker, result.message or kind)
+    message = result.message or kind
+    if worker.key not in (worker.name, f"worker-{worker.worker_id}"):
+        # The name of the test case does not have the worker's number.
+        message = f"{worker.title}: {message}"
     if result.never_ran or result.reason is Reason.CANCELLED:
         return _Verdict("skipped", kind, message)
     tag = "error" if result.reason in ERRORS else "failure"
     return _Verdict(tag, kind, message, _output(worker.directory))
-
-
-def _numbered(worker: WorkerView, message: str) -> str:
-    """Return the message, after the worker's title unless the test case's name has its number."""
-    is_clear = worker.key in (worker.name, f"worker-{worker.worker_id}")
-    return message if is_clear else f"{worker.title}: {message}"
 
 
 def _output(directory: Path) -> str:
@@ -179,31 +182,22 @@ def _output(directory: Path) -> str:
     return output_tail(directory, most=4 * _LONGEST)[-_LONGEST:]
 
 
-def _attempt(how: str, result: WorkerResult) -> _Verdict:
-    kind = (result.reason or result.status).value
-    text = _output(Path(result.log)) if result.log else ""
-    return _Verdict(f"{how}Failure", kind, result.message or kind, text)
-
-
 def _check_cases(worker: WorkerView) -> Iterator[_Case]:
     # The checks of the last attempt only: earlier attempts have no results of checks.
     seen: dict[str, int] = {}
     for check in worker.checks:
         number = seen[check.name] = seen.get(check.name, 0) + 1
+        verdict = None
+        if not check.passed:
+            kind = "check_failed" if check.exit_code else "check_error"
+            text = tail(Path(check.log), most=4 * _LONGEST)[-_LONGEST:]
+            verdict = _Verdict("failure", kind, check.message or kind, text)
         yield _Case(
             suite=f"orchestrator.{_plain(worker.key)}.checks",
             name=check.name if number == 1 else f"{check.name} ({number})",
             seconds=check.duration,
-            verdict=_check_verdict(check),
+            verdict=verdict,
         )
-
-
-def _check_verdict(check: CheckResult) -> _Verdict | None:
-    if check.passed:
-        return None
-    kind = "check_failed" if check.exit_code else "check_error"
-    text = tail(Path(check.log), most=4 * _LONGEST)[-_LONGEST:]
-    return _Verdict("failure", kind, check.message or kind, text)
 
 
 def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[_Case]:
@@ -227,7 +221,7 @@ def _test_cases(worker: WorkerView, report: RunReport) -> Iterator[_Case]:
             yield _Case(suite, name, test.seconds, verdict)
 
 
-def _judged_cases(report: RunReport) -> Iterator[_Case]:
+def _judgement_cases(report: RunReport) -> Iterator[_Case]:
     """Yield test cases for each candidate: one for each check, and one for its changes of tests."""
     candidates = report.judgement.ranking if report.judgement else ()
     keys = {(report.run_id, worker.worker_id): worker.key for worker in report.workers}
@@ -237,59 +231,38 @@ def _judged_cases(report: RunReport) -> Iterator[_Case]:
         key = keys.get((candidate.run_id, candidate.worker_id), f"candidate-{number}")
         suite = f"orchestrator.{_plain(key)}.judgement"
         for check in candidate.verdicts:
-            yield _Case(suite, check.command, 0.0, _of_verdict(check))
-        yield _Case(suite, "treatment of the tests", 0.0, _of_flags(candidate))
-
-
-def _of_verdict(check: CheckVerdict) -> _Verdict | None:
-    if check.passed:
-        return None
-    tag = {"unstable": "skipped", "no_verdict": "error"}.get(check.verdict, "failure")
-    broken = "\n".join(one_line(name) for name in check.broken)
-    return _Verdict(tag, check.verdict, check.verdict.replace("_", " "), broken)
-
-
-def _of_flags(candidate: Candidate) -> _Verdict | None:
-    if not candidate.out:
-        return None
-    said = "\n".join(
-        f"{flag.flag}: {one_line(flag.message)}" for flag in candidate.flags if flag.out
-    )
-    return _Verdict("failure", "excluded", "a finding excludes the candidate", said)
+            tag = {"unstable": "skipped", "no_verdict": "error"}.get(check.verdict, "failure")
+            broken = "\n".join(one_line(name) for name in check.broken)
+            found = _Verdict(tag, check.verdict, check.verdict.replace("_", " "), broken)
+            yield _Case(suite, check.command, 0.0, None if check.passed else found)
+        flags = [f"{flag.flag}: {one_line(flag.message)}" for flag in candidate.flags if flag.out]
+        message = "a finding excludes the candidate"
+        out = _Verdict("failure", "excluded", message, "\n".join(flags)) if candidate.out else None
+        yield _Case(suite, "treatment of the tests", 0.0, out)
 
 
 _NOT_MERGED = frozenset({"failed", "stopped"})
 """Reasons why a worker was not merged that are not problems of the worker's own branch."""
 
 
-def _merge_cases(report: RunReport, merged: Merged) -> Iterator[_Case]:
-    keys = {worker.worker_id: worker.key for worker in report.workers}
+def _merge_cases(report: RunReport) -> Iterator[_Case]:
+    merged, keys = report.merged, {worker.worker_id: worker.key for worker in report.workers}
+    if merged is None:
+        return
     left = {entry.worker_id: entry for entry in merged.left}
     for number in sorted({*merged.landed, *merged.contained, *left}):
+        verdict = None
+        if entry := left.get(number):
+            tag = "skipped" if entry.reason in _NOT_MERGED else "failure"
+            files = "\n".join(map(one_line, entry.files))
+            verdict = _Verdict(tag, entry.reason, entry.message, files)
         key = keys.get(number, f"worker-{number}")
-        verdict = _of_left(left[number]) if number in left else None
         yield _Case(f"{_suite_of(report)}.merge", key, 0.0, verdict)
 
 
-def _of_left(left: LeftWorker) -> _Verdict:
-    tag = "skipped" if left.reason in _NOT_MERGED else "failure"
-    return _Verdict(tag, left.reason, left.message, "\n".join(map(one_line, left.files)))
-
-
-def _of_run(report: RunReport) -> dict[str, str]:
-    return {
-        "run_id": report.run_id,
-        "state": report.state.value,
-        "base": report.base,
-        "engine": report.engine,
-        "slots": str(report.slots),
-        **({"cost": f"{report.cost:.6f}"} if report.cost_known else {}),
-        **({"tokens": str(report.tokens)} if report.tokens is not None else {}),
-    }
-
-
-def _of_worker(worker: WorkerView) -> dict[str, str]:
+def _properties(worker: WorkerView) -> dict[str, str]:
     result = worker.result
+    used = {"cpu_time": result.cpu_time, "peak_memory": result.peak_memory} if result else {}
     return {
         "worker": str(worker.worker_id),
         "task": one_line(worker.spec.task, limit=_LONGEST),
@@ -298,54 +271,24 @@ def _of_worker(worker: WorkerView) -> dict[str, str]:
         **({"commit": result.commit} if result and result.commit else {}),
         **({} if worker.cost is None else {"cost": f"{worker.cost:.6f}"}),
         **({"tokens": str(result.tokens)} if result and result.tokens is not None else {}),
-        **_resources(result),
+        **{name: str(value) for name, value in used.items() if value is not None},
     }
-
-
-def _resources(result: WorkerResult | None) -> dict[str, str]:
-    found = {"cpu_time": result.cpu_time, "peak_memory": result.peak_memory} if result else {}
-    return {name: str(value) for name, value in found.items() if value is not None}
-
-
-def _case(case: _Case, longest: int) -> str:
-    head = (
-        f'<testcase classname="{_attribute(case.suite)}" name="{_attribute(case.name)}" '
-        f'time="{_seconds(case.seconds)}">'
-    )
-    verdict = _element(case.verdict, longest) if case.verdict else ""
-    attempts = "".join(_element(attempt, longest) for attempt in case.attempts)
-    return f"{head}\n{verdict}{attempts}</testcase>\n"
 
 
 def _element(verdict: _Verdict, longest: int) -> str:
     # GitLab and some others show the text only, so it begins with the message.
     message = verdict.message[: max(longest, _SHORTEST)]
     shown = [message, *([verdict.text[-longest:]] if verdict.text and longest else [])]
-    text = escaped("\n\n".join(shown))
+    text = escape("\n\n".join(shown))
     head = f'type="{_attribute(verdict.kind)}" message="{_attribute(message)}"'
     if verdict.tag.startswith(("rerun", "flaky")):
         return f"<{verdict.tag} {head}><stackTrace>{text}</stackTrace></{verdict.tag}>\n"
     return f"<{verdict.tag} {head}>{text}</{verdict.tag}>\n"
 
 
-def _properties(properties: Mapping[str, str]) -> str:
-    if not properties:
-        return ""
-    rows = "".join(
-        f'<property name="{name}" value="{_attribute(value)}"/>\n'
-        for name, value in properties.items()
-    )
-    return f"<properties>\n{rows}</properties>\n"
-
-
 def _attribute(text: str) -> str:
-    return escaped(one_line(text, limit=_LONGEST))
+    return escape(one_line(text, limit=_LONGEST))
 
 
 def _seconds(seconds: float) -> str:
     return f"{max(seconds, 0.0):.3f}"
-
-
-def _time(moment: datetime) -> str:
-    """Return a time in UTC in the format of XML Schema's `xs:dateTime`."""
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"

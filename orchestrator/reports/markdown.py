@@ -22,7 +22,6 @@ from orchestrator.reports.decisions import (
 from orchestrator.reports.logs import output_tail, tail
 from orchestrator.reports.model import RunReport
 from orchestrator.reports.plain_text import cost, heading, resources, sums
-from orchestrator.results import WorkerResult
 from orchestrator.text.quantities import count, duration
 from orchestrator.text.sanitize import one_line
 
@@ -44,101 +43,77 @@ _HEADING = ("Worker", "Task", "Status", "Changes", "Checks", "Cost", "Time")
 
 def render(report: RunReport, *, most: int = MOST) -> str:
     """Return the report as Markdown of at most `most` characters."""
-    head = "\n".join([f"<!-- orchestrator:{_marker(report)} -->", *_head(report)])
-    rows, left = _table(report, most - len(head) - 200)
-    parts = [head, rows]
-    if left:
-        parts.append(f"\n{left} more workers are not shown.\n")
-    for section in _decisions(report):
-        parts.append(_bounded(section, most - sum(map(len, parts)) - 200))
-    parts += _problems(report, most - sum(map(len, parts)) - 100)
-    return "".join(parts)
-
-
-def _decisions(report: RunReport) -> Iterator[Iterable[str]]:
+    # By this hidden text, a program finds its own earlier comment.
+    marker = re.sub(r"[^A-Za-z0-9_.]+", "-", report.name or "parallel")
+    head = f"<!-- orchestrator:{marker} -->\n\n### {inline(heading(report))}\n\n"
+    head += f"{inline(sums(report))}\n\n"
+    parts = [head, *_table(report, most - len(head) - 200)]
+    sections: list[Iterable[str]] = []
     if report.judgement:
-        yield _judged(report.judgement)
+        sections.append(_judgement(report.judgement))
     if report.merged:
-        yield ["\n#### Merge\n\n", *_listed(merge_lines(report.merged))]
-
-
-def _judged(judgement: Judgement) -> Iterator[str]:
-    yield f"\n#### Judgement\n\n{inline(decision(judgement))}\n\n"
-    yield _row(HEADING) + _row(["---"] * len(HEADING))
-    for candidate in judgement.ranking:
-        yield _row([inline(cell) for cell in candidate_row(candidate)])
-    yield "\n"
-    yield from _listed(flag_lines(judgement))
-
-
-def _listed(rows: Iterable[str]) -> Iterator[str]:
-    return (f"- {inline(row)}\n" for row in rows)
-
-
-def _bounded(parts: Iterable[str], room: int) -> str:
-    """Join the first parts that fit into both `room` and `_DECIDED`; mark a cut with `...`."""
-    text = ""
-    for part in parts:
-        if len(text) + len(part) > min(room, _DECIDED):
-            return f"{text}\n..." if text else ""
-        text += part
-    return text
-
-
-def _problems(report: RunReport, most: int) -> Iterator[str]:
-    """Yield the details of workers that did not succeed, as long as they fit into the report."""
+        sections.append(["\n#### Merge\n\n", *_list(merge_lines(report.merged))])
+    for section in sections:
+        room = min(most - sum(map(len, parts)) - 200, _DECIDED)
+        text = ""
+        for part in section:
+            if len(text) + len(part) > room:
+                text = f"{text}\n..." if text else ""
+                break
+            text += part
+        parts.append(text)
+    most -= sum(map(len, parts)) + 100
     problems = (*report.bad, *(report.unfinished if report.state is RunState.DIED else ()))
     for number, worker in enumerate(problems):
         details = _details(worker)
         most -= len(details)
         if most < 0:
-            yield f"\nDetails of {len(problems) - number} more workers are not shown.\n"
-            return
-        yield details
+            parts.append(f"\nDetails of {len(problems) - number} more workers are not shown.\n")
+            break
+        parts.append(details)
+    return "".join(parts)
 
 
-def _marker(report: RunReport) -> str:
-    """Return the text in a hidden marker, by which a program finds its own earlier comment."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", report.name or "parallel")
+def _judgement(judgement: Judgement) -> Iterator[str]:
+    yield f"\n#### Judgement\n\n{inline(decision(judgement))}\n\n"
+    yield _row(HEADING) + _row(["---"] * len(HEADING))
+    for candidate in judgement.ranking:
+        yield _row([inline(cell) for cell in candidate_row(candidate)])
+    yield "\n"
+    yield from _list(flag_lines(judgement))
 
 
-def _head(report: RunReport) -> list[str]:
-    return ["", f"### {inline(heading(report))}", "", inline(sums(report)), "", ""]
+def _list(rows: Iterable[str]) -> Iterator[str]:
+    return (f"- {inline(row)}\n" for row in rows)
 
 
-def _table(report: RunReport, most: int) -> tuple[str, int]:
-    """Return the table with as many workers as fit, and the number of workers left out."""
-    size, lines = 0, [_row(_HEADING), _row(["---"] * len(_HEADING))]
+def _table(report: RunReport, most: int) -> Iterator[str]:
+    """Yield the rows of as many workers as fit, and the number of workers left out."""
+    yield _row(_HEADING) + _row(["---"] * len(_HEADING))
     for number, worker in enumerate(report.workers):
-        line = _row(_cells(worker))
-        size += len(line)
-        if size > most:
-            return "".join(lines), len(report.workers) - number
-        lines.append(line)
-    return "".join(lines), 0
+        result, changes = worker.result, ""
+        if result and result.file_count:
+            files = count(result.file_count, "file")
+            changes = f"{files}, +{result.insertions} -{result.deletions}"
+        passed = sum(check.passed for check in worker.checks)
+        line = _row([
+            inline(worker.name or f"{worker.worker_id}"),
+            inline(one_line(worker.spec.task, limit=_CELL)),
+            inline(worker.outcome),
+            changes,
+            f"{passed}/{len(worker.checks)}" if worker.checks else "",
+            cost(worker),
+            duration(worker.seconds),
+        ])  # fmt: skip
+        most -= len(line)
+        if most < 0:
+            yield f"\n{len(report.workers) - number} more workers are not shown.\n"
+            return
+        yield line
 
 
 def _row(cells: "list[str] | tuple[str, ...]") -> str:
     return f"| {' | '.join(cells)} |\n"
-
-
-def _cells(worker: WorkerView) -> list[str]:
-    result = worker.result
-    passed = sum(check.passed for check in worker.checks)
-    return [
-        inline(worker.name or f"{worker.worker_id}"),
-        inline(one_line(worker.spec.task, limit=_CELL)),
-        inline(worker.outcome),
-        _changes(result) if result and result.file_count else "",
-        f"{passed}/{len(worker.checks)}" if worker.checks else "",
-        cost(worker),
-        duration(worker.seconds),
-    ]
-
-
-def _changes(result: WorkerResult) -> str:
-    files = count(result.file_count, "file")
-    return f"{files}, +{result.insertions} -{result.deletions}"
 
 
 def _details(worker: WorkerView) -> str:
@@ -152,16 +127,15 @@ def _details(worker: WorkerView) -> str:
     failed = [check for check in worker.checks if not check.passed]
     for check in failed[:_CHECKS]:
         parts.append(f"\nCheck {inline(check.name)}:\n")
-        parts += _printed(tail(Path(check.log), most=4 * _LOG))
+        parts.append(_output(tail(Path(check.log), most=4 * _LOG)))
     if not failed:
-        parts += _printed(output_tail(worker.directory, most=4 * _LOG))
+        parts.append(_output(output_tail(worker.directory, most=4 * _LOG)))
     parts.append("\n</details>\n")
     return "".join(parts)
 
 
-def _printed(text: str) -> Iterator[str]:
-    if text:
-        yield f"\n{fenced(text[-_LOG:])}\n"
+def _output(text: str) -> str:
+    return f"\n{fence(text[-_LOG:])}\n" if text else ""
 
 
 def inline(text: str) -> str:
@@ -178,9 +152,8 @@ def _html(text: str) -> str:
     return _ADDRESS.sub(_JOINER, escape(one_line(text, limit=200)))
 
 
-def fenced(text: str) -> str:
+def fence(text: str) -> str:
     """Return text as a block of code, with a fence that the text cannot close."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    # protection: fence-is-longer-than-those-in-text
-    fence = "`" * max(longest + 1, 3)
-    return f"{fence}text\n{text}\n{fence}"
+    line = "`" * max(longest + 1, 3)
+    return f"{line}text\n{text}\n{line}"

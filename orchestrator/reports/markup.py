@@ -1,7 +1,7 @@
 """Escape text for XML and HTML documents, which a CI job may also print to its log."""
 
 import re
-from html import escape
+from html import escape as escape_html
 
 from orchestrator.text.sanitize import lines
 
@@ -13,14 +13,11 @@ _COMMAND = re.compile(r"[#:](?=[#:])|(?<![^\s])[-+~^](?=[-+~^])")
 """
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return text escaped for the content of an XML or HTML element, or of a quoted attribute.
 
     Control and invisible characters become U+FFFD.
     """
     # `>` is escaped too, so that no `]]>` remains.
-    # protection: xml-and-html-are-escaped
-    # protection: characters-that-xml-forbids-are-replaced
-    clean = escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", lines(text)))
-    # protection: no-ci-commands-in-xml-and-html
+    clean = escape_html(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", lines(text)))
     return _COMMAND.sub(lambda match: f"&#{ord(match[0])};", clean)

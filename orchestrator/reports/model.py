@@ -35,7 +35,10 @@ class RunReport(RunView):
     def bad(self) -> tuple[WorkerView, ...]:
         """Workers that ended without success; failures caused by another worker come last."""
         found = [worker for worker in self.workers if worker.status in _SEVERITY]
-        return tuple(sorted(found, key=_severity))
+        return tuple(sorted(found, key=lambda worker: (
+            worker.reason in _CONSEQUENCES, not worker.spec.required,
+            _SEVERITY.get(worker.status or Status.FAILED, 0), worker.worker_id,
+        )))  # fmt: skip
 
     @property
     def unfinished(self) -> tuple[WorkerView, ...]:
@@ -50,11 +53,6 @@ ERRORS = frozenset({
 """Reasons that are errors of the machine or its settings, and not failures of the task."""
 _CONSEQUENCES = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
 """Reasons of workers that failed only because of another worker."""
-
-
-def _severity(worker: WorkerView) -> tuple[bool, bool, int, int]:
-    severity = 0 if worker.status is None else _SEVERITY.get(worker.status, 0)
-    return worker.reason in _CONSEQUENCES, not worker.spec.required, severity, worker.worker_id
 
 
 def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunReport | None:

@@ -1,23 +1,36 @@
-"""Render a run as a trace in OTLP/JSON: a span for the run, each worker and each worker's phases.
+"""Render a run as a trace in OTLP/JSON, and send it to a collector by OTLP/HTTP.
+
+The trace has a span for the run, each worker and each worker's phases.
 
 Names follow the semantic conventions of OpenTelemetry for CI/CD, and for the agent's span those for
 generative AI, which are in development and may change. Ids are derived from the run's id, so that a
 resumed run has one trace; `TRACEPARENT` sets the parent span of the trace. No attribute has text of
 workers.
+
+Nothing is sent unless the user asks for it (`--report otlp-http`) and one of these variables has an
+address: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, or `OTEL_EXPORTER_OTLP_ENDPOINT`, to which the path
+`/v1/traces` is appended.
 """
 
 import hashlib
 import json
 import re
+import threading
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from http.client import HTTPException
+from urllib.parse import unquote
 
+from orchestrator.errors import ConfigError
 from orchestrator.record.states import Phase, PhaseKind, RunState
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.reports.model import ERRORS, RunReport
 from orchestrator.results import Reason, Status
 
+_TIMEOUT = 2.0
+"""Maximum number of seconds that the end of a run waits for the collector."""
 _SEMANTIC_CONVENTIONS = "https://opentelemetry.io/schemas/1.44.0"
 _SERVER, _INTERNAL = 2, 1
 _OK, _ERROR = 1, 2
@@ -81,18 +94,10 @@ class _Trace:
 
     def spans(self) -> Iterator[Json]:
         """Yield the spans of the trace, each after its parent."""
-        yield self._run().to_json(self._id)
-        for worker in self._report.workers:
-            span = self._worker(worker)
-            yield span.to_json(self._id)
-            for number, phase in enumerate(worker.phases):
-                yield self._phase(worker, number, phase, span.span_id).to_json(self._id)
-
-    def _run(self) -> _Span:
         report, result = self._report, run_result(self._report)
         name = report.name or "parallel"
         ends = [phase.end for worker in report.workers for phase in worker.phases]
-        return _Span(
+        yield _Span(
             span_id=self._span_id("run"),
             parent=self._parent,
             name=f"RUN {name}",
@@ -108,7 +113,12 @@ class _Trace:
                 "error.type": None if result in {"success", "skip"} else result,
                 "vcs.ref.base.revision": report.base,
             },
-        )
+        ).to_json(self._id)
+        for worker in self._report.workers:
+            span = self._worker(worker)
+            yield span.to_json(self._id)
+            for number, phase in enumerate(worker.phases):
+                yield self._phase(worker, number, phase, span.span_id).to_json(self._id)
 
     def _worker(self, worker: WorkerView) -> _Span:
         start = worker.phases[0].start if worker.phases else self._report.started_at
@@ -132,36 +142,36 @@ class _Trace:
         )
 
     def _phase(self, worker: WorkerView, number: int, phase: Phase, parent: str) -> _Span:
-        is_agent = phase.kind is PhaseKind.AGENT
+        name = phase.kind.value
+        attributes: Json = {
+            "orchestrator.attempt": phase.attempt,
+            "error.type": f"{name}_failed" if phase.problem else None,
+        }
+        if phase.kind is PhaseKind.AGENT:
+            # The names are those of the conventions for generative AI.
+            result = worker.result
+            name = f"invoke_agent {worker.agent or 'agent'}"
+            attributes |= {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": worker.agent,
+                "gen_ai.request.model": worker.spec.model_name,
+                "orchestrator.tokens": result.tokens if result else None,
+                "orchestrator.cpu_time_seconds": result.cpu_time if result else None,
+                "orchestrator.peak_memory_bytes": result.peak_memory if result else None,
+                "orchestrator.cost_usd": worker.cost,
+            }
         return _Span(
             span_id=self._span_id("worker", worker.key, str(number)),
             parent=parent,
-            name=f"invoke_agent {worker.agent or 'agent'}" if is_agent else phase.kind.value,
+            name=name,
             start=phase.start,
             end=phase.end,
             result="failure" if phase.problem else "success",
-            attributes={
-                "orchestrator.attempt": phase.attempt,
-                "error.type": f"{phase.kind.value}_failed" if phase.problem else None,
-                **(_of_agent(worker) if is_agent else {}),
-            },
+            attributes=attributes,
         )
 
     def _span_id(self, *names: str) -> str:
         return _digest("/".join((self._report.run_id, *names)), 16)
-
-
-def _of_agent(worker: WorkerView) -> dict[str, object]:
-    """Return the attributes of an agent's span, named by the conventions for generative AI."""
-    return {
-        "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.agent.name": worker.agent,
-        "gen_ai.request.model": worker.spec.model_name,
-        "orchestrator.tokens": worker.result.tokens if worker.result else None,
-        "orchestrator.cpu_time_seconds": worker.result.cpu_time if worker.result else None,
-        "orchestrator.peak_memory_bytes": worker.result.peak_memory if worker.result else None,
-        "orchestrator.cost_usd": worker.cost,
-    }
 
 
 def run_result(report: RunReport) -> str:
@@ -208,3 +218,68 @@ def _value(value: object) -> Json:
     if isinstance(value, int):
         return {"intValue": str(value)}
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Refuse a redirect, so that the trace is sent only to the given address."""
+
+
+def endpoint(environ: Mapping[str, str]) -> str:
+    """Return the address that traces are sent to.
+
+    Raises:
+        ConfigError: No variable has a valid address.
+    """
+    address = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+    if not address and (base := environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")):
+        address = f"{base.rstrip('/')}/v1/traces"
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(
+            "`--report otlp-http` needs the address of a collector",
+            hint="set OTEL_EXPORTER_OTLP_ENDPOINT, for example to `http://localhost:4318`",
+        )
+    return address
+
+
+def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
+    """Send the trace of a run to the collector that the environment variables name.
+
+    Raises:
+        OSError: The collector did not accept the trace within two seconds.
+        ConfigError: No variable has the address of a collector.
+    """
+    body = json.dumps(trace(report, environ)).encode()
+    given = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+    text = given or environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
+    pairs = (pair.partition("=") for pair in text.split(",") if "=" in pair)
+    headers = {
+        "Content-Type": "application/json",
+        **{unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs},
+    }
+    request = urllib.request.Request(  # noqa: S310  # the scheme was checked
+        endpoint(environ), body, headers, method="POST"
+    )
+    opener = urllib.request.build_opener(_NoRedirects)
+    problems: list[Exception] = []
+
+    def send() -> None:
+        try:
+            with opener.open(request, timeout=_TIMEOUT):
+                pass
+        except (OSError, HTTPException, ValueError) as error:
+            problems.append(error)
+
+    # The timeout of a socket applies to each read: a collector that sends one byte each second
+    # would never exceed it. Looking up the name of a host has no timeout at all. The process does
+    # not wait for a daemon thread when it ends.
+    thread = threading.Thread(target=send, name="otlp", daemon=True)
+    thread.start()
+    thread.join(_TIMEOUT)
+    if thread.is_alive():
+        raise TimeoutError(f"the OpenTelemetry collector did not answer within {_TIMEOUT:g} s")
+    for problem in problems:
+        if isinstance(problem, OSError):
+            raise problem
+        said = f"the request to the collector failed: {type(problem).__name__}"
+        raise OSError(said) from problem

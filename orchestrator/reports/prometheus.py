@@ -39,7 +39,9 @@ def _counters(results: list[RunResult]) -> Iterator[str]:
     yield from _family("runs_total", "counter", "Ended runs by status.")
     for status in Status:
         yield _line("runs_total", runs[status], status=status.value)
-    ends = Counter((worker.status.value, _reason(worker)) for worker in workers)
+    ends = Counter(
+        (worker.status.value, worker.reason.value if worker.reason else "") for worker in workers
+    )
     yield from _family("workers_total", "counter", "Ended workers by status and reason.")
     for (ended, reason), number in sorted(ends.items()):
         yield _line("workers_total", number, status=ended, reason=reason)
@@ -87,10 +89,6 @@ def _gauges(report: RunReport) -> Iterator[str]:
     ):
         yield from _family(name, "gauge", help_text)
         yield _line(name, float(value))
-
-
-def _reason(worker: WorkerResult) -> str:
-    return worker.reason.value if worker.reason else ""
 
 
 def _family(name: str, kind: str, help_text: str) -> Iterator[str]:

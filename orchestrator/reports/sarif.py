@@ -5,15 +5,14 @@ CI systems recognise a finding by its rule and fingerprint: both are the same in
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal
 from urllib.parse import quote
 
-from orchestrator.judging.judgement import Candidate, Flag, FlagKind
+from orchestrator.judging.judgement import FlagKind
 from orchestrator.reports.as_json import to_json
-from orchestrator.reports.findings import Finding, findings
+from orchestrator.reports.findings import findings
 from orchestrator.reports.model import RunReport
 from orchestrator.text.sanitize import one_line
 from orchestrator.text.version import __version__
@@ -77,15 +76,9 @@ class _Result:
 
 def render(report: RunReport) -> str:
     """Return the findings of a run as a SARIF log."""
-    of_checks = [_of_check(finding) for finding in findings(report)]
-    flags = [*_flags(report)]
-    # A result must have a file: what excludes a candidate as a whole is shown at the first file
-    # that it changed. The rest of what concerns no file are notifications.
-    changed = {(report.run_id, worker.worker_id): next(iter(worker.result.files_modified), "")
-               for worker in report.workers if worker.result}  # fmt: skip
-    flags = [(candidate, _placed(flag, changed.get((candidate.run_id, candidate.worker_id), "")))
-             for candidate, flag in flags]  # fmt: skip
-    found = [*of_checks, *(_of_flag(candidate, flag) for candidate, flag in flags if flag.file)]
+    found, notifications = _findings(report)
+    if len(found) > MOST:
+        notifications.append(("warning", f"{len(found) - MOST} more findings are not listed"))
     shown = found[:MOST]
     rules = {result.rule: result.about for result in shown}
     positions = {rule: number for number, rule in enumerate(rules)}
@@ -94,7 +87,10 @@ def render(report: RunReport) -> str:
             "driver": {
                 "name": "orchestrator",
                 "version": __version__,
-                "rules": [*map(_rule, rules.items())],
+                "rules": [
+                    {"id": rule, "shortDescription": {"text": about}}
+                    for rule, about in rules.items()
+                ],
             }
         },
         "automationDetails": {"id": f"orchestrator/{_name(report.name or 'parallel')}/"},
@@ -104,8 +100,7 @@ def render(report: RunReport) -> str:
                 "executionSuccessful": report.status is not None,
                 "startTimeUtc": f"{report.started_at:%Y-%m-%dT%H:%M:%SZ}",
                 "toolExecutionNotifications": [
-                    {"level": level, "message": {"text": text}}
-                    for level, text in chain(_whole(flags), _left_out(len(found)))
+                    {"level": level, "message": {"text": text}} for level, text in notifications
                 ],
             }
         ],
@@ -114,66 +109,52 @@ def render(report: RunReport) -> str:
     return to_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(rule: tuple[str, str]) -> dict[str, object]:
-    rule_id, about = rule
-    return {"id": rule_id, "shortDescription": {"text": about}}
+def _findings(report: RunReport) -> tuple[list[_Result], list[tuple[str, str]]]:
+    """Return the findings about files, and level and text of those that concern no file."""
+    found = [
+        _Result(
+            rule=_name(finding.rule),
+            about=finding.rule,
+            level=finding.level,
+            text=f"{finding.worker.title}: {finding.text}",
+            fingerprint=finding.fingerprint,
+            path=finding.path,
+            line=finding.line,
+            column=finding.column,
+        )
+        for finding in findings(report)
+    ]
+    # A result must have a file: what excludes a candidate as a whole is shown at the first file
+    # that it changed.
+    changed = {(report.run_id, worker.worker_id): next(iter(worker.result.files_modified), "")
+               for worker in report.workers if worker.result}  # fmt: skip
+    notifications: list[tuple[str, str]] = []
+    for candidate in report.judgement.ranking if report.judgement else ():
+        first = changed.get((candidate.run_id, candidate.worker_id), "")
+        for flag in candidate.flags:
+            rule, about = FLAGS[flag.flag]
+            level: Literal["error", "note"] = "error" if flag.out else "note"
+            text = one_line(flag.message, limit=_TEXT)
+            path = flag.file or (first if flag.out else "")
+            if not path:
+                text = f"{rule} worker {candidate.worker_id}: {text}"
+                notifications.append((level, text))
+                continue
+            identity = "\0".join((rule, path, text)).encode("utf-8", "replace")
+            found.append(
+                _Result(
+                    rule=rule,
+                    about=about,
+                    level=level,
+                    text=f"worker {candidate.worker_id}: {text}",
+                    fingerprint=hashlib.sha256(identity).hexdigest(),
+                    path=path,
+                    line=flag.line or 1,
+                )
+            )
+    return found, notifications
 
 
 def _name(text: str) -> str:
     """Return a text as an identifier that is the same in every run."""
     return _UNNAMED.sub("-", text).strip("-.") or "check"
-
-
-def _of_check(finding: Finding) -> _Result:
-    return _Result(
-        rule=_name(finding.rule),
-        about=finding.rule,
-        level=finding.level,
-        text=f"{finding.worker.title}: {finding.text}",
-        fingerprint=finding.fingerprint,
-        path=finding.path,
-        line=finding.line,
-        column=finding.column,
-    )
-
-
-def _flags(report: RunReport) -> Iterator[tuple[Candidate, Flag]]:
-    for candidate in report.judgement.ranking if report.judgement else ():
-        for flag in candidate.flags:
-            yield candidate, flag
-
-
-def _placed(flag: Flag, path: str) -> Flag:
-    return flag.model_copy(update={"file": path}) if flag.out and path and not flag.file else flag
-
-
-def _of_flag(candidate: Candidate, flag: Flag) -> _Result:
-    rule, about = FLAGS[flag.flag]
-    text, path = one_line(flag.message, limit=_TEXT), flag.file or ""
-    identity = "\0".join((rule, path, text)).encode("utf-8", "replace")
-    return _Result(
-        rule=rule,
-        about=about,
-        level=_level(flag),
-        text=f"worker {candidate.worker_id}: {text}",
-        fingerprint=hashlib.sha256(identity).hexdigest(),
-        path=path,
-        line=flag.line or 1,
-    )
-
-
-def _level(flag: Flag) -> Literal["error", "note"]:
-    return "error" if flag.out else "note"
-
-
-def _whole(flags: list[tuple[Candidate, Flag]]) -> Iterator[tuple[str, str]]:
-    """Yield level and text of the findings that concern no single file."""
-    for candidate, flag in flags:
-        if not flag.file:
-            text = f"worker {candidate.worker_id}: {one_line(flag.message, limit=_TEXT)}"
-            yield _level(flag), f"{FLAGS[flag.flag][0]} {text}"
-
-
-def _left_out(found: int) -> Iterator[tuple[str, str]]:
-    if found > MOST:
-        yield "warning", f"{found - MOST} more findings are not listed"

@@ -103,37 +103,31 @@ def read_sarif(path: Path) -> Iterator[Place]:
     except (OSError, ValueError, RecursionError):
         return
     for result, rules in islice(_results(log), _MOST_RESULTS):
-        if result is not None and _is_new(result):
-            yield from _place(result, rules)
+        if result is None or result.kind not in _FINDINGS or result.level == "none":
+            continue
+        if result.suppressions or result.baseline in _KNOWN:
+            continue
+        known = result.rule_index in range(len(rules))
+        rule = (rules[result.rule_index] if known else None) or _Rule()
+        name = result.rule_id or result.rule.id or rule.id
+        for location in result.locations[:1]:
+            yield Place(
+                rule=name,
+                level=result.level or rule.defaults.level,
+                path=_path(location.physical.artifact.uri),
+                line=location.physical.region.start_line,
+                column=location.physical.region.start_column,
+                text=result.message.text or name or "finding",
+            )
 
 
 def _results(log: object) -> Iterator[tuple[_Result | None, Sequence[_Rule | None]]]:
     """Yield each result with the rules of its SARIF run; None for a result that is not valid."""
     for run in _items(log, "runs"):
         driver = _entry(_entry(run, "tool"), "driver")
-        rules = [_parsed(_Rule, rule) for rule in _items(driver, "rules")[:_MOST_RULES]]
+        rules = [_parse(_Rule, rule) for rule in _items(driver, "rules")[:_MOST_RULES]]
         for item in _items(run, "results"):
-            yield _parsed(_Result, item), rules
-
-
-def _is_new(result: _Result) -> bool:
-    is_finding = result.kind in _FINDINGS and result.level != "none"
-    return is_finding and not result.suppressions and result.baseline not in _KNOWN
-
-
-def _place(result: _Result, rules: Sequence[_Rule | None]) -> Iterator[Place]:
-    known = result.rule_index in range(len(rules))
-    rule = (rules[result.rule_index] if known else None) or _Rule()
-    name = result.rule_id or result.rule.id or rule.id
-    for location in result.locations[:1]:
-        yield Place(
-            rule=name,
-            level=result.level or rule.defaults.level,
-            path=_path(location.physical.artifact.uri),
-            line=location.physical.region.start_line,
-            column=location.physical.region.start_column,
-            text=result.message.text or name or "finding",
-        )
+            yield _parse(_Result, item), rules
 
 
 def _path(uri: str) -> str:
@@ -147,7 +141,7 @@ def _path(uri: str) -> str:
     return ""
 
 
-def _parsed(model: type[_Model], item: object) -> _Model | None:
+def _parse(model: type[_Model], item: object) -> _Model | None:
     try:
         return model.model_validate(item)
     except ValidationError:

@@ -72,7 +72,7 @@ def read_tests(
             if left < 0:
                 yield f"the JUnit files exceed {_MOST_READ // 1024**2} MiB: some were left out"
                 return
-            yield _parsed(data, room)
+            yield _parse(data, room)
         except (OSError, UnusableError) as error:
             yield f"{one_line(path)}: {error}"
 
@@ -92,8 +92,7 @@ class _Room:
         return part
 
 
-def _parsed(data: bytes, room: _Room) -> list[WorkerTest]:
-    # protection: size-of-junit-file-limited
+def _parse(data: bytes, room: _Room) -> list[WorkerTest]:
     if len(data) > _MOST_BYTES:
         raise UnusableError(f"the file is larger than {_MOST_BYTES // 1024**2} MiB")
     reader = _Reader(room)

@@ -11,8 +11,8 @@ import pytest
 from orchestrator.events import ProviderPaused
 from orchestrator.record.states import RunState, WorkerState
 from orchestrator.reports import html
+from orchestrator.reports.html import timeline
 from orchestrator.reports.model import RunReport
-from orchestrator.reports.timeline import timeline
 from orchestrator.results import Reason, Status
 from tests.support.ci_parsers import HOSTILE_LINES, commands_in
 from tests.support.local_engine import LocalEngine

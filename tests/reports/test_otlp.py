@@ -17,8 +17,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from orchestrator.errors import ConfigError
 from orchestrator.record.states import RunState, WorkerState
-from orchestrator.reports import otlp, otlp_export
-from orchestrator.reports.otlp_export import endpoint, export_trace
+from orchestrator.reports import otlp
+from orchestrator.reports.otlp import endpoint, export_trace
 from orchestrator.results import Reason, Status
 from tests.support.live import PATIENCE
 from tests.support.reports import RUN_ID, ended, ended_run, every_status
@@ -144,7 +144,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, Message, bytes]]]]:
 def test_a_collector_gets_the_trace(
     tmp_path: Path, collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp_export, "_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(otlp, "_TIMEOUT", PATIENCE)
     address, received = collector
     report = ended_run(tmp_path, [ended(tmp_path, 1)])
     environ = {
@@ -176,7 +176,7 @@ def test_a_collector_that_never_ends_its_answer_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A byte every 50 ms: no single read takes longer than the timeout.
-    monkeypatch.setattr(otlp_export, "_TIMEOUT", 0.3)
+    monkeypatch.setattr(otlp, "_TIMEOUT", 0.3)
     left = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
