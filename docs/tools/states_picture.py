@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from orchestrator.record.states import RunState
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.web.badges import badge_of
+from orchestrator.web.summaries import badge_of
 
 WIDTH, MARGIN = 660, 10
 TOP, ROW, BAR = 104, 54, 46

@@ -285,9 +285,9 @@ _LINES = (
 
 
 def timeline(report: RunReport) -> str:
-    """Return the phases of all workers of a run as an SVG element, which adapts to its page's width.
+    """Return the phases of all workers of a run as an SVG element.
 
-    Bars have positions in percent of the run's duration, and texts keep their size.
+    It adapts to the width of its page: bars have positions in percent, and texts keep their size.
     """
     workers = report.workers[:_MOST_WORKERS]
     height, axis = _AXIS + ROW * len(workers), whole_axis(report)

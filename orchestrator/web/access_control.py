@@ -160,14 +160,13 @@ class AccessControl:
         headers = Headers(scope=scope)
         # protection: methods-other-than-get-and-post-refused
         if scope["method"] not in ("GET", "POST"):
-            return _refused(405, "only GET and POST are allowed", {"Allow": "GET, POST"})
-        # protection: host-is-compared
+            return _refuse(405, "only GET and POST are allowed", {"Allow": "GET, POST"})
         if not self._is_host(headers):
-            return _refused(421, "this server has another name")
+            return _refuse(421, "this server has another name")
         path = scope.get("raw_path", b"").decode("latin-1")
         # protection: only-plain-requests-are-answered
         if len(path) > _MOST_PATH or not _PATH.fullmatch(path) or "upgrade" in headers:
-            return _refused(400, "the address is not valid")
+            return _refuse(400, "the address is not valid")
         if scope["method"] == "POST":
             return self._refusal_of_post(scope, headers, path)
         return self._refusal_of_get(scope, headers, path)
@@ -175,7 +174,7 @@ class AccessControl:
     def _refusal_of_get(self, scope: Scope, headers: Headers, path: str) -> Response | None:
         # protection: embedded-by-another-site-refused
         if not _may_read(headers):
-            return _refused(403, "the request comes from another site")
+            return _refuse(403, "the request comes from another site")
         if path == OPEN:
             return Response(self._locked(), 200, media_type="text/html")
         if _PUBLIC.fullmatch(path):
@@ -196,11 +195,11 @@ class AccessControl:
         # protection: form-of-another-origin-refused
         # protection: form-without-fetch-metadata-refused
         if headers.getlist("origin") != [own] or headers.get("sec-fetch-site") != "same-origin":
-            return _refused(403, "the request comes from another site")
+            return _refuse(403, "the request comes from another site")
         length = headers.get("content-length", "")
         # protection: large-body-by-its-length-refused
         if not length.isdecimal() or int(length) > MOST_SENT:
-            return _refused(413, "the request is too large")
+            return _refuse(413, "the request is too large")
         return None if path == OPEN else self._refusal_of_stranger(scope, headers)
 
     def _refusal_of_stranger(self, scope: Scope, headers: Headers) -> Response | None:
@@ -236,5 +235,5 @@ def _may_read(headers: Headers) -> bool:
     return site in ("same-origin", "none") or headers.get("sec-fetch-mode") == "navigate"
 
 
-def _refused(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
+def _refuse(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
     return PlainTextResponse(f"refused: {why}\n", status, headers=dict(headers or {}))

@@ -7,6 +7,7 @@ colours of the page's palette, so that no output can be made unreadable or hidde
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple
 
 from orchestrator.text.sanitize import SEQUENCE, lines
@@ -72,7 +73,11 @@ def runs_of(text: str) -> tuple[Run, ...]:
     if "\x1b" not in text:
         # protection: control-characters-in-logs-are-visible
         return (Run("", lines(text)),) if text else ()
-    runs = tuple(_merged(_pieces(text)))
+    pieces = (piece for piece in _pieces(text) if piece.text)
+    runs = tuple(
+        Run(look, "".join(piece.text for piece in group))
+        for look, group in groupby(pieces, key=lambda piece: piece.look)
+    )
     # Readers look at the end of a log first.
     # protection: number-of-coloured-parts-has-limit
     plain, coloured = runs[:-MOST_RUNS], runs[-MOST_RUNS:]
@@ -91,34 +96,20 @@ def _pieces(text: str) -> Iterator[Run]:
             before = Run(style.look, part)
         if found:
             colour, place = _COLOUR.fullmatch(found[0]), found.end()
-            style = _changed(style, colour[1]) if colour else style
+            style = _change(style, colour[1]) if colour else style
     yield Run(before.look, lines(before.text))
 
 
-def _merged(pieces: Iterator[Run]) -> Iterator[Run]:
-    look, texts = "", list[str]()
-    for piece in pieces:
-        if not piece.text:
-            continue
-        if piece.look != look and texts:
-            yield Run(look, "".join(texts))
-            texts = []
-        look = piece.look
-        texts.append(piece.text)
-    if texts:
-        yield Run(look, "".join(texts))
-
-
-def _changed(style: _Style, sequence: str) -> _Style:
+def _change(style: _Style, sequence: str) -> _Style:
     """Return the style after a control sequence such as `1;31`."""
     codes = sequence.split(";")
     while codes:
         first = codes.pop(0)
         if ":" in first:
-            style = _extended(style, first.split(":"))
+            style = _extend(style, first.split(":"))
         elif _number(first) in _EXTENDED:
             size = {"5": 2, "2": 4}.get(codes[0] if codes else "", 1)
-            style = _extended(style, [first, *codes[:size]])
+            style = _extend(style, [first, *codes[:size]])
             del codes[:size]
         else:
             style = _simple(style, _number(first))
@@ -139,7 +130,7 @@ def _simple(style: _Style, code: int) -> _Style:
     return replace(style, **{field: chosen})  # type: ignore[arg-type]
 
 
-def _extended(style: _Style, parts: Sequence[str]) -> _Style:
+def _extend(style: _Style, parts: Sequence[str]) -> _Style:
     field, kind = _EXTENDED.get(_number(parts[0])), parts[1:2]
     if field is None:
         return style

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from urllib.parse import parse_qs
 
@@ -16,16 +17,15 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.access_control import MOST_SENT, OPEN, AccessControl, Sessions
-from orchestrator.web.actions import Action, Actions
+from orchestrator.web.actions import Action, Actions, merge_page, pick_page
 from orchestrator.web.artifacts import artifacts_of, content
 from orchestrator.web.logs import Log, logs_of, raw, read_after, read_before, read_rest
-from orchestrator.web.merge_pages import merge_page, pick_page
-from orchestrator.web.pages import RUN_PAGES, WORKER_PAGES
 from orchestrator.web.rendering import Page, Site, message_page, template_text
 from orchestrator.web.run_catalog import RunCatalog
+from orchestrator.web.run_pages import RUN_PAGES
 from orchestrator.web.runs_page import runs_page, runs_version
 from orchestrator.web.view import View, tick
-from orchestrator.web.worker_pages import log_page
+from orchestrator.web.worker_pages import WORKER_PAGES, log_page
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MOVING = frozenset({"", "log"})
@@ -54,38 +54,39 @@ class Web:
 
     def with_access_control(self, port: int | None) -> AccessControl:
         """Return the protected application for a port of 127.0.0.1; for a Unix socket if None."""
-        app = Starlette(routes=self._routes(), exception_handlers={HTTPException: self._failed})
-        guarded = AccessControl(app, sessions=self._sessions, port=port, locked=_locked)
+        app = Starlette(
+            routes=[
+                Route(OPEN, self._open, methods=["POST"]),
+                Route("/static/{name}", _static),
+                Route("/", self._runs),
+                Route("/{repository}/{run}", self._run),
+                Route("/{repository}/{run}/{worker:int}", self._worker),
+                Route("/{repository}/{run}/{worker:int}/log/{name}", self._worker),
+                Route("/{repository}/{run}/{worker:int}/text/{name}", self._range),
+                Route("/{repository}/{run}/{worker:int}/raw/{name}", self._raw),
+                Route("/{repository}/{run}/{worker:int}/artifact/{number:int}", self._artifact),
+                *self._action_routes(),
+                Route("/{repository}/{run}/{worker:int}/{tab}", self._worker),
+                Route("/{repository}/{run}/{tab}", self._run),
+            ],
+            exception_handlers={HTTPException: self._error_page},
+        )
+        locked = partial(template_text, "sign_in.html")
+        guarded = AccessControl(app, sessions=self._sessions, port=port, locked=locked)
         self._cookie = guarded.cookie
         return guarded
-
-    def _routes(self) -> list[Route]:
-        return [
-            Route(OPEN, self._open, methods=["POST"]),
-            Route("/static/{name}", _static),
-            Route("/", self._runs),
-            Route("/{repository}/{run}", self._run),
-            Route("/{repository}/{run}/{worker:int}", self._worker),
-            Route("/{repository}/{run}/{worker:int}/log/{name}", self._worker),
-            Route("/{repository}/{run}/{worker:int}/text/{name}", self._text),
-            Route("/{repository}/{run}/{worker:int}/raw/{name}", self._raw),
-            Route("/{repository}/{run}/{worker:int}/artifact/{number:int}", self._artifact),
-            *self._action_routes(),
-            Route("/{repository}/{run}/{worker:int}/{tab}", self._worker),
-            Route("/{repository}/{run}/{tab}", self._run),
-        ]
 
     def _action_routes(self) -> list[Route]:
         if self._actions is None:
             # protection: read-only-view-has-no-actions
             return []
-        both = ["GET", "POST"]
+        run, both = "/{repository}/{run}", ["GET", "POST"]
         return [
-            Route("/{repository}/{run}/merge", self._merge, methods=both),
-            Route("/{repository}/{run}/pick", self._pick, methods=both),
-            Route("/{repository}/{run}/stop", self._stop, methods=both),
-            Route("/{repository}/{run}/{worker:int}/stop", self._stop, methods=both),
-            Route("/{repository}/{run}/{worker:int}/retry", self._retry, methods=both),
+            Route(f"{run}/merge", partial(self._merge, make=merge_page), methods=both),
+            Route(f"{run}/pick", partial(self._merge, make=pick_page), methods=both),
+            Route(f"{run}/stop", partial(self._act, name="stop"), methods=both),
+            Route(f"{run}/{{worker:int}}/stop", partial(self._act, name="stop"), methods=both),
+            Route(f"{run}/{{worker:int}}/retry", partial(self._act, name="retry"), methods=both),
         ]
 
     def _site_of(self, request: Request) -> Site:
@@ -148,11 +149,8 @@ class Web:
             raise HTTPException(404)
         return _html(page)
 
-    async def _text(self, request: Request) -> Response:
-        """Return a range of a worker's log as JSON."""
-        return await run_in_threadpool(self._range, request)
-
     def _range(self, request: Request) -> Response:
+        """Return a range of a worker's log as JSON."""
         view, worker = self._view_of_worker(request)
         log = self._log(request, view, worker)
         before, after = _number(request, "before"), _number(request, "after")
@@ -190,12 +188,6 @@ class Web:
             raise HTTPException(404)
         return found
 
-    async def _stop(self, request: Request) -> Response:
-        return await self._act(request, "stop")
-
-    async def _retry(self, request: Request) -> Response:
-        return await self._act(request, "retry")
-
     async def _act(self, request: Request, name: Action) -> Response:
         """Return a page that asks the user to confirm an action, or perform a confirmed action."""
         actions = self._actions
@@ -205,21 +197,22 @@ class Web:
         number = request.path_params.get("worker")
 
         def work() -> Page | str:
-            view = self._view(request) if number is None else self._view_of_worker(request)[0]
-            if fields is None:
-                return actions.question(view, name, number)
-            return actions.act(view, name, number, how=next(iter(fields.get("how", ())), ""))
+            try:
+                view = self._view(request) if number is None else self._view_of_worker(request)[0]
+                if fields is None:
+                    return actions.question(view, name, number)
+                how = next(iter(fields.get("how", ())), "")
+                return actions.act(view, name, number, how=how)
+            except OrchestratorError as error:
+                lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
+                site = self._site_of(request)
+                return message_page(site, "The action failed", *lines, status=409)
 
-        done = await run_in_threadpool(_told, work, self._site_of(request))
+        done = await run_in_threadpool(work)
         return _html(done) if isinstance(done, Page) else RedirectResponse(done, 303)
 
-    async def _merge(self, request: Request) -> Response:
-        return await self._merge_with(merge_page, request)
-
-    async def _pick(self, request: Request) -> Response:
-        return await self._merge_with(pick_page, request)
-
-    async def _merge_with(self, make: Callable[..., Page | None], request: Request) -> Response:
+    async def _merge(self, request: Request, make: Callable[..., Page | None]) -> Response:
+        """Return a page of a merge, or perform a confirmed merge."""
         fields = await self._fields(request) if request.method == "POST" else None
         named = _number(request, "worker")
         return await self._page(lambda: make(self._view(request), fields, named=named))
@@ -257,20 +250,12 @@ class Web:
         version = self._catalog.version(run)
         return version + (tick(version) if tab in _MOVING else "")
 
-    async def _failed(self, request: Request, error: Exception) -> Response:
+    async def _error_page(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         detail = error.detail if isinstance(error, HTTPException) and error.detail else ""
         heading = "Not found" if status == 404 else "The action failed"
         said = "There is no such page, run or worker." if status == 404 else f"{detail}."
         return _html(message_page(self._site_of(request), heading, said, status=status))
-
-
-def _told(work: Callable[[], Page | str], site: Site) -> Page | str:
-    try:
-        return work()
-    except OrchestratorError as error:
-        lines = [one_line(text, limit=500) for text in (error.message, error.hint) if text]
-        return message_page(site, "The action failed", *lines, status=409)
 
 
 def _is_same(request: Request, version: Callable[[], str]) -> bool:
@@ -311,7 +296,3 @@ async def _static(request: Request) -> Response:
         raise HTTPException(404)
     kind = _TYPES[name.rpartition(".")[2]]
     return Response(found[name].read_bytes(), media_type=kind)
-
-
-def _locked() -> str:
-    return template_text("sign_in.html")

@@ -46,7 +46,7 @@ def artifacts_of(directory: RunDirectory, worker: WorkerView) -> list[Artifact]:
     found = []
     for number, path in enumerate(worker.result.artifacts if worker.result else (), start=1):
         try:
-            with _opened(directory, worker, path) as file:
+            with _open_artifact(directory, worker, path) as file:
                 size = os.fstat(file.fileno()).st_size
         except OSError:
             continue
@@ -65,14 +65,14 @@ def content(directory: RunDirectory, worker: WorkerView, artifact: Artifact) -> 
     Raises:
         OSError: The file cannot be read.
     """
-    with _opened(directory, worker, artifact.path) as file:
+    with _open_artifact(directory, worker, artifact.path) as file:
         left = artifact.size
         while left > 0 and (piece := file.read(min(left, _CHUNK))):
             left -= len(piece)
             yield piece
 
 
-def _opened(directory: RunDirectory, worker: WorkerView, path: str) -> BinaryIO:
+def _open_artifact(directory: RunDirectory, worker: WorkerView, path: str) -> BinaryIO:
     """Open a file in a worker's directory of artifacts, without following any symbolic link."""
     parts = Path(path).parts
     # protection: artifacts-are-below-their-directory

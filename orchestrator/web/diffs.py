@@ -132,7 +132,7 @@ def read_diff(repository: Repository, base: str, tip: str) -> Diff:
             listed.append(change)
     data = patch(repository, base=base, tip=tip, limit=MOST_BYTES + 1, renames=True)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
-    files = _coloured(parse_patch(text, listed, is_whole=len(data) <= MOST_BYTES))
+    files = _colour(parse_patch(text, listed, is_whole=len(data) <= MOST_BYTES))
     whole = total == len(files) and not any(file.is_cut for file in files)
     return Diff(files, whole, total, insertions, deletions)
 
@@ -180,11 +180,11 @@ def _file(file: FileChange, raw: Sequence[str], *, is_cut: bool) -> FileDiff:
         insertions=file.insertions,
         deletions=file.deletions,
         is_cut=is_cut,
-        lines=(*plain, *_numbered(raw[head:])),
+        lines=(*plain, *_number_lines(raw[head:])),
     )
 
 
-def _numbered(raw: Sequence[str]) -> Iterator[Line]:
+def _number_lines(raw: Sequence[str]) -> Iterator[Line]:
     old = new = 0
     for line in raw:
         sign, text = line[:1], _plain(_clean(line[1:]))
@@ -245,7 +245,7 @@ def _blocks(rows: Iterable[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
         yield removed, added
 
 
-def _coloured(files: Sequence[FileDiff]) -> tuple[FileDiff, ...]:
+def _colour(files: Sequence[FileDiff]) -> tuple[FileDiff, ...]:
     """Return the files with the syntax of their lines, and with marks at changed words."""
     sources = [(file.path.rpartition("/")[2], "\n".join(line.text for line in file.lines
                 if line.mark in marks)) for file in files for marks in _SIDES]  # fmt: skip
@@ -279,23 +279,22 @@ def _with_syntax(
     for line in file.lines:
         spans = [next(side, ()) for side, marks in zip(sides, _SIDES, strict=True)
                  if line.mark in marks]  # fmt: skip
-        shown.append(_split(line, spans[-1]) if spans else line)
+        if spans:
+            runs, at = list[Run](), 0
+            for look, size in spans[-1]:
+                runs.append(Run(look, line.text[at : at + size]))
+                at += size
+            rest = [Run("", line.text[at:])] if at < len(line.text) else []
+            line = replace(line, runs=(*runs, *rest))
+        shown.append(line)
     changed: dict[int, tuple[Run, ...]] = {}
     for removed, added in _blocks(shown):
         for pair in zip(removed, added, strict=False):
-            changed |= {id(line): runs for line, runs in _compared(*pair, room)}
+            changed |= {id(line): runs for line, runs in _compare(*pair, room)}
     return tuple(replace(line, runs=changed.get(id(line), line.runs)) for line in shown)
 
 
-def _split(line: Line, spans: Spans) -> Line:
-    text, runs, at = line.text, list[Run](), 0
-    for look, size in spans:
-        runs.append(Run(look, text[at : at + size]))
-        at += size
-    return replace(line, runs=(*runs, Run("", text[at:])) if at < len(text) else tuple(runs))
-
-
-def _compared(removed: Line, added: Line, room: _Room) -> Iterator[tuple[Line, tuple[Run, ...]]]:
+def _compare(removed: Line, added: Line, room: _Room) -> Iterator[tuple[Line, tuple[Run, ...]]]:
     """Yield two lines with marks at the words that differ, if the lines have words in common."""
     if removed is added or max(len(removed.text), len(added.text)) > _LONGEST_COMPARED:
         return
@@ -309,10 +308,10 @@ def _compared(removed: Line, added: Line, room: _Room) -> Iterator[tuple[Line, t
     for line, parts, side in ((removed, words[0], 0), (added, words[1], 1)):
         kept = {block[side] + i for block in same for i in range(block.size)}
         marks = [number not in kept for number, word in enumerate(parts) for _ in word]
-        yield line, tuple(_marked(line, marks))
+        yield line, tuple(_mark(line, marks))
 
 
-def _marked(line: Line, marks: Sequence[bool]) -> Iterator[Run]:
+def _mark(line: Line, marks: Sequence[bool]) -> Iterator[Run]:
     at = 0
     for run in line.runs:
         for is_changed, group in groupby(marks[at : at + len(run.text)]):

@@ -22,7 +22,7 @@ from orchestrator.events import (
     WorkerStopping,
     WorkerWaiting,
 )
-from orchestrator.results import Status, WorkerResult, ended_word
+from orchestrator.results import Status, ended_word
 from orchestrator.text.quantities import count, short_duration
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import moment
@@ -56,26 +56,27 @@ def event_rows(
         worker: Only events of this worker; None: all events.
     """
     shown = [event for event in events if worker is None or _worker(event) == worker]
-    return [_row(event, began) for event in reversed(shown[-MOST_ROWS:])]
+    rows = []
+    for event in reversed(shown[-MOST_ROWS:]):
+        text, tone = _words(event)
+        since = (event.at - began).total_seconds()
+        rows.append(
+            EventRow(
+                at=f"+{short_duration(max(since, 0))}",
+                iso=event.at.isoformat(),
+                full=moment(event.at),
+                worker=_worker(event),
+                text=one_line(text, limit=_LONGEST),
+                tone=tone,
+            )
+        )
+    return rows
 
 
 def _worker(event: Event) -> int | None:
     if isinstance(event, WorkerDone):
         return event.result.worker_id
     return getattr(event, "worker_id", None)
-
-
-def _row(event: Event, began: datetime) -> EventRow:
-    text, tone = _words(event)
-    since = (event.at - began).total_seconds()
-    return EventRow(
-        at=f"+{short_duration(max(since, 0))}",
-        iso=event.at.isoformat(),
-        full=moment(event.at),
-        worker=_worker(event),
-        text=one_line(text, limit=_LONGEST),
-        tone=tone,
-    )
 
 
 def _words(event: Event) -> tuple[str, str]:
@@ -88,18 +89,14 @@ def _words(event: Event) -> tuple[str, str]:
         case RunDone(result=result):
             return f"Run ended: {ended_word(result.status, result.results)}", _tone(result.status)
         case WorkerDone(result=result):
-            return _ending(result), _tone(result.status)
+            said = f": {result.message}" if result.message else ""
+            return f"ended: {result.outcome}{said}", _tone(result.status)
         case ProviderPaused(provider=provider, seconds=seconds):
             return f"{provider} refuses requests for {short_duration(seconds)}", "warning"
         case SlotsChanged(provider=provider, slots=slots, most=most):
             return f"{provider}: {slots} of {most} workers at once", "warning"
         case _:
             return _worker_words(event)
-
-
-def _ending(result: WorkerResult) -> str:
-    message = f": {result.message}" if result.message else ""
-    return f"ended: {result.outcome}{message}"
 
 
 def _worker_words(event: Event) -> tuple[str, str]:

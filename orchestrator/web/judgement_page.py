@@ -3,7 +3,6 @@
 from orchestrator.errors import ConfigError
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.store import latest_judgement
-from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import dollars
@@ -33,24 +32,27 @@ def judgement_page(view: View) -> Page | None:
         judgement = latest_judgement(view.repository.state_dir, view.snapshot.run_id)
     except ConfigError:
         return None
-    rows = [candidate_row(candidate, view) for candidate in judgement.ranking[:_MOST]]
-    values = run_values(view, tab="judgement") | _heading(judgement) | {"rows": rows}
-    return view.page("judgement.html", values)
 
-
-def _heading(judgement: Judgement) -> dict[str, object]:
     tone, said = _DECISIONS[judgement.decision]
     if judgement.decision == "undecided":
         said += _doubt(judgement)
     elif judgement.picked is not None:
         said = f"Worker {judgement.picked} {said}"
-    return {
+    rules = [f"tests: {judgement.tests}", *(f"check: {check}" for check in judgement.checks)]
+    rules += [f"must fail on the base: {check}" for check in judgement.must_fix]
+    rules += [
+        f"not tried with tests that must fail: {command}" for command in judgement.without_canary
+    ]
+    rules += [f"not counted, as results differ: {check}" for check in judgement.unstable]
+    values = run_values(view, tab="judgement") | {
         "tone": tone,
         "said": said,
         "pick": judgement.picked,
         "number": judgement.number,
-        "rules": _rules(judgement),
+        "rules": [one_line(rule, limit=200) for rule in rules],
+        "rows": [candidate_row(candidate, view) for candidate in judgement.ranking[:_MOST]],
     }
+    return view.page("judgement.html", values)
 
 
 def _doubt(judgement: Judgement) -> str:
@@ -64,22 +66,6 @@ def _doubt(judgement: Judgement) -> str:
     return f"worker {first.worker_id} is ahead of the next only by: {column}"
 
 
-def _rules(judgement: Judgement) -> list[str]:
-    rules = [f"tests: {judgement.tests}", *(f"check: {check}" for check in judgement.checks)]
-    rules += [f"must fail on the base: {check}" for check in judgement.must_fix]
-    rules += [
-        f"not tried with tests that must fail: {command}" for command in judgement.without_canary
-    ]
-    rules += [f"not counted, as results differ: {check}" for check in judgement.unstable]
-    return [one_line(rule, limit=200) for rule in rules]
-
-
-def _title(worker: WorkerView | None, candidate: Candidate) -> str:
-    if worker is None:
-        return f"of run {one_line(candidate.run_id)}"
-    return one_line(worker.spec.name or worker.spec.task, limit=100)
-
-
 def word_of(candidate: Candidate) -> str:
     """Return the judgement of a candidate in words: `passes`, `does not pass` or `excluded`."""
     if candidate.passes:
@@ -91,12 +77,15 @@ def candidate_row(candidate: Candidate, view: View) -> dict[str, object]:
     """Return the texts of a candidate's row in a table."""
     own = candidate.run_id == view.snapshot.run_id
     worker = view.snapshot.by_number.get(candidate.worker_id) if own else None
+    title = f"of run {one_line(candidate.run_id)}"
+    if worker is not None:
+        title = one_line(worker.spec.name or worker.spec.task, limit=100)
     passed = sum(check.passed for check in candidate.verdicts)
     return {
         "place": "-" if candidate.place is None else candidate.place,
         "number": candidate.worker_id,
         "run": candidate.run_id,
-        "title": _title(worker, candidate),
+        "title": title,
         "model": "" if candidate.model in (None, "default") else one_line(candidate.model or ""),
         "is_out": candidate.out,
         "tone": "success" if candidate.passes else "danger",

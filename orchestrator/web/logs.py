@@ -72,26 +72,20 @@ class Piece:
 def logs_of(directory: RunDirectory, worker_id: int) -> list[Log]:
     """Return the logs of a worker; the logs of its latest attempt come first."""
     found: list[Log] = []
-    for attempt, path in reversed(attempts(directory, worker_id)):
-        found += _logs_in(path, attempt)
+    for attempt, place in reversed(attempts(directory, worker_id)):
+        for name in sorted(entry_names(place), key=_order):
+            stem, dot, suffix = name.rpartition(".")
+            if not dot or suffix != "log" or not _NAME.fullmatch(stem):
+                continue
+            try:
+                with open_regular(place / name) as file:
+                    length = os.fstat(file.fileno()).st_size
+            except OSError:
+                continue
+            short = stem if attempt is None else f"{stem}.{attempt}"
+            label = stem if attempt is None else f"{stem}, attempt {attempt}"
+            found.append(Log(short, label, place / name, length))
     return found[:_MOST_LOGS]
-
-
-def _logs_in(directory: Path, attempt: int | None) -> Iterator[Log]:
-    for name in sorted(entry_names(directory), key=_order):
-        stem, dot, suffix = name.rpartition(".")
-        # protection: only-files-with-names-of-logs-are-served
-        if not dot or suffix != "log" or not _NAME.fullmatch(stem):
-            continue
-        try:
-            # protection: links-instead-of-logs-are-not-followed
-            with open_regular(directory / name) as file:
-                size = os.fstat(file.fileno()).st_size
-        except OSError:
-            continue
-        short = stem if attempt is None else f"{stem}.{attempt}"
-        label = stem if attempt is None else f"{stem}, attempt {attempt}"
-        yield Log(short, label, directory / name, size)
 
 
 def _order(name: str) -> tuple[int, str]:

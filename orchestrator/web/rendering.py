@@ -1,13 +1,32 @@
-"""Render templates as HTML pages, on a server or for an export."""
+"""Render templates as HTML pages with their addresses, on a server or for an export."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from orchestrator.web.formats import moment, now
-from orchestrator.web.urls import file_of, path_of, static_path
+
+
+def path_of(*parts: object) -> str:
+    """Return the path of a page on the server, such as `/R/RUN/3/diff`, without empty parts."""
+    return "/" + "/".join(str(part) for part in parts if part not in ("", None))
+
+
+def file_of(*parts: object) -> str:
+    """Return the name of a page's file in an export: the parts of `path_of`, joined by `-`."""
+    name = "-".join(str(part).replace("/", "-") for part in parts if part not in ("", None))
+    return f"{name}.html" if name else "index.html"
+
+
+@cache
+def static_path(name: str) -> str:
+    """Return the URL path of a static file; the path changes with the content of the file."""
+    content = files("orchestrator.web").joinpath("static", name).read_bytes()
+    return f"/static/{name}?{sha256(content).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, kw_only=True)

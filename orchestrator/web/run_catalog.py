@@ -1,22 +1,77 @@
-"""The repositories that the web view shows, and their runs."""
+"""The repositories that the web view shows, and their runs; measures those that are live."""
 
 import re
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.events import WorkerMeasured
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.events import Event, WorkerMeasured
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import RunHistory
 from orchestrator.record.plan import add_plan
 from orchestrator.record.run_view import RunView
+from orchestrator.record.usage_monitor import UsageMonitor
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import RunRecord, read_record
-from orchestrator.web.badges import Badge, run_badge
-from orchestrator.web.live_usage import NOTHING, LiveUsage
+from orchestrator.web.summaries import NOTHING, Badge, run_badge
+
+INTERVAL = 2.0
+"""Minimum number of seconds between two measurements of a run."""
+PATIENCE = 10.0
+"""Seconds without a request of a page after which the measurements of a run end."""
+
+
+class LiveUsage:
+    """Measures the live runs that pages show, in one thread per run, not per page. Thread-safe."""
+
+    def __init__(self, connect: Callable[[], ContainerEngine]) -> None:
+        """Store the argument.
+
+        Args:
+            connect: Connects to the container engine; called again after it raised an error.
+        """
+        self._connect = connect
+        self._runs: dict[str, _RunUsage] = {}
+        self._lock = threading.Lock()
+
+    def of(self, history: RunHistory) -> Mapping[int, WorkerMeasured]:
+        """Return the latest measurements of a run's workers; the first call returns none."""
+        with self._lock:
+            usage = self._runs.get(history.run_id)
+            if usage is None or not usage.is_wanted():
+                usage = self._runs[history.run_id] = _RunUsage()
+                usage.start(history, self._connect)
+            usage.asked_at = time.monotonic()
+            self._runs = {run: usage for run, usage in self._runs.items() if usage.is_wanted()}
+        return dict(usage.latest)
+
+
+class _RunUsage:
+    """The latest measurements of one run's workers."""
+
+    def __init__(self) -> None:
+        self.latest: dict[int, WorkerMeasured] = {}
+        self.asked_at = time.monotonic()
+
+    def start(self, history: RunHistory, connect: Callable[[], ContainerEngine]) -> None:
+        # The thread of the monitor ends when no page asks any more.
+        monitor = UsageMonitor(
+            history, self._note, connect=connect, interval=INTERVAL, wanted=self.is_wanted
+        )
+        monitor.__enter__()
+
+    def is_wanted(self) -> bool:
+        return time.monotonic() - self.asked_at < PATIENCE
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, WorkerMeasured):
+            self.latest[event.worker_id] = event
+
 
 MOST_OPEN = 64
 """Maximum number of runs whose records are kept in memory."""
@@ -44,7 +99,7 @@ class RunCatalog:
             repositories: The repositories whose runs are shown.
             usage: Measures live workers. Default: workers are not measured.
         """
-        self.repositories: Mapping[str, Repository] = _named(repositories)
+        self.repositories: Mapping[str, Repository] = _by_name(repositories)
         self._usage = usage
         self._histories: OrderedDict[Path, RunHistory] = OrderedDict()
         self._outlines: dict[Path, RunOutline] = {}
@@ -68,7 +123,7 @@ class RunCatalog:
         ]
         return sorted(found, key=lambda run: run[1].run_id, reverse=True)
 
-    def listed(self, runs: Sequence[tuple[str, RunDirectory]]) -> list[ListedRun]:
+    def readable(self, runs: Sequence[tuple[str, RunDirectory]]) -> list[ListedRun]:
         """Return only the runs whose records can be read."""
         return [
             ListedRun(name, directory, outline)
@@ -121,7 +176,7 @@ class RunCatalog:
         add_plan(snapshot, self.plan(run.directory))
         return snapshot
 
-    def measured(self, run: ListedRun) -> Mapping[int, WorkerMeasured]:
+    def usage_of(self, run: ListedRun) -> Mapping[int, WorkerMeasured]:
         """Return the latest measurements of a live run's workers."""
         if self._usage is None:
             return NOTHING
@@ -145,7 +200,7 @@ class RunCatalog:
         return self._outlines[directory.path]
 
 
-def _named(repositories: Sequence[Repository]) -> dict[str, Repository]:
+def _by_name(repositories: Sequence[Repository]) -> dict[str, Repository]:
     """Return the repositories by unique names that are safe in the addresses of pages."""
     found: dict[str, Repository] = {}
     for repository in repositories:

@@ -91,7 +91,7 @@ def _found(catalog: RunCatalog, query: Mapping[str, str]) -> list[ListedRun]:
     ]
     return [
         run
-        for run in catalog.listed(every)
+        for run in catalog.readable(every)
         if state in ("", catalog.badge(run).word.lower())
         and (not search or contains(search, *_texts(catalog, run)))
     ]

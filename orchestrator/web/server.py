@@ -1,8 +1,10 @@
-"""Serve the web view at a port of 127.0.0.1, or at a Unix socket."""
+"""Serve the web view at a port of 127.0.0.1, or at a Unix socket, to one user of the machine."""
 
 import os
 import socket
 import stat
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +13,73 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orchestrator.errors import ConfigError, PortTakenError
-from orchestrator.web.connection_owner import OwnSocket
+from orchestrator.text.split_lines import split_lines
+
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_MAPPED = "0000000000000000FFFF0000"
+"""Beginning of an IPv4-mapped address in the kernel's table of IPv6 connections."""
+_ORPHAN = "0"
+"""Inode of a connection that its process has closed; the kernel records no user for it."""
+_ROOT = 0
+
+
+class OwnSocket(socket.socket):
+    """A listening socket that accepts only connections of the process's own user and of root."""
+
+    def accept(self) -> tuple[socket.socket, object]:
+        """Accept a connection.
+
+        Raises:
+            ConnectionAbortedError: Another user opened the connection; it was refused.
+        """
+        connection, address = super().accept()
+        if _is_own(connection):
+            return connection, address
+        with connection, suppress(OSError):
+            connection.settimeout(0)
+            connection.send(_REFUSAL)
+        raise ConnectionAbortedError("the connection belongs to another user")
+
+
+_SAID = b"refused: this server answers the user who started it\n"
+_REFUSAL = (
+    b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%b" % (len(_SAID), _SAID)
+)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    if connection.family == socket.AF_INET and not _TABLES[0].is_file():
+        # Only Linux has the tables. Elsewhere the session alone decides.
+        return True
+    try:
+        return peer_uid(connection) in (os.getuid(), _ROOT)
+    except OSError:
+        # The connection was closed meanwhile.
+        return False
+
+
+def peer_uid(connection: socket.socket) -> int | None:
+    """Return the id of the user at the other end of a local connection; None if unknown."""
+    if connection.family == socket.AF_UNIX:
+        size = struct.calcsize("3i")
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        return int(struct.unpack("3i", found)[1])
+    here, there = _in_table(connection.getsockname()), _in_table(connection.getpeername())
+    pairs = (there, here), (_MAPPED + there, _MAPPED + here)
+    for table in _TABLES:
+        lines = split_lines(table.read_text())[1:] if table.is_file() else []
+        for row in map(str.split, lines):
+            if len(row) > 9 and (row[1], row[2]) in pairs:
+                return None if row[9] == _ORPHAN else int(row[7])
+    return None
+
+
+def _in_table(address: tuple[str, int]) -> str:
+    """Return an address as the kernel's tables show it."""
+    number = int.from_bytes(socket.inet_aton(address[0]), byteorder=sys.byteorder)
+    return f"{number:08X}:{address[1]:04X}"
+
 
 # protection: server-listens-on-loopback-only
 _LOOPBACK = "127.0.0.1"

@@ -41,6 +41,7 @@ def settings_of_worker(plan: RunRecord, name: str | None) -> Settings:
 
 def _settings(config: ParallelConfig) -> Settings:
     limits, isolation = config.limits, config.isolation
+    setup = len(config.project.setup)
     return [
         ("Agent program", config.agent_cli),
         ("Image", config.image or "of the agent program"),
@@ -57,7 +58,7 @@ def _settings(config: ParallelConfig) -> Settings:
         ("Worktree", "read-only" if isolation.read_only else ""),
         ("May change", _names(config.triggers.paths)),
         ("Retries", count(config.retries, "retry").replace("retrys", "retries")),
-        ("Setup commands", _number(len(config.project.setup))),
+        ("Setup commands", str(setup) if setup else ""),
         ("Checks", _names([check.name or check.run for check in config.project.checks])),
         ("Services", _names(list(config.project.services))),
     ]
@@ -69,10 +70,6 @@ def _seconds(limit: float) -> str:
 
 def _budget(amount: float | None) -> str:
     return "none" if amount is None else dollars(amount)
-
-
-def _number(number: int) -> str:
-    return str(number) if number else ""
 
 
 def _names(names: Sequence[str]) -> str:

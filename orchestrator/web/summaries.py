@@ -4,29 +4,73 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, TypedDict
+from typing import Literal, NamedTuple
 
 from orchestrator.events import WorkerMeasured
 from orchestrator.files.tail import end_of
 from orchestrator.record.run_view import RunView
+from orchestrator.record.states import NEEDS_ATTENTION, RunState
 from orchestrator.record.worker_view import TALKING, WorkerView
-from orchestrator.results import WorkerResult
+from orchestrator.results import RunResult, ended_word
 from orchestrator.text.quantities import count, short_duration, size
 from orchestrator.text.sanitize import last_output_line, one_line
-from orchestrator.web.badges import Badge, Tone, badge_of
 from orchestrator.web.formats import dollars
-from orchestrator.web.live_usage import NOTHING
 
+Tone = Literal["success", "danger", "warning", "active", "idle", "neutral"]
+WORST_FIRST: Sequence[Tone] = ("danger", "warning", "active", "idle", "neutral", "success")
+"""Order in which lists show and count the workers of each tone (class of a state)."""
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A state in a word, and the tone (such as `danger`) that selects its colour."""
+
+    word: str
+    tone: Tone
+
+    @property
+    def group(self) -> str:
+        """The name under which lists count and filter workers or runs with this state."""
+        return {"active": "running", "idle": "waiting"}.get(self.tone, self.word.lower())
+
+    @property
+    def rank(self) -> int:
+        """Position of the state among all states, worst first."""
+        return WORST_FIRST.index(self.tone)
+
+
+_TONES: Mapping[str, Tone] = {
+    "success": "success",
+    "partial": "warning",
+    NEEDS_ATTENTION: "warning",
+    "failed": "danger",
+    "timeout": "danger",
+    "died": "danger",
+    "cancelled": "neutral",
+    "skipped": "neutral",
+    "queued": "idle",
+    "retrying": "idle",
+}
+
+
+def badge_of(word: str) -> Badge:
+    """Return the badge of a run's or worker's state, from the name of the state."""
+    return Badge(word.capitalize(), _TONES.get(word, "active"))
+
+
+def run_badge(result: RunResult | None, *, is_live: bool) -> Badge:
+    """Return the state of a run as a word with a tone (such as `danger`) for its colour."""
+    if is_live:
+        return badge_of(RunState.RUNNING.value)
+    return badge_of(
+        RunState.DIED.value if result is None else ended_word(result.status, result.results)
+    )
+
+
+NOTHING: Mapping[int, WorkerMeasured] = {}
+"""No measurements."""
 TITLE = 160
 """Maximum number of characters of a task that a list shows."""
-
-
-class _Usage(TypedDict):
-    """Resources that a running container uses, as fields of `WorkerSummary`."""
-
-    cpus: str
-    memory: str
-    files_now: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +164,17 @@ def summarize_run(
         _summarize_worker(worker, waiting.get(number, ""), measured.get(number))
         for number, worker in snapshot.by_number.items()
     )
+    title = one_line(snapshot.name or "", limit=TITLE)
+    if not title:
+        tasks = list(dict.fromkeys(worker.task for worker in workers)) or [""]
+        more = f" and {count(len(tasks) - 1, 'other task')}" if len(tasks) > 1 else ""
+        title = f"{tasks[0]}{more}"
+    numbers = Counter(worker.badge.group for worker in workers)
+    badges = {worker.badge.group: worker.badge for worker in workers}
+    ordered = sorted(badges.items(), key=lambda item: (item[1].rank, item[0]))
     return RunSummary(
         run_id=snapshot.run_id,
-        title=_run_title(workers, snapshot.name),
+        title=title,
         badge=badge_of(snapshot.word),
         is_live=snapshot.is_live,
         began=snapshot.started_at,
@@ -130,25 +182,10 @@ def summarize_run(
         since=snapshot.started_at if snapshot.is_live else None,
         cost=dollars(snapshot.known_cost),
         done=sum(worker.is_over for worker in workers),
-        counts=_counts(workers),
+        counts=tuple(Count(badge.tone, numbers[group], group) for group, badge in ordered),
         attention=sum(bool(worker.alert) for worker in workers),
         workers=workers,
     )
-
-
-def _run_title(workers: Sequence[WorkerSummary], name: str | None) -> str:
-    if name:
-        return one_line(name, limit=TITLE)
-    tasks = list(dict.fromkeys(worker.task for worker in workers))
-    rest = f" and {count(len(tasks) - 1, 'other task')}" if len(tasks) > 1 else ""
-    return (tasks[0] if tasks else "") + rest
-
-
-def _counts(workers: Sequence[WorkerSummary]) -> tuple[Count, ...]:
-    numbers = Counter(worker.badge.group for worker in workers)
-    badges = {worker.badge.group: worker.badge for worker in workers}
-    ordered = sorted(badges.items(), key=lambda item: (item[1].rank, item[0]))
-    return tuple(Count(badge.tone, numbers[group], group) for group, badge in ordered)
 
 
 def _summarize_worker(
@@ -156,6 +193,8 @@ def _summarize_worker(
 ) -> WorkerSummary:
     result, spec, attention = worker.result, worker.spec, worker.attention
     is_talking = worker.is_live and worker.state in TALKING
+    used = measured if is_talking else None
+    checks = worker.checks
     return WorkerSummary(
         number=spec.worker_id,
         title=one_line(spec.name or spec.task, limit=TITLE),
@@ -176,20 +215,12 @@ def _summarize_worker(
         deletions=result.deletions if result else 0,
         attempts=result.attempts if result else worker.attempt,
         steps=count(worker.steps, "step") if worker.steps else "",
-        checks=_checks(result),
+        checks=f"{sum(check.passed for check in checks)}/{len(checks)}" if checks else "",
         is_over=result is not None,
-        **_usage(measured if is_talking else None),
+        cpus="" if used is None or used.cpus is None else f"{used.cpus:.0%}",
+        memory=size(used.memory) if used and used.memory else "",
+        files_now=used.files if used else None,
     )
-
-
-def _usage(measured: WorkerMeasured | None) -> _Usage:
-    if measured is None:
-        return {"cpus": "", "memory": "", "files_now": None}
-    return {
-        "cpus": "" if measured.cpus is None else f"{measured.cpus:.0%}",
-        "memory": size(measured.memory) if measured.memory else "",
-        "files_now": measured.files,
-    }
 
 
 def _message(worker: WorkerView) -> str:
@@ -204,9 +235,3 @@ def _message(worker: WorkerView) -> str:
         key=lambda path: path.stat().st_mtime_ns if path.is_file() else 0,
     )
     return last_output_line(end_of(newest).decode("utf-8", "replace"))
-
-
-def _checks(result: WorkerResult | None) -> str:
-    if result is None or not result.checks:
-        return ""
-    return f"{sum(check.passed for check in result.checks)}/{len(result.checks)}"

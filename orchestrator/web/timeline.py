@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orchestrator.record.run_view import RunView
-from orchestrator.record.states import WAITS, Phase, PhaseKind
+from orchestrator.record.states import WAITS, PhaseKind
 from orchestrator.record.timeline import PHASE_NAMES, SHORTEST, Axis, axis_of
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.quantities import short_duration
-from orchestrator.web.badges import badge_of
+from orchestrator.web.summaries import badge_of
 
 _THINNEST = 0.4
 """Minimum width of a bar in percent of the timeline, so that short phases can be seen."""
@@ -89,24 +89,25 @@ class Timeline:
     def bars(self, worker: WorkerView) -> Iterator[Bar]:
         """Yield the bars of a worker, one for each phase that is in the shown time."""
         axis = self.axis
+        agents = [phase for phase in worker.phases if phase.kind is PhaseKind.AGENT]
+        latest = agents[-1] if agents else None
         for phase in worker.phases:
             start = (phase.start - axis.run.started_at).total_seconds()
             if start + phase.seconds >= axis.start and start <= axis.end:
-                yield _bar(phase, worker, axis.place(phase.start), axis.place(phase.end))
-
-
-def _bar(phase: Phase, worker: WorkerView, start: float, end: float) -> Bar:
-    x = min(start, 100 - _THINNEST)
-    width = min(max(end - x, _THINNEST), 100 - x)
-    attempt = f", attempt {phase.attempt}" if worker.phases[-1].attempt > 1 else ""
-    return Bar(
-        x=f"{x:.3f}%",
-        width=f"{width:.3f}%",
-        end=f"{x + width:.3f}%",
-        look=_tone(phase, worker) if phase.kind is PhaseKind.AGENT else phase.kind.value,
-        kind="wait" if phase.kind in WAITS else "bar",
-        title=f"{PHASE_NAMES[phase.kind]}{attempt}: {short_duration(phase.seconds)}",
-    )
+                x = min(axis.place(phase.start), 100 - _THINNEST)
+                width = min(max(axis.place(phase.end) - x, _THINNEST), 100 - x)
+                attempt = f", attempt {phase.attempt}" if worker.phases[-1].attempt > 1 else ""
+                look: str = phase.kind.value
+                if phase.kind is PhaseKind.AGENT:
+                    look = badge_of(worker.word).tone if phase is latest else "danger"
+                yield Bar(
+                    x=f"{x:.3f}%",
+                    width=f"{width:.3f}%",
+                    end=f"{x + width:.3f}%",
+                    look=look,
+                    kind="wait" if phase.kind in WAITS else "bar",
+                    title=f"{PHASE_NAMES[phase.kind]}{attempt}: {short_duration(phase.seconds)}",
+                )
 
 
 def timeline_of(run: RunView, wanted: Mapping[str, str] | None = None) -> Timeline:
@@ -127,13 +128,6 @@ def timeline_of(run: RunView, wanted: Mapping[str, str] | None = None) -> Timeli
 
 def _seconds(text: str, default: float) -> float:
     return float(text) if _SECONDS.fullmatch(text) else default
-
-
-def _tone(phase: Phase, worker: WorkerView) -> str:
-    last = [part for part in worker.phases if part.kind is PhaseKind.AGENT][-1]
-    if phase is not last:
-        return "danger"
-    return badge_of(worker.word).tone
 
 
 def legend(workers: Sequence[WorkerView]) -> tuple[tuple[str, str], ...]:

@@ -12,10 +12,9 @@ from orchestrator.record.run_view import RunView
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.formats import ago, moment, now
-from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.rendering import Page, Site, render
 from orchestrator.web.run_catalog import ListedRun, RunCatalog
-from orchestrator.web.summaries import RunSummary, summarize_run
+from orchestrator.web.summaries import NOTHING, RunSummary, summarize_run
 
 _TABS = (
     ("", "Overview"),
@@ -57,9 +56,9 @@ class View:
         return self.catalog.plan(self.run.directory)
 
     @cached_property
-    def measured(self) -> Mapping[int, WorkerMeasured]:
+    def usage(self) -> Mapping[int, WorkerMeasured]:
         """The latest measurements of the workers; empty if the run is not live."""
-        return self.catalog.measured(self.run) if self.snapshot.is_live else NOTHING
+        return self.catalog.usage_of(self.run) if self.snapshot.is_live else NOTHING
 
     def number(self, name: str) -> int | None:
         """Return a number among the query's parameters; None if it is missing or not valid."""
@@ -109,7 +108,13 @@ def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> di
         summary: The texts that the page shows for the run. Default: texts without measurements.
     """
     summary = summary or summary_of(view)
-    absent = _absent_tabs(view)
+    absent = set()
+    if view.plan is None or view.plan.workflow is None:
+        absent.add("graph")
+    if next(view.run.directory.path.glob("judgement-*.json"), None) is None:
+        absent.add("judgement")
+    if len(view.snapshot.workers) < 2:
+        absent.add("compare")
     return {
         "repository": view.run.repository,
         "summary": summary,
@@ -122,17 +127,6 @@ def run_values(view: View, *, tab: str, summary: RunSummary | None = None) -> di
         "tabs": [(name, title) for name, title in _TABS if name not in absent],
         "same_page": view.same_page,
     }
-
-
-def _absent_tabs(view: View) -> set[str]:
-    absent = set()
-    if view.plan is None or view.plan.workflow is None:
-        absent.add("graph")
-    if next(view.run.directory.path.glob("judgement-*.json"), None) is None:
-        absent.add("judgement")
-    if len(view.snapshot.workers) < 2:
-        absent.add("compare")
-    return absent
 
 
 def search_of(query: Mapping[str, str]) -> str:

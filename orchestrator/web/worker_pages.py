@@ -1,11 +1,11 @@
 """The pages of a worker: log, diff, checks, events and details."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.landing.branches import read_branches
 from orchestrator.record.worker_view import WorkerView
 from orchestrator.text.quantities import duration, short_duration, size
 from orchestrator.text.sanitize import lines, one_line
@@ -13,9 +13,7 @@ from orchestrator.web.artifacts import artifacts_of, findings_of
 from orchestrator.web.diffs import Diff, diff_of, diff_values
 from orchestrator.web.event_rows import event_rows
 from orchestrator.web.formats import MINUS, dollars, moment
-from orchestrator.web.live_usage import NOTHING
 from orchestrator.web.logs import (
-    Log,
     Piece,
     find_error,
     find_lines,
@@ -26,7 +24,7 @@ from orchestrator.web.logs import (
 )
 from orchestrator.web.rendering import Page
 from orchestrator.web.settings import settings_of_worker
-from orchestrator.web.summaries import WorkerSummary
+from orchestrator.web.summaries import NOTHING
 from orchestrator.web.timeline import timeline_of
 from orchestrator.web.view import View, run_values, summary_of
 
@@ -37,7 +35,7 @@ _MOST_LISTED = 100
 
 def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
     # Measurements are only shown where they are kept current.
-    summary = summary_of(view, view.measured if tab == "" else NOTHING)
+    summary = summary_of(view, view.usage if tab == "" else NOTHING)
     values, snapshot = run_values(view, tab=tab, summary=summary), view.snapshot
     number, result = worker.spec.worker_id, worker.result
     mine = next(worker for worker in summary.workers if worker.number == number)
@@ -45,6 +43,8 @@ def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
     checks = [("checks", "Checks", mine.checks)] if mine.checks else []
     handed = len(result.artifacts) if result else 0
     findings = [("findings", "Findings", str(handed or ""))] if has_findings(view, worker) else []
+    place = summary.workers.index(mine)
+    first = max(0, min(place - _MOST_LISTED // 2, len(summary.workers) - _MOST_LISTED))
     return values | {
         "worker": mine,
         "branch": one_line(worker.spec.branch),
@@ -58,18 +58,11 @@ def _values(view: View, worker: WorkerView, tab: str) -> dict[str, object]:
             ("events", "Events", ""),
             ("details", "Details", ""),
         ],
-        "rail": _neighbours(summary.workers, mine),
+        "rail": summary.workers[first : first + _MOST_LISTED],
         "rail_tab": tab if tab in ("diff", "events", "details") else "",
         "can_stop": snapshot.is_live and result is None,
         "can_retry": not snapshot.is_live and not mine.badge.word.startswith("Skip"),
     }
-
-
-def _neighbours(workers: Sequence[WorkerSummary], mine: WorkerSummary) -> Sequence[WorkerSummary]:
-    """Return the workers before and after a worker that the page lists beside it."""
-    place = workers.index(mine)
-    first = max(0, min(place - _MOST_LISTED // 2, len(workers) - _MOST_LISTED))
-    return workers[first : first + _MOST_LISTED]
 
 
 def log_page(
@@ -93,9 +86,13 @@ def log_page(
     """
     snapshot = view.snapshot
     logs = logs_of(view.run.directory, worker.spec.worker_id)
-    chosen = _chosen(logs, name)
-    if chosen is None and name:
-        return None
+    if name:
+        chosen = next((log for log in logs if log.name == name), None)
+        if chosen is None:
+            return None
+    else:
+        first = [log for log in logs if log.name in ("stdout", "stderr", "setup")]
+        chosen = next((log for log in first if log.size), next(iter(first), None))
     before, at = view.number("before"), view.number("at")
     wanted, piece, found = view.query.get("find", "")[:200], None, None
     if chosen is not None and view.query.get("first") == "error" and not is_refresh:
@@ -126,29 +123,19 @@ def log_page(
     return view.page("log.html", values, moves=True)
 
 
-def _chosen(logs: list[Log], name: str) -> Log | None:
-    if name:
-        return next((log for log in logs if log.name == name), None)
-    first = [log for log in logs if log.name in ("stdout", "stderr", "setup")]
-    return next((log for log in first if log.size), next(iter(first), None))
-
-
 def diff_page(view: View, worker: WorkerView) -> Page:
     """Return the page with the changes of a worker since it started."""
     values = _values(view, worker, "diff")
     diff, problem = Diff((), is_whole=True), ""
     if worker.result is not None:
         try:
-            diff = diff_of(view.repository, _branch(view, worker))
+            numbers = (worker.worker_id,)
+            run = read_branches(view.repository, view.snapshot.run_id, numbers)
+            diff = diff_of(view.repository, run.branches[0])
         except OrchestratorError as error:
             problem = one_line(str(error), limit=500)
     values |= diff_values(diff, view.query) | {"problem": problem}
     return view.page("diff.html", values)
-
-
-def _branch(view: View, worker: WorkerView) -> Branch:
-    numbers = (worker.spec.worker_id,)
-    return read_branches(view.repository, view.snapshot.run_id, numbers).branches[0]
 
 
 def checks_page(view: View, worker: WorkerView) -> Page:
@@ -237,3 +224,14 @@ def _facts(worker: WorkerView) -> list[tuple[str, str]]:
     }
     facts += [(name, str(value)) for name, value in optional.items() if value is not None]
     return [(name, one_line(value, limit=500)) for name, value in facts]
+
+
+WORKER_PAGES: Mapping[str, Callable[[View, WorkerView], Page | None]] = {
+    "": log_page,
+    "diff": diff_page,
+    "checks": checks_page,
+    "findings": findings_page,
+    "events": worker_events_page,
+    "details": worker_details_page,
+}
+"""The functions that create the pages of a worker, by the last part of the address."""

@@ -24,7 +24,7 @@ from orchestrator.events import (
 from orchestrator.record.run_view import MOST_NOTICES, RunView
 from orchestrator.record.states import RunState, WorkerState
 from orchestrator.record.worker_view import WorkerView
-from orchestrator.web.badges import badge_of
+from orchestrator.web.summaries import badge_of
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.reports import BASE, RUN_ID, at
 from tests.support.web import result_of

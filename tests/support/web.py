@@ -21,8 +21,7 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.web.access_control import AccessControl, Sessions
 from orchestrator.web.actions import Actions
 from orchestrator.web.app import Web
-from orchestrator.web.live_usage import LiveUsage
-from orchestrator.web.run_catalog import RunCatalog
+from orchestrator.web.run_catalog import LiveUsage, RunCatalog
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.cli import start
 from tests.support.reports import BASE, RUN_ID, at

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.web import connection_owner
-from orchestrator.web.connection_owner import OwnSocket, peer_uid
+from orchestrator.web.server import OwnSocket, peer_uid
 
 HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 

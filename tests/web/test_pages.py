@@ -23,7 +23,7 @@ from orchestrator.judging.store import write_judgement
 from orchestrator.reports.model import read_run
 from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.web.live_usage import LiveUsage
+from orchestrator.web.run_catalog import LiveUsage
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.landing import snapshot_of
 from tests.support.live import LiveRun, eventually, newest
@@ -450,7 +450,7 @@ def test_details_show_settings_without_values(repo, local_engine):
 def test_running_workers_are_measured_while_a_page_shows_them(
     repo, tmp_path, local_engine, monkeypatch
 ):
-    monkeypatch.setattr("orchestrator.web.live_usage.INTERVAL", 0.05)
+    monkeypatch.setattr("orchestrator.web.run_catalog.INTERVAL", 0.05)
     live = LiveRun(repo, tmp_path / "gate")
     connected = []
 
@@ -472,7 +472,7 @@ def test_running_workers_are_measured_while_a_page_shows_them(
         assert connected == [1], "one connection for all pages"
         threads = [one for one in threading.enumerate() if one.name == "usage"]
         assert len(threads) == 1
-        monkeypatch.setattr("orchestrator.web.live_usage.PATIENCE", 0.0)
+        monkeypatch.setattr("orchestrator.web.run_catalog.PATIENCE", 0.0)
         eventually(lambda: not threads[0].is_alive(), "the end of the measurements")
     assert "of memory" not in visitor.get(run).text
 

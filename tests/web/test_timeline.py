@@ -33,7 +33,7 @@ def waited(repo):
 def snapshot(repo):
     catalog = RunCatalog([Repository(repo)])
     OPENED.append(catalog)
-    return catalog.snapshot(catalog.listed(catalog.runs())[0])
+    return catalog.snapshot(catalog.readable(catalog.runs())[0])
 
 
 def spans(axis: Timeline) -> list[tuple[str, float, float]]:

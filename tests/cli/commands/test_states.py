@@ -35,7 +35,7 @@ from orchestrator.runs.notification_messages import notification
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.run_record import RunRecord
-from orchestrator.web.badges import badge_of
+from orchestrator.web.summaries import badge_of
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.local_engine import LocalEngine
 from tests.support.reports import RUN_ID, at
