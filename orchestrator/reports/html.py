@@ -308,11 +308,11 @@ def timeline(report: RunReport) -> str:
             f'<rect class="pause" x="{start:.3f}%" y="{_AXIS}" width="{end - start:.3f}%" '
             f'height="{height - _AXIS}"><title>{title}</title></rect>\n'
         )
-    rows = (_row(axis, worker, _AXIS + ROW * number) for number, worker in enumerate(workers))
+    rows = (_bars(axis, worker, _AXIS + ROW * number) for number, worker in enumerate(workers))
     return "".join([*parts, *rows, "</svg>\n"])
 
 
-def _row(axis: Axis, worker: WorkerView, top: int) -> str:
+def _bars(axis: Axis, worker: WorkerView, top: int) -> str:
     label = f"{one_line(worker.title, limit=_LABEL)}: {worker.outcome}"
     mark = "\N{BLACK DIAMOND} " if worker.is_critical else ""
     critical = ' class="critical"' if worker.is_critical else ""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from orchestrator.git.repository import LANDED
 from orchestrator.record.states import RunState
 from orchestrator.state.landing_record import read_record
+from orchestrator.text.quantities import size
 from orchestrator.text.sanitize import one_line
 from orchestrator.web.rendering import Page
 from orchestrator.web.summaries import WorkerSummary
@@ -26,11 +27,11 @@ def overview_page(view: View) -> Page:
     found = [pair for pair in zip(summary.workers, snapshot.workers, strict=True)
              if state in ("", pair[0].badge.group)
              and (not search or contains(search, *_texts(pair[0])))]  # fmt: skip
-    size = len(found) if view.site.is_static else PAGE
-    if len(found) > size:
+    most = len(found) if view.site.is_static else PAGE
+    if len(found) > most:
         # Those that need a look come first, because not all are on the page.
         found.sort(key=lambda pair: (pair[0].badge.rank, pair[0].number))
-    page, pages = page_of(view.query, len(found), size)
+    page, pages = page_of(view.query, len(found), most)
     axis = timeline_of(snapshot, view.query)
     shows_path = snapshot.result is not None and len(snapshot.critical_path) > 1
     rows = [
@@ -40,7 +41,7 @@ def overview_page(view: View) -> Page:
             "label": f"Timeline of worker {shown.number}: {shown.badge.word}",
             "critical": shows_path and worker.is_critical,
         }
-        for shown, worker in found[(page - 1) * size : page * size]
+        for shown, worker in found[(page - 1) * most : page * most]
     ]
     in_use: tuple[str, str] | None = None
     if used := [view.usage[worker.number] for worker in summary.workers if worker.memory]:
