@@ -10,7 +10,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import RunBranches, read_branches
-from orchestrator.landing.conflict_matrix import Pair, find_conflicts
+from orchestrator.landing.conflict_matrix import find_conflicts
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.target import find_target
@@ -58,7 +58,17 @@ class Previews:
         )
         return answers.ConflictsAnswer(
             run_id=run.run_id,
-            pairs=tuple(_pair(pair) for pair in shown[:_PAIRS]),
+            pairs=tuple(
+                answers.PairEntry(
+                    a=pair.a,
+                    b=pair.b,
+                    kind=pair.kind,
+                    untrusted=answers.PairFiles(
+                        files=tuple(one_line(path, limit=300) for path in pair.files[:_FILES])
+                    ),
+                )
+                for pair in shown[:_PAIRS]
+            ),
             conflicts=len(found.conflicting),
             preview=preview,
             no_preview=refused,
@@ -81,7 +91,11 @@ class Previews:
         # protection: only-who-may-merge-gets-token
         if tried.landed and self.may_merge:
             wish = replace(wish, dry_run=False, previewed=tried)
-            token = self._keep(_Preview(run, wish))
+            token = secrets.token_hex(16)
+            with self._lock:
+                self._kept[token] = _Preview(run, wish)
+                while len(self._kept) > _MOST_PREVIEWS:
+                    self._kept.popitem(last=False)
         return answers.PreviewAnswer(
             token=token,
             form=asked.form,
@@ -90,14 +104,6 @@ class Previews:
             lands=tried.landed,
             left=_left(tried),
         )
-
-    def _keep(self, preview: _Preview) -> str:
-        token = secrets.token_hex(16)
-        with self._lock:
-            self._kept[token] = preview
-            while len(self._kept) > _MOST_PREVIEWS:
-                self._kept.popitem(last=False)
-        return token
 
     def merge(self, asked: arguments.Merge) -> answers.MergedAnswer:
         """Merge what was previewed, if neither the workers nor the target changed meanwhile."""
@@ -119,13 +125,6 @@ class Previews:
 
 def _commits(run: RunBranches) -> list[tuple[int, str]]:
     return [(branch.worker_id, branch.commit) for branch in run.branches]
-
-
-def _pair(pair: Pair) -> answers.PairEntry:
-    files = tuple(one_line(path, limit=300) for path in pair.files[:_FILES])
-    return answers.PairEntry(
-        a=pair.a, b=pair.b, kind=pair.kind, untrusted=answers.PairFiles(files=files)
-    )
 
 
 def _left(merged: Merged) -> tuple[answers.LeftEntry, ...]:

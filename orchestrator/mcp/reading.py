@@ -3,14 +3,13 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 
 from orchestrator.errors import ConfigError
 from orchestrator.files.safe_open import open_regular
 from orchestrator.git.changes import patch_stream, stat_lines
 from orchestrator.git.repository import Repository
-from orchestrator.judging.judgement import Candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.mcp import answers, arguments
@@ -18,8 +17,7 @@ from orchestrator.record.history import RunHistory, choose_run
 from orchestrator.record.run_view import RunView
 from orchestrator.record.states import RunState
 from orchestrator.record.worker_view import WorkerView
-from orchestrator.results import WorkerResult
-from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.text.sanitize import lines, one_line, output_line, output_lines
 from orchestrator.web.logs import logs_of
@@ -33,6 +31,8 @@ _PAGE = 50
 """Maximum number of workers in one answer."""
 _FILES = 100
 """Maximum number of files in one answer."""
+_SUMMARY = 8 * 1024
+"""Maximum size in bytes of an agent's last message."""
 _TICK = 0.5
 """Seconds between two looks at a run that is waited for."""
 
@@ -41,29 +41,26 @@ def runs(repository: Repository, asked: arguments.ListRuns) -> answers.Runs:
     """List the newest runs."""
     own = [run for run in all_runs(repository.state_dir) if run.other_user is None]
     tasks = [run for run in reversed(own) if not run.is_test]
-    found = (_run_entry(run) for run in tasks[: asked.most])
-    return answers.Runs(
-        runs=tuple(entry for entry in found if entry is not None),
-        more=max(0, len(tasks) - asked.most),
-    )
+    found = []
+    for run in tasks[: asked.most]:
+        outline = read_outline(run)
+        if outline is None:
+            continue
+        with RunHistory(run, outline) as history:
+            view = history.snapshot()
+        found.append(
+            answers.RunEntry(
+                run_id=run.run_id,
+                state=view.state,
+                status=view.status,
+                created_at=outline.created_at,
+                workers=len(outline.workers),
+            )
+        )
+    return answers.Runs(runs=tuple(found), more=max(0, len(tasks) - asked.most))
 
 
-def _run_entry(run: RunDirectory) -> answers.RunEntry | None:
-    outline = read_outline(run)
-    if outline is None:
-        return None
-    with RunHistory(run, outline) as history:
-        view = history.snapshot()
-    return answers.RunEntry(
-        run_id=run.run_id,
-        state=view.state,
-        status=view.status,
-        created_at=outline.created_at,
-        workers=len(outline.workers),
-    )
-
-
-def opened(repository: Repository, wanted: str | None, worker: int | None = None) -> RunHistory:
+def open_run(repository: Repository, wanted: str | None, worker: int | None = None) -> RunHistory:
     """Return the history of a run, with all recorded events read."""
     history = choose_run(list(all_runs(repository.state_dir)), wanted, worker=worker)
     history.read_all()
@@ -72,7 +69,7 @@ def opened(repository: Repository, wanted: str | None, worker: int | None = None
 
 def run(repository: Repository, asked: arguments.OfWorkers) -> answers.RunAnswer:
     """Return the state of a run and of its workers."""
-    with opened(repository, asked.run) as history:
+    with open_run(repository, asked.run) as history:
         view = history.snapshot()
     workers = [worker for worker in view.workers if worker.worker_id >= asked.first]
     rest = workers[_PAGE:]
@@ -105,9 +102,22 @@ def _entry(worker: WorkerView) -> answers.WorkerEntry:
 
 def worker(repository: Repository, asked: arguments.OfWorker) -> answers.WorkerAnswer:
     """Return the state or the result of a worker."""
-    with opened(repository, asked.run, asked.worker) as history:
+    with open_run(repository, asked.run, asked.worker) as history:
         found = history.snapshot().by_number[asked.worker]
     result = found.result
+    summary = output_lines((result.summary if result else None) or "").encode()[:_SUMMARY]
+    words = answers.WorkerWords(
+        task=one_line(found.spec.task, limit=2000),
+        message=output_line(found.message, limit=1000),
+        summary=summary.decode("utf-8", "ignore"),
+        files=tuple(
+            one_line(path, limit=300) for path in (result.files_modified[:_FILES] if result else ())
+        ),
+        alerts=tuple(
+            output_line(f"{alert.trigger}: {alert.detail}", limit=300)
+            for alert in (result.interventions if result else ())
+        ),
+    )
     return answers.WorkerAnswer(
         run_id=history.run_id,
         worker=_entry(found),
@@ -117,48 +127,20 @@ def worker(repository: Repository, asked: arguments.OfWorker) -> answers.WorkerA
         attempts=result.attempts if result else 1,
         exit_code=result.exit_code if result else None,
         duration=result.duration if result else 0.0,
-        checks=tuple(_checks(result)),
-        logs=_log_names(history.directory, asked.worker),
-        untrusted=_words(found.spec.task, result),
-    )
-
-
-def _checks(result: WorkerResult | None) -> Iterator[answers.CheckEntry]:
-    for check in result.checks[:_FILES] if result else ():
-        yield answers.CheckEntry(
-            passed=check.passed, exit_code=check.exit_code, command=one_line(check.name)
-        )
-
-
-def _words(task: str, result: WorkerResult | None) -> answers.WorkerWords:
-    alerts = result.interventions if result else []
-    return answers.WorkerWords(
-        task=one_line(task, limit=2000),
-        message=output_line((result.message if result else None) or "", limit=1000),
-        summary=_bounded(output_lines((result.summary if result else None) or ""), 8 * 1024),
-        files=_paths(result.files_modified if result else ()),
-        alerts=tuple(
-            output_line(f"{alert.trigger}: {alert.detail}", limit=300) for alert in alerts
+        checks=tuple(
+            answers.CheckEntry(
+                passed=check.passed, exit_code=check.exit_code, command=one_line(check.name)
+            )
+            for check in found.checks[:_FILES]
         ),
+        logs=tuple(log.name for log in logs_of(history.directory, asked.worker)),
+        untrusted=words,
     )
-
-
-def _paths(paths: Iterable[str], most: int = _FILES) -> tuple[str, ...]:
-    return tuple(one_line(path, limit=300) for path in islice(paths, most))
-
-
-def _bounded(text: str, most: int) -> str:
-    """Return the beginning of a text, with at most `most` bytes."""
-    return text.encode()[:most].decode("utf-8", "ignore")
-
-
-def _log_names(directory: RunDirectory, number: int) -> tuple[str, ...]:
-    return tuple(log.name for log in logs_of(directory, number))
 
 
 def log(repository: Repository, asked: arguments.ReadLog) -> answers.LogAnswer:
     """Return a part of a worker's log."""
-    with opened(repository, asked.run, asked.worker) as history:
+    with open_run(repository, asked.run, asked.worker) as history:
         directory, run_id = history.directory, history.run_id
     logs = {log.name: log for log in logs_of(directory, asked.worker)}
     found = logs.get(asked.name)
@@ -267,26 +249,25 @@ def judgement(repository: Repository, asked: arguments.OfRun) -> answers.Judgeme
         decision=found.decision,
         picked=found.picked,
         checks=tuple(one_line(check) for check in (*found.must_fix, *found.checks)),
-        ranking=tuple(_candidate(candidate) for candidate in found.ranking[:_FILES]),
-    )
-
-
-def _candidate(candidate: Candidate) -> answers.CandidateEntry:
-    return answers.CandidateEntry(
-        worker_id=candidate.worker_id,
-        place=candidate.place,
-        decided_by=candidate.decided_by,
-        passes=candidate.passes,
-        verdicts=tuple(check.verdict for check in candidate.verdicts),
-        lines=candidate.lines,
-        cost=candidate.cost,
-        flags=tuple(
-            answers.FlagEntry(
-                flag=flag.flag,
-                message=output_line(flag.message, limit=300),
-                file=one_line(flag.file, limit=300) if flag.file else None,
+        ranking=tuple(
+            answers.CandidateEntry(
+                worker_id=candidate.worker_id,
+                place=candidate.place,
+                decided_by=candidate.decided_by,
+                passes=candidate.passes,
+                verdicts=tuple(check.verdict for check in candidate.verdicts),
+                lines=candidate.lines,
+                cost=candidate.cost,
+                flags=tuple(
+                    answers.FlagEntry(
+                        flag=flag.flag,
+                        message=output_line(flag.message, limit=300),
+                        file=one_line(flag.file, limit=300) if flag.file else None,
+                    )
+                    for flag in candidate.flags[:20]
+                ),
             )
-            for flag in candidate.flags[:20]
+            for candidate in found.ranking[:_FILES]
         ),
     )
 
@@ -294,28 +275,24 @@ def _candidate(candidate: Candidate) -> answers.CandidateEntry:
 async def wait(repository: Repository, asked: arguments.Wait) -> answers.WaitAnswer:
     """Wait until a run ends, or until a worker's state differs from that at a cursor."""
     until = time.monotonic() + asked.seconds
-    history = await asyncio.to_thread(opened, repository, asked.run)
+    history = await asyncio.to_thread(open_run, repository, asked.run)
     with history:
         while True:
-            answer = await asyncio.to_thread(_waited, history, asked.cursor)
+            view = await asyncio.to_thread(history.snapshot)
+            by_state = _by_state(view)
+            cursor = _cursor(by_state)
+            answer = answers.WaitAnswer(
+                run_id=view.run_id,
+                state=view.state,
+                status=view.status,
+                changed=asked.cursor is not None and asked.cursor != cursor,
+                workers=by_state,
+                cursor=cursor,
+            )
             is_news = answer.state is not RunState.RUNNING or answer.changed
             if is_news or time.monotonic() >= until:
                 return answer
             await asyncio.sleep(min(_TICK, max(0.0, until - time.monotonic())))
-
-
-def _waited(history: RunHistory, cursor: str | None) -> answers.WaitAnswer:
-    view = history.snapshot()
-    by_state = _by_state(view)
-    now = _cursor(by_state)
-    return answers.WaitAnswer(
-        run_id=view.run_id,
-        state=view.state,
-        status=view.status,
-        changed=cursor is not None and cursor != now,
-        workers=by_state,
-        cursor=now,
-    )
 
 
 def _by_state(run: RunView) -> dict[str, tuple[int, ...]]:

@@ -59,7 +59,7 @@ class Offered:
     needs: Allowed | None = None
     """What the user must allow; None for tools that change nothing."""
 
-    def declared(self) -> Tool:
+    def declaration(self) -> Tool:
         """Return the tool as clients see it."""
         reads = self.needs is None
         return Tool(
@@ -89,7 +89,7 @@ class Calls:
         self, _: ServerRequestContext[Any, Any], __: PaginatedRequestParams | None
     ) -> ListToolsResult:
         """Return the tools."""
-        return ListToolsResult(tools=[tool.declared() for tool in self._tools.values()])
+        return ListToolsResult(tools=[tool.declaration() for tool in self._tools.values()])
 
     async def call(
         self, _: ServerRequestContext[Any, Any], asked: CallToolRequestParams
@@ -97,20 +97,28 @@ class Calls:
         """Call a tool."""
         tool = self._tools.get(asked.name)
         if tool is None:
-            return _failed(f"there is no tool `{one_line(asked.name, limit=60)}`")
+            return _error(f"there is no tool `{one_line(asked.name, limit=60)}`")
         try:
             answer = await self._answer(tool, asked.arguments or {})
         except ValidationError as error:
-            return _failed(_mistakes(error))
+            # The values that the client sent are left out.
+            told = []
+            for mistake in error.errors(
+                include_url=False, include_context=False, include_input=False
+            ):
+                place = one_line(".".join(map(str, mistake["loc"])), limit=60)
+                what = f"argument `{place}`" if place else "the arguments"
+                told.append(f"{what}: {one_line(mistake['msg'])}")
+            return _error("\n".join(told[:10]))
         except OrchestratorError as error:
             hint = f"\nhint: {one_line(error.hint, limit=500)}" if error.hint else ""
             lines = (one_line(line, limit=500) for line in error.message.split("\n"))
-            return _failed("\n".join(lines)[:4000] + hint)
+            return _error("\n".join(lines)[:4000] + hint)
         except OSError as error:
-            return _failed(f"a file could not be used: {error.strerror or type(error).__name__}")
+            return _error(f"a file could not be used: {error.strerror or type(error).__name__}")
         except Exception as error:  # a bug in one tool must not end the others
             logging.getLogger(__name__).exception("a tool failed: %s", tool.name)
-            return _failed(f"internal error: {type(error).__name__}")
+            return _error(f"internal error: {type(error).__name__}")
         found = answer.model_dump(mode="json")
         text = json.dumps(found, ensure_ascii=False)
         return CallToolResult(
@@ -131,8 +139,8 @@ class Calls:
         future = future or self._pool.submit(tool.work, asked)
         try:
             watched = asyncio.wrap_future(future)
-            watched.add_done_callback(_seen)
-            # protection: calls-end-in-time
+            # Otherwise asyncio would report the error of a late call.
+            watched.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait({watched}, timeout=LONGEST_CALL)
         finally:
             # Also if the client cancelled the call: its work is not repeated.
@@ -145,26 +153,8 @@ class Calls:
         return answer
 
 
-def _seen(watched: asyncio.Future[Any]) -> None:
-    """Take note of the error of a call, which asyncio would report otherwise."""
-    if not watched.cancelled():
-        watched.exception()
-
-
-def _failed(text: str) -> CallToolResult:
+def _error(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=f"error: {text}")], is_error=True)
-
-
-def _mistakes(error: ValidationError) -> str:
-    """Return the problems of arguments, without the values that the client sent."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    places = (".".join(str(part) for part in error["loc"]) for error in found)
-    told = [
-        f"argument `{one_line(place, limit=60)}`: {one_line(error['msg'])}" if place else
-        f"the arguments: {one_line(error['msg'])}"
-        for place, error in zip(places, found, strict=True)
-    ]  # fmt: skip
-    return "\n".join(told[:10])
 
 
 def server_of(offered: Iterable[Offered]) -> Server[Any]:

@@ -16,7 +16,7 @@ from orchestrator.errors import ConfigError, OrchestratorError, mistakes
 from orchestrator.events import Event, Notice
 from orchestrator.git.repository import Repository
 from orchestrator.mcp import answers, arguments
-from orchestrator.mcp.reading import opened
+from orchestrator.mcp.reading import open_run
 from orchestrator.record.stop_request import request_stop
 from orchestrator.runs.detach import continue_in_background
 from orchestrator.runs.runner import ParallelRunner
@@ -77,35 +77,27 @@ class Starter:
     def run_tasks(self, asked: arguments.RunTasks) -> answers.Started:
         """Start a run of one worker for each task."""
         with self._lock:
-            return self._run_tasks(asked)
-
-    def _run_tasks(self, asked: arguments.RunTasks) -> answers.Started:
-        settings = self._settings()
-        update: dict[str, object] = {"tasks": asked.tasks, "models": asked.models}
-        if asked.timeout is not None:
-            update["timeout_per_worker"] = asked.timeout
-        config = settings.model_copy(update=update)
-        check_contradictions(config)
-        # protection: tasks-of-clients-are-bounded
-        _check(config, settings, "the run")
-        jobs = max(len(asked.tasks), len(asked.models))
-        return self._start(config, asked.budget, min(jobs, asked.workers or jobs))
+            settings = self._settings()
+            update: dict[str, object] = {"tasks": asked.tasks, "models": asked.models}
+            if asked.timeout is not None:
+                update["timeout_per_worker"] = asked.timeout
+            config = settings.model_copy(update=update)
+            check_contradictions(config)
+            _check(config, settings, "the run")
+            jobs = max(len(asked.tasks), len(asked.models))
+            return self._start(config, asked.budget, min(jobs, asked.workers or jobs))
 
     def run_spec(self, asked: arguments.RunSpec) -> answers.Started:
         """Start a run of a workflow."""
         with self._lock:
-            return self._run_spec(asked)
-
-    def _run_spec(self, asked: arguments.RunSpec) -> answers.Started:
-        settings = self._settings()
-        workflow = _read(asked.spec)
-        for task in workflow.tasks:
-            own = config_of(settings, task)
-            check_contradictions(own)
-            # protection: tasks-of-clients-workflows-are-bounded
-            _check(own, settings, f"task `{task.id}`")
-        config = run_config(settings, workflow)
-        return self._start(config, asked.budget, len(workflow.tasks), workflow)
+            settings = self._settings()
+            workflow = _read(asked.spec)
+            for task in workflow.tasks:
+                own = config_of(settings, task)
+                check_contradictions(own)
+                _check(own, settings, f"task `{task.id}`")
+            config = run_config(settings, workflow)
+            return self._start(config, asked.budget, len(workflow.tasks), workflow)
 
     def _settings(self) -> ParallelConfig:
         """Return the settings of runs without anything of the client."""
@@ -125,7 +117,14 @@ class Starter:
         workers: int,
         workflow: Workflow | None = None,
     ) -> answers.Started:
-        free, budget = self._free_workers(), self._budget(config.budget_total, asked)
+        most = self.limits.max_workers
+        free = most - sum(run.workers for run in self._runs if run.directory.is_live())
+        if free <= 0:
+            raise ConfigError(
+                f"all {most} workers of this server are in use",
+                hint="wait for the end of a run with the tool `orchestrator_wait`",
+            )
+        budget = self._budget(config.budget_total, asked)
         at_once = min(free, workers, config.max_workers)
         config = config.model_copy(update={"workers": at_once, "budget_total": budget})
         events: list[Event] = []
@@ -136,7 +135,7 @@ class Starter:
             continue_in_background(directory, top=self.repository.top)
         finally:
             directory.release()
-        with opened(self.repository, directory.run_id) as history:
+        with open_run(self.repository, directory.run_id) as history:
             numbers = tuple(history.workers)
         notices = [event.message for event in events if isinstance(event, Notice)]
         return answers.Started(
@@ -147,25 +146,13 @@ class Starter:
             notices=tuple(one_line(notice, limit=300) for notice in notices[:_NOTICES]),
         )
 
-    def _free_workers(self) -> int:
-        most = self.limits.max_workers
-        free = most - sum(run.workers for run in self._runs if run.directory.is_live())
-        # protection: workers-of-all-runs-are-bounded
-        if free <= 0:
-            raise ConfigError(
-                f"all {most} workers of this server are in use",
-                hint="wait for the end of a run with the tool `orchestrator_wait`",
-            )
-        return free
-
     def _budget(self, *asked: float | None) -> float | None:
         """Return the budget of the next run, at most the rest of the server's budget."""
         total = self.limits.budget_total
         given = [budget for budget in asked if budget is not None]
         if total is None:
             return min(given, default=None)
-        rest = total - sum(_spent(run) for run in self._runs)
-        # protection: budget-of-all-runs-is-bounded
+        rest = total - sum(_largest_cost(run) for run in self._runs)
         if rest <= 0:
             raise ConfigError(
                 f"the budget of this server, {total:g} USD, is used up or promised to live runs",
@@ -198,7 +185,7 @@ def _expand(source: Source) -> list[str]:
     )
 
 
-def _spent(run: _Run) -> float:
+def _largest_cost(run: _Run) -> float:
     """Return what a run costs at most: its budget, as long as its cost is not known."""
     result = None if run.directory.is_live() else run.directory.run_result()
     known = result is not None and all(
@@ -225,7 +212,7 @@ def _check(config: ParallelConfig, settings: ParallelConfig, whose: str) -> None
 
 def stop(repository: Repository, asked: arguments.Stop) -> answers.Stopped:
     """Ask a run's process to stop workers; what they wrote is committed."""
-    with opened(repository, asked.run) as history:
+    with open_run(repository, asked.run) as history:
         chosen = asked.workers or tuple(history.workers)
         stopping = request_stop(history, chosen, kill=asked.kill)
         return answers.Stopped(run_id=history.run_id, stopping=tuple(stopping))

@@ -1,51 +1,39 @@
 """The tools that the server offers, by what the user allows."""
 
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Collection
+from functools import partial
 
 from orchestrator.git.repository import Repository
 from orchestrator.mcp import answers, arguments, merging, reading, starting
-from orchestrator.mcp.server import Allowed, Offered, Work
-
-On = Callable[[Callable[[Repository, Any], Any]], Work]
-"""Function that binds a function of a repository and arguments to the server's repository."""
+from orchestrator.mcp.server import Allowed, Offered
 
 
-def offered(
+def offer_tools(
     repository: Repository, limits: starting.Limits, allowed: Collection[Allowed]
 ) -> tuple[Offered, ...]:
     """Return the tools that the user allows."""
     previews = merging.Previews(repository, may_merge="merge" in allowed)
     starter = starting.Starter(repository, limits)
-
-    def on(work: Callable[[Repository, Any], Any]) -> Work:
-        return lambda asked: work(repository, asked)
-
-    every = (*_reading(on, previews), *_acting(on, previews, starter))
-    # protection: only-allowed-tools-are-offered
-    return tuple(tool for tool in every if tool.needs is None or tool.needs in allowed)
-
-
-def _reading(on: On, previews: merging.Previews) -> tuple[Offered, ...]:
-    return (
+    every = (
         Offered(
-            "runs", "List the newest runs.", arguments.ListRuns, answers.Runs, on(reading.runs)
+            "runs", "List the newest runs.",
+            arguments.ListRuns, answers.Runs, partial(reading.runs, repository),
         ),
         Offered(
             "run", "Show the state of a run and of its workers.",
-            arguments.OfWorkers, answers.RunAnswer, on(reading.run),
+            arguments.OfWorkers, answers.RunAnswer, partial(reading.run, repository),
         ),
         Offered(
             "worker", "Show the result of a worker: status, summary, changed files, checks, logs.",
-            arguments.OfWorker, answers.WorkerAnswer, on(reading.worker),
+            arguments.OfWorker, answers.WorkerAnswer, partial(reading.worker, repository),
         ),
         Offered(
             "log", "Read the end of a worker's log, or a part of it, at most 32 KiB.",
-            arguments.ReadLog, answers.LogAnswer, on(reading.log),
+            arguments.ReadLog, answers.LogAnswer, partial(reading.log, repository),
         ),
         Offered(
             "diff", "List the files that a worker changed, or read its patch in parts of 32 KiB.",
-            arguments.ReadDiff, answers.DiffAnswer, on(reading.diff),
+            arguments.ReadDiff, answers.DiffAnswer, partial(reading.diff, repository),
         ),
         Offered(
             "conflicts",
@@ -55,19 +43,14 @@ def _reading(on: On, previews: merging.Previews) -> tuple[Offered, ...]:
         ),
         Offered(
             "judgement", "Show how the workers of a run were ranked, if they were judged.",
-            arguments.OfRun, answers.JudgementAnswer, on(reading.judgement),
+            arguments.OfRun, answers.JudgementAnswer, partial(reading.judgement, repository),
         ),
         Offered(
             "wait",
             "Wait until the run ends or, with `cursor`, until a worker's state changes; at most 50 "
             "seconds. Call it again while `state` is `running`.",
-            arguments.Wait, answers.WaitAnswer, on(reading.wait),
+            arguments.Wait, answers.WaitAnswer, partial(reading.wait, repository),
         ),
-    )  # fmt: skip
-
-
-def _acting(on: On, previews: merging.Previews, starter: starting.Starter) -> tuple[Offered, ...]:
-    return (
         Offered(
             "run_tasks",
             "Start a run with one worker for each task, and return its id at once. Each task must "
@@ -82,11 +65,11 @@ def _acting(on: On, previews: merging.Previews, starter: starting.Starter) -> tu
         ),
         Offered(
             "stop", "Stop workers of a run; what they wrote is committed on their branches.",
-            arguments.Stop, answers.Stopped, on(starting.stop), "stop",
+            arguments.Stop, answers.Stopped, partial(starting.stop, repository), "stop",
         ),
         Offered(
             "pick", "Merge the worker that the run's judgement found clearly the best.",
-            arguments.OfRun, answers.MergedAnswer, on(merging.pick), "pick",
+            arguments.OfRun, answers.MergedAnswer, partial(merging.pick, repository), "pick",
         ),
         Offered(
             "merge",
@@ -94,3 +77,4 @@ def _acting(on: On, previews: merging.Previews, starter: starting.Starter) -> tu
             arguments.Merge, answers.MergedAnswer, previews.merge, "merge",
         ),
     )  # fmt: skip
+    return tuple(tool for tool in every if tool.needs is None or tool.needs in allowed)

@@ -77,7 +77,7 @@ def test_only_what_the_user_allows_is_listed_and_can_be_called(repo: Path) -> No
 def test_arguments_are_ids_and_numbers_and_no_paths(repo: Path) -> None:
     free = {("run_tasks", "tasks"), ("run_spec", "spec")}
     for tool in _tools(repo):
-        schema = tool.declared().input_schema
+        schema = tool.declaration().input_schema
         assert schema["additionalProperties"] is False
         for name, part in schema.get("properties", {}).items():
             assert not {"path", "file", "dir", "directory", "root"} & set(name.split("_"))
@@ -109,7 +109,7 @@ def test_no_value_of_any_parameter_reaches_a_file_or_ends_the_server(
 
     async def story(call: Session) -> None:
         for tool in _tools(repo):
-            schema = tool.declared()
+            schema = tool.declaration()
             names = schema.input_schema.get("properties", {})
             needed = {name: good[name] for name in schema.input_schema.get("required", ())}
             tried = [(name, value) for name in [*names, "path"] for value in VALUES]

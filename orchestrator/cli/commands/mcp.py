@@ -100,7 +100,7 @@ def mcp(options: McpOptions) -> None:
         budget_total=options.budget_total,
     )
     starter.Starter(repository, limits).check()
-    offered = _module("tools").offered(repository, limits, allowed)
+    offered = _module("tools").offer_tools(repository, limits, allowed)
     shown = ", ".join(allowed) or "nothing: agents only read"
     tell(f"serving {repository.top} on stdin and stdout; allowed: {shown}")
     try:
