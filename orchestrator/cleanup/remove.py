@@ -38,7 +38,7 @@ from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.shared_packs import remove_packs
 from orchestrator.git.worktree import remove_worktree
-from orchestrator.record.history import named_run
+from orchestrator.record.history import find_run
 from orchestrator.state.judged_results import drop_results
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
@@ -110,7 +110,7 @@ def cleanup(
     repository = Repository(root)
     runs = list(all_runs(repository.state_dir))
     if run_id is not None:
-        runs = [named_run(runs, run_id)]
+        runs = [find_run(runs, run_id)]
     backups = [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
     job = _Cleanup(
         repository=repository,

@@ -10,7 +10,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.git.worktree import add_worktree, check_out
-from orchestrator.record.history import named_run
+from orchestrator.record.history import find_run
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
@@ -76,7 +76,7 @@ def _choose(
     runs = list(all_runs(repository.state_dir))
     others = {run.run_id for run in runs if run.other_user is not None}
     if any(run.startswith(wanted) for run in others) and wanted:
-        named_run(runs, wanted)
+        find_run(runs, wanted)
     found = [backup for backup in list_backups(repository) if backup[0] not in others]
     backups = [backup for backup in found if backup[0].startswith(wanted)]
     if wanted and len({run for run, _, _ in backups}) > 1:

@@ -8,7 +8,7 @@ from orchestrator.cli.output.messages import tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
-from orchestrator.record.history import named_run
+from orchestrator.record.history import find_run
 from orchestrator.results import Status, WorkerResult
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord, read_record
@@ -28,7 +28,7 @@ def earlier_run(named: str) -> RunRecord:
         ConfigError: The run does not exist, is still running, or is not a run of a workflow.
     """
     runs = list(all_runs(Repository(Path.cwd()).state_dir))
-    directory = named_run(runs, named)
+    directory = find_run(runs, named)
     record = read_record(directory)
     if record is None or record.workflow is None:
         raise ConfigError(

@@ -10,7 +10,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import read_limited
 from orchestrator.judging.judgement import Judgement
-from orchestrator.record.history import named_run
+from orchestrator.record.history import find_run
 from orchestrator.state.excluded_commits import (
     JUDGEMENT,
     LARGEST_JUDGEMENT,
@@ -42,7 +42,7 @@ def latest_judgement(state_dir: Path, wanted: str | None) -> Judgement:
     """
     runs: Sequence[RunDirectory] = list(all_runs(state_dir))
     candidates = (
-        [named_run(runs, wanted)]
+        [find_run(runs, wanted)]
         if wanted
         else [run for run in reversed(runs) if run.other_user is None]
     )

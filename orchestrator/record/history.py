@@ -5,7 +5,7 @@ type are skipped.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -79,9 +79,16 @@ class RunHistory:
         """Return the events since the last call (possibly none), and apply them to the workers."""
         with self._lock:
             while lines := self._events.read():
-                events = [_present(self.directory.path, event) for event in _parsed(lines)]
-                for event in events:
+                events = []
+                for line in lines.splitlines():
+                    try:
+                        event = _present(self.directory.path, _adapter().validate_json(line))
+                    except ValidationError:
+                        # The line was cut short, or a newer version wrote an event type that this
+                        # version lacks.
+                        continue
                     self._view.apply(event)
+                    events.append(event)
                 if events:
                     return events
         return []
@@ -149,11 +156,10 @@ class RunHistory:
         return result
 
     def _whole(self) -> RunResult | None:
+        """Return the result of a run that ended, or that died after its last worker's end."""
         self.read_all()
-        return self.directory.run_result() or self._view.result or self._summed_up()
-
-    def _summed_up(self) -> RunResult | None:
-        """Return the result of a run that died after its last worker's end; else None."""
+        if result := self.directory.run_result() or self._view.result:
+            return result
         others = self._results_without_event()
         found = [worker.result or others[number] for number, worker in self.workers.items()]
         results = [result for result in found if result is not None]
@@ -188,16 +194,6 @@ def _present(run: Path, event: Event) -> Event:
     return event
 
 
-def _parsed(lines: bytes) -> Iterator[Event]:
-    for line in lines.splitlines():
-        try:
-            yield _adapter().validate_json(line)
-        except ValidationError:
-            # The line was cut short, or a newer version wrote an event type that this version
-            # lacks.
-            continue
-
-
 def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
     """Return number and directory of each attempt of a worker; the latest has number None."""
     return [*run.attempts(worker_id), (None, run.worker(worker_id))]
@@ -218,11 +214,12 @@ def choose_run(
         ConfigError: No run matches, or several do.
     """
     tasks = [run for run in runs if run.other_user is None and not run.is_test]
-    candidates = tasks if wanted is None else [named_run(runs, wanted)]
+    candidates = tasks if wanted is None else [find_run(runs, wanted)]
     record = None
     for directory in reversed(candidates):
         record = read_outline(directory)
-        if record is not None and (worker is None or worker in _numbers(record)):
+        numbers = {spec.worker_id for spec in record.workers} if record else set()
+        if record is not None and (worker is None or worker in numbers):
             return RunHistory(directory, record)
     if wanted is not None and record is None:
         raise ConfigError(f"the record of run {candidates[0].run_id} is missing or unreadable")
@@ -239,11 +236,7 @@ def choose_run(
     )
 
 
-def _numbers(record: RunOutline) -> frozenset[int]:
-    return frozenset(spec.worker_id for spec in record.workers)
-
-
-def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
+def find_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
     """Return the run whose id is a given text, or starts with the text.
 
     Raises:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.files.disk_usage import DiskUse, disk_use
+from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.remove_tree import entry_names
 from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.record.history import RunHistory, attempts
@@ -178,7 +178,9 @@ def _entry(place: _Place) -> ListedRun:
     workers = []
     for number, worker in view.by_number.items():
         worktree = worktrees.get(number)
-        used = _used(place.run, number, worktree)
+        states = [path for _, path in attempts(place.run, number)]
+        trees = [*states, *([worktree] if worktree else [])]
+        used = disk_use(trees, most_files=MOST_FILES)
         workers.append(ListedWorker(
             worker_id=number,
             name=worker.name,
@@ -204,8 +206,3 @@ def _entry(place: _Place) -> ListedRun:
         top=str(place.record.top),
         workers=tuple(workers),
     )
-
-
-def _used(run: RunDirectory, number: int, worktree: Path | None) -> DiskUse:
-    states = (path for _, path in attempts(run, number))
-    return disk_use([*states, *([worktree] if worktree else [])], most_files=MOST_FILES)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC
 from enum import StrEnum
 
 from orchestrator.events import (
@@ -18,11 +18,10 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.record.run_view import RunView
 from orchestrator.record.states import WorkerState
 from orchestrator.record.worker_view import WorkerView
-from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.results import Reason, Status
 from orchestrator.state.run_directory import STATUS, RunDirectory
 from orchestrator.state.run_record import read_record
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Workflow
 
 _HEADING = "| Agent | Task | Status | Last Update |\n|-------|------|--------|-------------|\n"
@@ -71,7 +70,12 @@ class StatusTable:
             if self._states.get(worker.worker_id) is not state:
                 # Each change of the table writes all rows, but renders only those that changed.
                 self._states[worker.worker_id] = state
-                self._lines[worker.worker_id] = _line(worker.spec, state, event.at)
+                at = f"{event.at.astimezone(UTC):%H:%M:%S} UTC"
+                texts = (worker.name or f"W{worker.worker_id}", worker.spec.task.strip(), state, at)
+                cells = [
+                    one_line(text, limit=_LONGEST).strip().translate(_SPECIAL) for text in texts
+                ]
+                self._lines[worker.worker_id] = f"| {' | '.join(cells)} |\n"
                 is_changed = True
         return is_changed
 
@@ -97,30 +101,16 @@ class StatusTable:
 
 def _state(worker: WorkerView, *, is_free: bool) -> State:
     """Return the state of a worker's task; `is_free` if its dependencies have ended."""
-    if worker.result is not None:
-        return _final_state(worker.result)
+    result = worker.result
+    if result is not None:
+        if result.started_at is None and (result.reason is None or result.reason in _NEVER_RAN):
+            return State.SKIPPED
+        if result.reason is Reason.CONFLICT:
+            return State.BLOCKED
+        return State.COMPLETE if result.status is Status.SUCCESS else State.FAILED
     if worker.state is WorkerState.QUEUED:
         return State.WAITING if is_free else State.BLOCKED
     return State.WAITING if worker.state is WorkerState.RETRYING else State.IN_PROGRESS
-
-
-def _final_state(result: WorkerResult) -> State:
-    if result.started_at is None and (result.reason is None or result.reason in _NEVER_RAN):
-        return State.SKIPPED
-    if result.reason is Reason.CONFLICT:
-        return State.BLOCKED
-    return State.COMPLETE if result.status is Status.SUCCESS else State.FAILED
-
-
-def _line(spec: WorkerSpec, state: State, changed_at: datetime) -> str:
-    name = spec.name or f"W{spec.worker_id}"
-    at = f"{changed_at.astimezone(UTC):%H:%M:%S} UTC"
-    cells = (name, spec.task.strip(), state.value, at)
-    return f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
-
-
-def _cell(text: str) -> str:
-    return one_line(text, limit=_LONGEST).strip().translate(_SPECIAL)
 
 
 class StatusFile:

@@ -18,15 +18,7 @@ def request_stop(history: RunHistory, workers: Sequence[int], *, kill: bool = Fa
         ConfigError: The run has no such worker, or has ended.
         RunDiedError: The run's process died.
     """
-    _check(history, workers)
-    running = [number for number in workers if history.directory.result(number) is None]
-    for number in running:
-        history.directory.ask_to_stop(number, kill=kill)
-    return running
-
-
-def _check(history: RunHistory, chosen: Sequence[int]) -> None:
-    unknown = [str(number) for number in chosen if number not in history.workers]
+    unknown = [str(number) for number in workers if number not in history.workers]
     if unknown:
         known = ", ".join(str(number) for number in history.workers)
         raise ConfigError(
@@ -38,3 +30,7 @@ def _check(history: RunHistory, chosen: Sequence[int]) -> None:
         raise ConfigError(
             f"run {history.run_id} has ended", hint="`orchestrator ls` lists the runs"
         )
+    running = [number for number in workers if history.directory.result(number) is None]
+    for number in running:
+        history.directory.ask_to_stop(number, kill=kill)
+    return running

@@ -1,6 +1,6 @@
 """The time axis of a run, for all drawings: positions in percent of the width, and marks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -84,14 +84,17 @@ class Axis:
     def ticks(self) -> Iterator[tuple[float, str]]:
         """Positions in percent, and labels, of the marks on the axis."""
         last = -100.0
-        step = _step(sum(part.seconds for part in self.stretches if not part.is_idle))
+        shown = sum(part.seconds for part in self.stretches if not part.is_idle)
+        days = _STEPS[-1] * round(shown / _STEPS[-1] / _MOST_TICKS + 0.5)
+        step = next((step for step in _STEPS if shown / step <= _MOST_TICKS), days)
         for stretch in self.stretches:
             first = -(-int(stretch.start * 1000) // (1000 * step)) * step
             for mark in () if stretch.is_idle else range(first, int(stretch.end) + 1, step):
                 x = self._place(mark)
                 if x - last >= _CLOSEST:
                     last = x
-                    yield x, _label(mark)
+                    parts = ((mark // 3600, "h"), (mark // 60 % 60, "m"), (mark % 60, "s"))
+                    yield x, " ".join(f"{n}{unit}" for n, unit in parts if n) or "0"
 
 
 def whole_axis(run: RunView) -> Axis:
@@ -110,7 +113,19 @@ def axis_of(run: RunView, start: float, end: float, *, shorten: bool) -> Axis:
         shorten: Whether long stretches in which no worker did anything are drawn shortened.
     """
     gaps = list(_idle(run, start, end)) if shorten else []
-    return Axis(run, tuple(_stretches(start, end, gaps)))
+    idle = sum(to - since for since, to in gaps)
+    scale = (100 - _IDLE_WIDTH * len(gaps)) / max(end - start - idle, 0.001)
+    x, reached = 0.0, start
+    stretches = []
+    for since, to in gaps:
+        if since > reached:
+            stretches.append(Stretch(reached, since, x, (since - reached) * scale))
+            x += (since - reached) * scale
+        stretches.append(Stretch(since, to, x, _IDLE_WIDTH, is_idle=True))
+        x, reached = x + _IDLE_WIDTH, to
+    if end > reached or not gaps:
+        stretches.append(Stretch(reached, end, x, (end - reached) * scale))
+    return Axis(run, tuple(stretches))
 
 
 def _idle(run: RunView, start: float, end: float) -> Iterator[tuple[float, float]]:
@@ -127,29 +142,3 @@ def _idle(run: RunView, start: float, end: float) -> Iterator[tuple[float, float
         if min(begin, end) - reached >= least:
             yield reached, min(begin, end)
         reached = max(reached, begin + seconds)
-
-
-def _stretches(start: float, end: float, gaps: Sequence[tuple[float, float]]) -> Iterator[Stretch]:
-    idle = sum(to - since for since, to in gaps)
-    scale = (100 - _IDLE_WIDTH * len(gaps)) / max(end - start - idle, 0.001)
-    x, reached = 0.0, start
-    for since, to in gaps:
-        if since > reached:
-            yield Stretch(reached, since, x, (since - reached) * scale)
-            x += (since - reached) * scale
-        yield Stretch(since, to, x, _IDLE_WIDTH, is_idle=True)
-        x, reached = x + _IDLE_WIDTH, to
-    if end > reached or not gaps:
-        yield Stretch(reached, end, x, (end - reached) * scale)
-
-
-def _step(seconds: float) -> int:
-    found = next((step for step in _STEPS if seconds / step <= _MOST_TICKS), None)
-    return found or _STEPS[-1] * round(seconds / _STEPS[-1] / _MOST_TICKS + 0.5)
-
-
-def _label(seconds: int) -> str:
-    hours, rest = divmod(seconds, 3600)
-    minutes, seconds = divmod(rest, 60)
-    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
-    return " ".join(f"{number}{unit}" for number, unit in parts if number) or "0"

@@ -91,12 +91,12 @@ class UsageMonitor:
         usage = self._usage() if workers else {}
         begun = time.monotonic()
         for worker in workers:
-            measured = self._measured(worker.spec, usage.get(worker.spec.worker_id))
+            measured = self._measure_worker(worker.spec, usage.get(worker.spec.worker_id))
             if not self._ended.is_set():
                 self._emit(measured)
         return time.monotonic() - begun
 
-    def _measured(self, spec: WorkerSpec, used: Usage | None) -> WorkerMeasured:
+    def _measure_worker(self, spec: WorkerSpec, used: Usage | None) -> WorkerMeasured:
         store = Store(root=self._history.directory.worker(spec.worker_id))
         tree = store.upper if store.upper.is_dir() else store.copy
         return WorkerMeasured(
@@ -104,7 +104,7 @@ class UsageMonitor:
             cpus=self._rate(spec.worker_id, used),
             memory=used.memory if used else None,
             disk=disk_use((tree, store.git), most_files=MOST_FILES, seconds=_LONGEST).size,
-            files=changed_files(store, self._history.record.top / spec.directory),
+            files=count_changes(store, self._history.record.top / spec.directory),
         )
 
     def _usage(self) -> dict[int, Usage]:
@@ -130,7 +130,7 @@ class UsageMonitor:
         return max(used.cpu - before[1], 0) / 1e9 / (now - before[0])
 
 
-def changed_files(store: Store, worktree: Path) -> int | None:
+def count_changes(store: Store, worktree: Path) -> int | None:
     """Return the number of files that a worker created, changed or removed; None if unknown.
 
     Ignored files count too. The number is approximate to be cheap: a file rewritten with the same

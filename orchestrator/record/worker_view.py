@@ -296,14 +296,11 @@ class WorkerView:
             # The events are missing.
             only = Phase(PhaseKind.AGENT, result.started_at, end, attempt=result.attempts)
             self.phases = (only,)
-        self._split_agent_phase(end)
-
-    def _split_agent_phase(self, end: datetime) -> None:
-        """Make the time after the end of the agent's container a phase of its own."""
-        kinds = [phase.kind for phase in self.phases]
-        if PhaseKind.AGENT not in kinds:
+        agents = [n for n, phase in enumerate(self.phases) if phase.kind is PhaseKind.AGENT]
+        if not agents:
             return
-        place = len(kinds) - 1 - kinds[::-1].index(PhaseKind.AGENT)
+        # The time after the end of the agent's container is a phase of its own.
+        place = agents[-1]
         agent = self.phases[place]
         if agent.start < end < agent.end:
             halves = agent.until(end), agent._replace(kind=PhaseKind.STOP, start=end)

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.events import WorkerMeasured
-from orchestrator.record.usage_monitor import UsageMonitor, changed_files
+from orchestrator.record.usage_monitor import UsageMonitor, count_changes
 from orchestrator.state.worker_directory import Store
 from tests.support.live import LiveRun, eventually, newest
 from tests.support.local_engine import LocalEngine
@@ -70,20 +70,20 @@ def test_files_are_counted_without_an_engine(
 def test_changed_files_in_an_overlay_are_counted(tmp_path: Path) -> None:
     store = Store(root=tmp_path)
     (store.upper / "folder").mkdir(parents=True)
-    assert changed_files(store, tmp_path) == 0
+    assert count_changes(store, tmp_path) == 0
     (store.upper / "folder" / "file").touch()
     (store.upper / "link").symlink_to("/")
-    assert changed_files(store, tmp_path) == 2
+    assert count_changes(store, tmp_path) == 2
 
 
 def test_too_many_files_give_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(root=tmp_path / "store")
     for folder in (store.copy, store.harvest, tmp_path / "worktree"):
         folder.mkdir(parents=True)
-    assert changed_files(store, tmp_path / "worktree") is None, "no times to compare with"
+    assert count_changes(store, tmp_path / "worktree") is None, "no times to compare with"
     (store.harvest / "index").touch()
-    assert changed_files(store, tmp_path / "worktree") == 0
+    assert count_changes(store, tmp_path / "worktree") == 0
     monkeypatch.setattr("orchestrator.record.usage_monitor.MOST_FILES", 3)
     for name in "abc":
         (store.copy / name).touch()
-    assert changed_files(store, tmp_path / "worktree") is None
+    assert count_changes(store, tmp_path / "worktree") is None

@@ -22,7 +22,7 @@ from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo as take_back
 from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
 from orchestrator.landing.merged import Merged
-from orchestrator.record.history import named_run
+from orchestrator.record.history import find_run
 from orchestrator.results import Form
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.path_patterns import problem
@@ -303,4 +303,4 @@ def _undo(
 
 
 def _run_id(repository: Repository, wanted: str) -> str:
-    return named_run(list(all_runs(repository.state_dir)), wanted).run_id
+    return find_run(list(all_runs(repository.state_dir)), wanted).run_id
