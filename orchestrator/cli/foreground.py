@@ -10,11 +10,11 @@ from orchestrator.cli.output.formats import terminal_width
 from orchestrator.cli.output.messages import show, show_json, tell, tell_failure
 from orchestrator.cli.output.report import (
     after_run,
+    name_to_type,
     run_json,
     show_run,
     summary_line,
     timings_table,
-    typed_branch,
 )
 from orchestrator.cli.output.views import View
 from orchestrator.cli.signals import Interruption
@@ -138,7 +138,7 @@ def _show_result(
         show(summary_line(result))
     elif output.events:
         if not output.quiet:
-            tell(after_run(result, typed=typed_branch))
+            tell(after_run(result, typed=name_to_type))
     else:
         show_run(result, config, workflow=workflow, quiet=output.quiet, as_json=output.json)
         if output.timings:

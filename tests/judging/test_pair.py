@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.output.pair_table import pair_text
+from orchestrator.cli.output.judgement_table import pair_text
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Judgement

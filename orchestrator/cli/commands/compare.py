@@ -6,9 +6,8 @@ import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Json
-from orchestrator.cli.output.judgement_table import judgement_text
+from orchestrator.cli.output.judgement_table import judgement_text, pair_text
 from orchestrator.cli.output.messages import show, show_json
-from orchestrator.cli.output.pair_table import pair_text
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.pair import pair_of

@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
 from orchestrator.cli.options import Config, Json
-from orchestrator.cli.output.formats import table, terminal_width, titled
+from orchestrator.cli.output.formats import table, terminal_width, title_of
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
@@ -104,7 +104,7 @@ def _files(found: Conflicts) -> str:
         for path, letter in change.files.items():
             workers.setdefault(path, {})[change.worker_id] = letter
     order = sorted(workers, key=lambda path: (-len(workers[path]), path))
-    names = {change.worker_id: titled(change.worker_id, change.name) for change in found.changes}
+    names = {change.worker_id: title_of(change.worker_id, change.name) for change in found.changes}
     rows = [("FILE", *names.values())]
     rows += [
         (one_line(path), *(workers[path].get(number, "") for number in names))

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
 from orchestrator.cli.output.ci import is_job_log
-from orchestrator.cli.output.formats import called, table, terminal_width
+from orchestrator.cli.output.formats import name_of, table, terminal_width
 from orchestrator.cli.output.messages import tell
 from orchestrator.cli.output.pager import show_paged
 from orchestrator.cli.output.streams import end_with_reader
@@ -67,7 +67,7 @@ def diff(
             elif branch.is_empty:
                 tell(f"worker {branch.worker_id} {branch.sentence}; it committed nothing")
             if len(branches) > 1 and not raw:
-                yield f"{called(branch.worker_id, branch.title)}: {one_line(branch.task)}"
+                yield f"{name_of(branch.worker_id, branch.title)}: {one_line(branch.task)}"
             if stat:
                 yield _stat(repository, branch)
             elif is_exact:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import Config, Json
-from orchestrator.cli.output.formats import table, terminal_width, titled
+from orchestrator.cli.output.formats import table, terminal_width, title_of
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.run_arguments import Number, RunOption, open_run
 from orchestrator.config.loading import load_settings
@@ -121,7 +121,7 @@ def _rows(log: _Log) -> Iterator[tuple[str, ...]]:
     attempt = f", attempt {log.attempt}" if log.attempt else ""
     for use in host_uses(log.records):
         yield (
-            titled(log.worker, log.name) + attempt,
+            title_of(log.worker, log.name) + attempt,
             one_line(use.host) or _NONE,
             _NONE if use.port is None else str(use.port),
             use.decision + (f" ({use.reason})" if use.reason else ""),

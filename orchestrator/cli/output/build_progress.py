@@ -62,16 +62,14 @@ class BuildProgress:
         """Return the current step and the estimate; empty before the first step."""
         if not self._step:
             return ""
-        left = self._left()
-        return f"step {self._step} of {self._steps}{f', {time_left(left)}' if left else ''}"
-
-    def _left(self) -> float:
-        """Return the seconds until the image is built; 0 if a later step was never measured."""
+        text = f"step {self._step} of {self._steps}"
         rest = [self._plan.get(str(step)) for step in range(self._step, self._steps + 1)]
         known = [seconds for seconds in rest if seconds is not None]
         if len(known) < len(rest):
-            return 0.0
-        return max(known[0] - (self._clock() - self._began), 0.0) + sum(known[1:])
+            # A later step was never measured.
+            return text
+        left = max(known[0] - (self._clock() - self._began), 0.0) + sum(known[1:])
+        return f"{text}, {time_left(left)}" if left else text
 
     def _end_step(self) -> None:
         now = self._clock()

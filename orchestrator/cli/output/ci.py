@@ -106,7 +106,7 @@ def is_job_log(out: TextIO, environ: Mapping[str, str]) -> bool:
         return True
 
 
-def guarded(text: str, environ: Mapping[str, str], *, terminal: bool) -> str:
+def guard(text: str, environ: Mapping[str, str], *, terminal: bool) -> str:
     """Return lines changed so that no CI system finds commands in them.
 
     Args:
@@ -131,7 +131,7 @@ def guarded(text: str, environ: Mapping[str, str], *, terminal: bool) -> str:
     return f"::stop-commands::{token}\n{safe}\n::{token}::"
 
 
-def guarded_json(text: str) -> str:
+def guard_json(text: str) -> str:
     """Return equivalent JSON in which no CI system finds commands.
 
     In JSON, `#` occurs only in strings, where it can be written as an escape. No line of JSON

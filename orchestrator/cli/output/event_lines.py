@@ -1,7 +1,6 @@
 """Format the events of a run as lines of text."""
 
-from orchestrator.cli.output.formats import called
-from orchestrator.cli.output.outcomes import explanation, is_consequence
+from orchestrator.cli.output.formats import name_of
 from orchestrator.events import (
     Intervention,
     ProviderPaused,
@@ -33,7 +32,7 @@ def run_line(event: RunStarted) -> str:
     return f"run {event.run_id}: {workers}{queue}, base {event.base[:12]}"
 
 
-def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
+def start_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
     """Return the line for the start of a worker; `running` is the number of running workers."""
     if spec is None:
         return f"worker {number} started"
@@ -41,20 +40,20 @@ def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
     what = f"{one_line(spec.task, limit=100)}{model}"
     if spec.name is None:
         return f"worker {number} started: {what}"
-    return f"Started: {called(number, spec.name)} - {what} (running: {running})"
+    return f"Started: {name_of(number, spec.name)} - {what} (running: {running})"
 
 
 def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
     """Return a line for each published port of a worker, with its address on this machine."""
     return [
-        f"{called(event.worker_id, name)}: http://127.0.0.1:{host} -> {inside}"
+        f"{name_of(event.worker_id, name)}: http://127.0.0.1:{host} -> {inside}"
         for inside, host in sorted(event.ports.items())
     ]
 
 
 def retry_line(event: WorkerRetrying, name: str | None) -> str:
     """Return the line for a worker's attempt that failed and will be repeated."""
-    who, failed = called(event.worker_id, name), event.attempt - 1
+    who, failed = name_of(event.worker_id, name), event.attempt - 1
     if event.reason == Reason.RATE_LIMITED and not event.counted:
         return f"{who} is rate-limited by its provider; attempt {event.attempt} waits"
     when = f"attempt {event.attempt} in {duration(event.delay)}"
@@ -65,7 +64,7 @@ def refusal_line(event: WorkerConnected, name: str | None) -> str:
     """Return the line for a connection of a worker that its gateway refused."""
     port = "" if event.port is None else f":{event.port}"
     host = one_line(event.host) or "a host without a name"
-    return f"{called(event.worker_id, name)} was refused {host}{port} ({event.refused})"
+    return f"{name_of(event.worker_id, name)} was refused {host}{port} ({event.refused})"
 
 
 def alert_line(
@@ -79,26 +78,25 @@ def alert_line(
     """
     match event:
         case Intervention():
-            return f"! {called(event.worker_id, name)}: {one_line(event.detail, limit=400)}"
+            return f"! {name_of(event.worker_id, name)}: {one_line(event.detail, limit=400)}"
         case ProviderPaused():
-            return _pause_line(event)
+            said = "reported by the provider" if event.known else "estimated"
+            provider, rest = one_line(event.provider, limit=60), duration(event.seconds)
+            return (
+                f"provider `{provider}` refuses further requests: no worker starts for {rest} "
+                f"({said})"
+            )
         case WorkerWaiting():
-            return f"{called(event.worker_id, name)} waits: {one_line(event.reason, limit=400)}"
+            return f"{name_of(event.worker_id, name)} waits: {one_line(event.reason, limit=400)}"
         case SlotsChanged():
             provider = one_line(event.provider, limit=60)
             return f"provider `{provider}`: {event.slots} of {event.most} workers at the same time"
 
 
-def _pause_line(event: ProviderPaused) -> str:
-    said = "reported by the provider" if event.known else "estimated"
-    name, rest = one_line(event.provider, limit=60), duration(event.seconds)
-    return f"provider `{name}` refuses further requests: no worker starts for {rest} ({said})"
-
-
 def stage_line(event: WorkerStage, name: str | None) -> str:
     """Return the line for the start of setup, teardown or a check of a worker."""
     which = f" `{one_line(event.name, limit=100)}`" if event.name else ""
-    return f"{called(event.worker_id, name)}: {event.stage}{which}"
+    return f"{name_of(event.worker_id, name)}: {event.stage}{which}"
 
 
 def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
@@ -106,17 +104,32 @@ def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
     if event.problem is None:
         return []
     said = one_line(event.problem, limit=400)
-    return [f"{called(event.worker_id, name)}: {event.stage} failed: {said}"]
+    return [f"{name_of(event.worker_id, name)}: {event.stage} failed: {said}"]
 
 
 def stopping_line(event: WorkerStopping, name: str | None) -> str:
     """Return the line for a worker that is being stopped."""
-    return f"{called(event.worker_id, name)} is being stopped: {one_line(event.reason)}"
+    return f"{name_of(event.worker_id, name)} is being stopped: {one_line(event.reason)}"
+
+
+def is_consequence(result: WorkerResult) -> bool:
+    """Return whether a task did not run, for a reason that other tasks' results show already.
+
+    False if a conflict kept the task from running: no other result shows the conflict.
+    """
+    return result.never_ran and result.reason is not Reason.CONFLICT
+
+
+def explanation(result: WorkerResult) -> str:
+    """Return a worker's message as the end of a line; empty if it only repeats the reason."""
+    if not result.message or result.message == result.reason:
+        return ""
+    return f": {one_line(result.message)}"
 
 
 def done_line(result: WorkerResult) -> str:
     """Return the output line that reports the end of a worker."""
-    who, took = called(result.worker_id, result.name), duration(result.duration)
+    who, took = name_of(result.worker_id, result.name), duration(result.duration)
     if is_consequence(result):
         return f"- {who} skipped{explanation(result)}"
     if result.status is Status.SUCCESS:

@@ -1,6 +1,7 @@
 """Show which files were changed by more than one worker."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 
 from orchestrator.cli.output.formats import table
 from orchestrator.results import WorkerResult
@@ -14,7 +15,7 @@ _LONGEST = 60
 _CHANGED, _UNCHANGED = "x", "."
 
 
-def shared_files(workers: Iterable[WorkerResult], *, most: int = MOST_FILES) -> str:
+def file_matrix(workers: Iterable[WorkerResult], *, most: int = MOST_FILES) -> str:
     """Return a table of files by workers; empty if no two workers changed the same file.
 
     Files that most workers changed come first.
@@ -24,7 +25,9 @@ def shared_files(workers: Iterable[WorkerResult], *, most: int = MOST_FILES) -> 
         most: Maximum number of files in the table.
     """
     changed = {worker.worker_id: set(worker.files_modified) for worker in workers}
-    shared = _shared(changed)
+    numbers = Counter(path for files in changed.values() for path in files)
+    several = [path for path, number in numbers.items() if number > 1]
+    shared = {path: numbers[path] for path in sorted(several, key=lambda p: (-numbers[p], p))}
     if not shared:
         return ""
     columns = [number for number, files in changed.items() if files & shared.keys()]
@@ -36,13 +39,3 @@ def shared_files(workers: Iterable[WorkerResult], *, most: int = MOST_FILES) -> 
     title = f"{count(len(shared), 'file')} changed by more than one worker:"
     more = [f"and {count(len(shared) - most, 'more file')}"] if len(shared) > most else []
     return "\n".join([title, table(rows, shrink=0), *more])
-
-
-def _shared(changed: Mapping[int, set[str]]) -> dict[str, int]:
-    """Return how many workers changed each file that several workers changed, most first."""
-    numbers: dict[str, int] = {}
-    for files in changed.values():
-        for path in files:
-            numbers[path] = numbers.get(path, 0) + 1
-    found = [(path, number) for path, number in numbers.items() if number > 1]
-    return dict(sorted(found, key=lambda pair: (-pair[1], pair[0])))

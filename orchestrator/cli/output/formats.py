@@ -48,12 +48,12 @@ _WIDTH_OF_LOGS = 160
 """Number of columns of a table that is printed to a file or pipe."""
 
 
-def called(number: int, name: str | None) -> str:
+def name_of(number: int, name: str | None) -> str:
     """Return how messages name a worker: `worker 3`, or `W3 (backend)` for a workflow's task."""
     return f"worker {number}" if name is None else f"W{number} ({one_line(name)})"
 
 
-def titled(number: int, name: str | None) -> str:
+def title_of(number: int, name: str | None) -> str:
     """Return how tables name a worker: `3`, or `W3 backend` for a workflow's task."""
     return str(number) if name is None else f"W{number} {one_line(name)}"
 
@@ -91,8 +91,17 @@ def table(
                 widths[shrink] = max(widths[shrink] - max(excess, 0), least)
                 break
             kept.remove(column)
-    return "\n".join(_line([row[column] for column in kept], [widths[column] for column in kept])
-                     for row in rows)  # fmt: skip
+    lines = []
+    for row in rows:
+        cells = []
+        for column in kept:
+            cell, room = row[column], widths[column]
+            is_cut = cell_len(cell) > room
+            cells.append(
+                set_cell_size(cell, room - 1) + "…" if is_cut else set_cell_size(cell, room)
+            )
+        lines.append(_GAP.join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def terminal_width() -> int | None:
@@ -107,13 +116,3 @@ def terminal_width() -> int | None:
         given = os.environ.get("COLUMNS", "")
         width = int(given[:9]) if given.isdecimal() else 0
         return width or _WIDTH_OF_LOGS
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _fit(cell: str, width: int) -> str:
-    if cell_len(cell) > width:
-        return set_cell_size(cell, width - 1) + "…"
-    return cell + " " * (width - cell_len(cell))

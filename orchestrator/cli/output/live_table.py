@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.output.event_lines import alert_line, notice_line, port_lines
-from orchestrator.cli.output.formats import called, titled
+from orchestrator.cli.output.formats import name_of, title_of
 from orchestrator.events import (
     Event,
     Intervention,
@@ -131,22 +131,19 @@ class BoardView:
         connected = any(worker.connections for worker in run.workers)
         measures = (*(_MEASURES if measured else ()), *((_NETWORK,) if connected else ()))
         columns = (*_COLUMNS, *measures, _LINE)
-        rows = [_cells(worker) for worker in _in_sight(run.workers)]
+        finished = [worker.worker_id for worker in run.workers if worker.result is not None]
+        queued = [w.worker_id for w in run.workers if w.state is WorkerState.QUEUED]
+        hidden = {*queued, *finished[:-MAX_FINISHED]}
+        rows = [_cells(worker) for worker in run.workers if worker.worker_id not in hidden]
         below = []
         if measured and self._console.width < _ROOM:
             columns = tuple(name for name in columns if name not in ("task", "model", _LINE))
-            below = [_below(row) for row in rows if row[_LINE]]
-        return Group(_table(rows, columns), *below, *_reasons(run), Text(_rest(run)))
-
-
-def _in_sight(workers: Sequence[WorkerView]) -> list[WorkerView]:
-    finished = [worker.worker_id for worker in workers if worker.result is not None]
-    hidden = {*finished[:-MAX_FINISHED]}
-    return [
-        worker
-        for worker in workers
-        if worker.state is not WorkerState.QUEUED and worker.worker_id not in hidden
-    ]
+            texts = [f"{row['worker']}: {one_line(row[_LINE])}" for row in rows if row[_LINE]]
+            below = [Text(text, no_wrap=True, overflow="ellipsis") for text in texts]
+        parts = [f"{len(finished)} of {len(run.workers)} done"]
+        parts += [f"{len(queued)} queued"] if queued else []
+        rest = ", ".join(filter(None, [*parts, estimate(run)]))
+        return Group(_table(rows, columns), *below, *_reasons(run), Text(rest))
 
 
 def _cells(worker: WorkerView) -> dict[str, str]:
@@ -156,7 +153,7 @@ def _cells(worker: WorkerView) -> dict[str, str]:
     cpus = usage.cpus if usage and result is None else None
     memory = usage.memory if usage and result is None else None
     return {
-        "worker": titled(worker.worker_id, worker.name),
+        "worker": title_of(worker.worker_id, worker.name),
         "task": worker.spec.task,
         "model": worker.spec.model_name,
         "state": worker.word,
@@ -188,33 +185,18 @@ def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> Table:
     return table
 
 
-def _below(row: Mapping[str, str]) -> Text:
-    return Text(f"{row['worker']}: {one_line(row[_LINE])}", no_wrap=True, overflow="ellipsis")
-
-
 def _reasons(run: RunView) -> list[Text]:
     """Return lines on why workers do not start yet: one for each reason, most workers first."""
     waiting: dict[str, list[str]] = {}
     for number, why in run.reasons_to_wait().items():
         worker = run.by_number[number]
         if worker.state is WorkerState.QUEUED:
-            waiting.setdefault(why, []).append(called(number, worker.name))
+            waiting.setdefault(why, []).append(name_of(number, worker.name))
     found = sorted(waiting.items(), key=lambda reason: -len(reason[1]))[:_MOST_REASONS]
-    return [
-        Text(f"{_some(names)}: {one_line(why)}", style="dim", no_wrap=True, overflow="ellipsis")
-        for why, names in found
-    ]
-
-
-def _some(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return f"{names[0]} waits"
-    return f"{names[0]} and {len(names) - 1} more wait"
-
-
-def _rest(run: RunView) -> str:
-    queued = sum(worker.state is WorkerState.QUEUED for worker in run.workers)
-    finished = sum(worker.result is not None for worker in run.workers)
-    parts = [f"{finished} of {len(run.workers)} done"]
-    parts += [f"{queued} queued"] if queued else []
-    return ", ".join(filter(None, [*parts, estimate(run)]))
+    lines = []
+    for why, names in found:
+        more = len(names) - 1
+        who = f"{names[0]} and {more} more wait" if more else f"{names[0]} waits"
+        text = f"{who}: {one_line(why)}"
+        lines.append(Text(text, style="dim", no_wrap=True, overflow="ellipsis"))
+    return lines

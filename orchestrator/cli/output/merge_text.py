@@ -15,10 +15,6 @@ def show_merged(merged: Merged, *, into: str | None = None) -> None:
     """Print which branches were merged, and which were left out."""
     for line in merge_lines(merged):
         show(line)
-    _tell_more(merged, into)
-
-
-def _tell_more(merged: Merged, into: str | None) -> None:
     for line in kept_lines(merged):
         tell(line)
     if merged.given_conflicts is not None:

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import TextIO
 
-from orchestrator.cli.output.ci import guarded, guarded_json
+from orchestrator.cli.output.ci import guard, guard_json
 from orchestrator.errors import OrchestratorError
 from orchestrator.text.sanitize import lines
 
@@ -35,7 +35,7 @@ def show(text: str) -> None:
 
 def show_json(text: str) -> None:
     """Print a JSON result on stdout."""
-    sys.stdout.write(guarded_json(text) + "\n")
+    sys.stdout.write(guard_json(text) + "\n")
     sys.stdout.flush()
 
 
@@ -51,5 +51,5 @@ def put(text: str, out: TextIO) -> None:
     All output that may contain text of workers is written by this function: see
     `orchestrator.cli.output.ci`.
     """
-    out.write(guarded(text, os.environ, terminal=out.isatty()) + "\n")
+    out.write(guard(text, os.environ, terminal=out.isatty()) + "\n")
     out.flush()

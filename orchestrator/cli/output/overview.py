@@ -1,8 +1,8 @@
 """Show a run on a terminal: workers, timeline, files that several workers changed, judgement."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from orchestrator.cli.output.file_matrix import shared_files
+from orchestrator.cli.output.file_matrix import file_matrix
 from orchestrator.cli.output.formats import table
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.record.states import PhaseKind
@@ -40,28 +40,20 @@ def overview(report: RunReport, *, width: int | None = None) -> str:
         report: The run.
         width: Columns of the terminal; None: no limit.
     """
-    rows = [("WORKER", "TASK", "STATE", "COST", "TIME", "FILES"), *map(_row, report.workers)]
+    rows = [("WORKER", "TASK", "STATE", "COST", "TIME", "FILES")]
+    for worker in report.workers:
+        files = str(worker.result.file_count if worker.result else 0)
+        task, took = one_line(worker.spec.task, limit=80), duration(worker.seconds)
+        rows.append((_name(worker), task, worker.outcome, cost(worker), took, files))
     results = [worker.result for worker in report.workers if worker.result]
     parts = [
         f"{one_line(heading(report))}\n{one_line(sums(report))}",
         table(rows, width=width),
         timeline(report, width=width),
-        shared_files(results, most=_FILES),
+        file_matrix(results, most=_FILES),
         judgement_text(report.judgement) if report.judgement else "",
     ]
     return "\n\n".join(part for part in parts if part)
-
-
-def _row(worker: WorkerView) -> tuple[str, ...]:
-    files = worker.result.file_count if worker.result else 0
-    return (
-        _name(worker),
-        one_line(worker.spec.task, limit=80),
-        worker.outcome,
-        cost(worker),
-        duration(worker.seconds),
-        str(files),
-    )
 
 
 def _name(worker: WorkerView) -> str:
@@ -75,23 +67,19 @@ def timeline(report: RunReport, *, width: int | None = None) -> str:
         report: The run.
         width: Columns of the terminal. Default: 100.
     """
-    return "\n".join(_lines(report, width or _WIDTH))
-
-
-def _lines(report: RunReport, width: int) -> Iterator[str]:
     names = [_name(worker) for worker in report.workers]
     label = max(map(len, names), default=0)
-    columns = max(width - label - 3, _NARROWEST)
-    used: set[str] = set()
+    columns = max((width or _WIDTH) - label - 3, _NARROWEST)
+    lines, used = [], set[str]()
     for name, worker in zip(names, report.workers, strict=True):
         line = _line(report, worker, columns / report.length)
         used |= {*line}
         mark = "*" if worker.is_critical else " "
-        yield f"{name.ljust(label)} {mark} {line}".rstrip()
+        lines.append(f"{name.ljust(label)} {mark} {line}".rstrip())
     kinds = [kind for kind in PHASE_NAMES if _MARKS[kind] in used and kind is not PhaseKind.START]
     legend = ", ".join(f"{_MARKS[kind]} {PHASE_NAMES[kind]}" for kind in kinds)
     critical = "; * critical path" if report.critical_path else ""
-    yield f"{duration(report.length)}: {legend}{critical}"
+    return "\n".join([*lines, f"{duration(report.length)}: {legend}{critical}"])
 
 
 def _line(report: RunReport, worker: WorkerView, scale: float) -> str:

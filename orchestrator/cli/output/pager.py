@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
-from orchestrator.cli.output.ci import guarded
+from orchestrator.cli.output.ci import guard
 from orchestrator.cli.output.messages import put
 
 _NO_PAGER = ("", "cat")
@@ -37,21 +38,15 @@ def show_paged(texts: Iterable[str], *, is_allowed: bool) -> None:
         assert pager.stdin is not None  # noqa: S101
         with pager.stdin as pipe:
             for text in texts:
-                line = guarded(text, os.environ, terminal=True) + "\n"
+                line = guard(text, os.environ, terminal=True) + "\n"
                 pipe.write(line.encode("utf-8", "replace"))
     except BrokenPipeError:
         pass  # the user has read enough
     finally:
-        _await(pager)
-
-
-def _await(pager: "subprocess.Popen[bytes]") -> None:
-    while True:
-        try:
-            pager.wait()
-        except KeyboardInterrupt:
-            continue  # the pager, which also receives it, decides whether it ends
-        return
+        while pager.returncode is None:
+            # The pager, which also receives an interrupt, decides whether it ends.
+            with suppress(KeyboardInterrupt):
+                pager.wait()
 
 
 def pager_of(environ: Mapping[str, str]) -> str | None:

@@ -4,16 +4,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.cli.output.file_matrix import shared_files
+from orchestrator.cli.output.event_lines import explanation, is_consequence
+from orchestrator.cli.output.file_matrix import file_matrix
 from orchestrator.cli.output.formats import (
-    called,
     kept_line,
+    name_of,
     table,
     terminal_width,
-    titled,
+    title_of,
 )
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.outcomes import explanation, is_consequence
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.changes import typed_name
@@ -63,7 +63,7 @@ def run_table(
         _sum(result),
         *network_line(result.results),
         *time_lines(result, slots=slots, workflow=workflow),
-        *failed_line(bad),
+        *failure_lines(bad),
     ]
     return "\n".join([table(rows, width=width or terminal_width()), "", *parts])
 
@@ -76,13 +76,13 @@ def timings_table(result: RunResult) -> str:
         cells = [f"{seconds:.2f}" for seconds in steps] or ["-"] * len(Timings.model_fields)
         cpu = "-" if worker.cpu_time is None else f"{worker.cpu_time:.2f}"
         memory = "-" if worker.peak_memory is None else size(worker.peak_memory)
-        rows.append((titled(worker.worker_id, worker.name), *cells, cpu, memory))
+        rows.append((title_of(worker.worker_id, worker.name), *cells, cpu, memory))
     return "\n" + table(rows, shrink=0)
 
 
 def _row(worker: WorkerResult) -> tuple[str, ...]:
     return (
-        titled(worker.worker_id, worker.name),
+        title_of(worker.worker_id, worker.name),
         one_line(worker.task or ""),
         one_line(worker.model),
         worker.word,
@@ -101,14 +101,14 @@ def checks_sum(worker: WorkerResult) -> str:
 
 def _failure(worker: WorkerResult) -> str:
     log = f"\n  log: {worker.log}" if worker.log else ""
-    return f"{called(worker.worker_id, worker.name)} {worker.outcome}{explanation(worker)}{log}"
+    return f"{name_of(worker.worker_id, worker.name)} {worker.outcome}{explanation(worker)}{log}"
 
 
 def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
     """Return notes on workers that succeeded, and the refs of commits that are on no branch."""
     lines = []
     for worker in workers:
-        who = called(worker.worker_id, worker.name)
+        who = name_of(worker.worker_id, worker.name)
         names_refs = worker.message == "; ".join(told(worker.kept_refs))
         if worker.status is Status.SUCCESS and not names_refs and not is_consequence(worker):
             lines += [f"{who}{said}"] if (said := explanation(worker)) else []
@@ -158,7 +158,7 @@ def time_lines(
     return lines
 
 
-def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
+def failure_lines(bad: Sequence[WorkerResult]) -> list[str]:
     """Return lines with the tasks of a workflow that did not succeed; none if all succeeded.
 
     Each line names one final state. Tasks that decided the run's status come first.
@@ -174,7 +174,7 @@ def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
 
 def _failure_cause(worker: WorkerResult) -> str:
     how = f"exit {worker.exit_code}" if worker.exit_code else worker.reason or worker.status
-    return f"{called(worker.worker_id, worker.name)} {how}"
+    return f"{name_of(worker.worker_id, worker.name)} {how}"
 
 
 def _total(result: RunResult) -> str:
@@ -203,7 +203,7 @@ def show_run(
     else:
         show(run_table(result, slots=config.workers, workflow=workflow))
     if not quiet:
-        tell(after_run(result, typed=typed_branch))
+        tell(after_run(result, typed=name_to_type))
     return exit_code(result.results, fail_on=config.fail_on)
 
 
@@ -234,7 +234,7 @@ def _short_failure(worker: WorkerResult) -> str:
     return f"worker {worker.worker_id}{name} {worker.ending}"
 
 
-def typed_branch(branch: str) -> str:
+def name_to_type(branch: str) -> str:
     """Return the name of a branch of the repository for a git command: in full if ambiguous."""
     try:
         return typed_name(Repository(Path.cwd()), branch)
@@ -250,7 +250,7 @@ def after_run(result: RunResult, *, typed: Callable[[str], str] = str) -> str:
         typed: Returns the name of a branch for a git command.
     """
     first = result.results[0]
-    shared = shared_files(result.results)
+    shared = file_matrix(result.results)
     return (
         f"{_locations(result)}\n"
         f"{f'{shared}{_CONFLICTS}' if shared else ''}"
@@ -283,7 +283,7 @@ def _effort(worker: WorkerResult) -> tuple[bool, float, int, int]:
 def _diffstat(worker: WorkerResult) -> str:
     checks = f", checks {checks_sum(worker)}" if worker.checks else ""
     lines = f"+{worker.insertions} -{worker.deletions}"
-    return f"{called(worker.worker_id, worker.name)} {lines}{checks}"
+    return f"{name_of(worker.worker_id, worker.name)} {lines}{checks}"
 
 
 def _locations(result: RunResult) -> str:

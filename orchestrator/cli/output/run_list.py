@@ -6,7 +6,7 @@ from pathlib import Path
 
 import humanize
 
-from orchestrator.cli.output.formats import kept_line, table, terminal_width, titled
+from orchestrator.cli.output.formats import kept_line, table, terminal_width, title_of
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.git.repository import Repository
 from orchestrator.record.listing import ListedRun, ListedWorker, list_runs
@@ -54,20 +54,16 @@ def _run(run: ListedRun, top: Path) -> str:
 
 
 def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:
-    used = size(worker.disk)
+    used, worktree = size(worker.disk), _NONE
+    if worker.worktree_path is not None:
+        path = Path(worker.worktree_path)
+        worktree = path.name if path.parent == top else str(path)
     return (
-        titled(worker.worker_id, worker.name),
+        title_of(worker.worker_id, worker.name),
         one_line(worker.task, limit=_TASK),
         worker.outcome,
         worker.branch or _NONE,
-        _worktree(worker, top),
+        worktree,
         (worker.container or _NONE)[:_ID],
         used if worker.disk_complete else f"> {used}",
     )
-
-
-def _worktree(worker: ListedWorker, top: Path) -> str:
-    if worker.worktree_path is None:
-        return _NONE
-    path = Path(worker.worktree_path)
-    return path.name if path.parent == top else str(path)

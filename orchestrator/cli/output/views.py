@@ -20,10 +20,10 @@ from orchestrator.cli.output.event_lines import (
     run_line,
     stage_line,
     stage_lines,
-    started_line,
+    start_line,
     stopping_line,
 )
-from orchestrator.cli.output.formats import titled
+from orchestrator.cli.output.formats import title_of
 from orchestrator.cli.output.messages import show_json, tell
 from orchestrator.events import (
     MOMENTARY,
@@ -176,7 +176,7 @@ class PlainView:
         """Print the running workers."""
         with self._lock:
             if running := self._running():
-                workers = ", ".join(titled(number, self._name(number)) for number in running)
+                workers = ", ".join(title_of(number, self._name(number)) for number in running)
                 elapsed = self._clock() - self._started
                 text = estimate(self._run.snapshot(datetime.now(UTC)))
                 left = f", {text}" if text else ""
@@ -208,7 +208,7 @@ class PlainView:
             case WorkerStarted(worker_id=number):
                 worker = self._run.by_number.get(number)
                 spec = worker.spec if worker else None
-                started = started_line(number, spec, running=len(self._running()))
+                started = start_line(number, spec, running=len(self._running()))
                 return [started, *port_lines(event, self._name(number))]
             case (
                 Intervention() | ProviderPaused() | SlotsChanged() | WorkerWaiting(cause="machine")

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.cli.commands.exec import _Sink
-from orchestrator.cli.output.ci import guarded, guarded_json
+from orchestrator.cli.output.ci import guard, guard_json
 from orchestrator.results import Reason, Status
 from orchestrator.text.sanitize import lines
 from tests.cli.conftest import worker
@@ -61,7 +61,7 @@ def test_parsers_find_commands_in_raw_output():
 def test_guarded_lines_contain_no_command(name):
     for line in HOSTILE_LINES:
         # The package passes all text of workers through `one_line` or `lines`.
-        shown = guarded(lines(line), SYSTEMS[name], terminal=False)
+        shown = guard(lines(line), SYSTEMS[name], terminal=False)
         assert commands_in(shown) == [], line
         # Lines on the other stream could end the protection by `stop-commands`.
         bare = re.sub(r"^::(stop-commands::)?[0-9a-f]{32}(::)?$", "", shown, flags=re.MULTILINE)
@@ -69,28 +69,28 @@ def test_guarded_lines_contain_no_command(name):
 
 
 def test_each_block_has_its_own_token():
-    shown = [guarded("::add-mask::a", SYSTEMS["github"], terminal=False) for _ in range(2)]
+    shown = [guard("::add-mask::a", SYSTEMS["github"], terminal=False) for _ in range(2)]
     tokens = [re.fullmatch(r"::stop-commands::([0-9a-f]{32})\n.*\n::\1::", one)[1] for one in shown]
     assert tokens[0] != tokens[1]
     runner = GitHubRunner()
-    runner.read(f"{shown[0]}\n{guarded(f'::{tokens[0]}::', SYSTEMS['github'], terminal=False)}")
+    runner.read(f"{shown[0]}\n{guard(f'::{tokens[0]}::', SYSTEMS['github'], terminal=False)}")
     assert (runner.commands, runner.stops, runner.is_stopped) == ([], 2, False)
 
 
 def test_harmless_text_is_unchanged():
     text = "# heading\n## second\n-- x\n---x\na::b\n+++x\n[W1] --- a/file"
-    assert guarded(text, {}, terminal=False) == text
-    assert guarded("::x::\n--- a", {}, terminal=True) == "::x::\n--- a"
-    assert guarded("::x::", {"BUILDKITE": "true"}, terminal=True) == "\ufffd::x::"
-    assert guarded("##[x]\n::y::", {"CI": "1", "ORCHESTRATOR_CI": "off"}, terminal=False) == (
+    assert guard(text, {}, terminal=False) == text
+    assert guard("::x::\n--- a", {}, terminal=True) == "::x::\n--- a"
+    assert guard("::x::", {"BUILDKITE": "true"}, terminal=True) == "\ufffd::x::"
+    assert guard("##[x]\n::y::", {"CI": "1", "ORCHESTRATOR_CI": "off"}, terminal=False) == (
         "##[x]\n::y::"
     )
-    assert guarded("x", {"GITHUB_ACTIONS": "true"}, terminal=False) == "x"
+    assert guard("x", {"GITHUB_ACTIONS": "true"}, terminal=False) == "x"
 
 
 def test_guarded_json_is_equivalent():
     said = {"##vso[a.b]": ["##[x]", "###", '\\##"', "# #"]}
-    text = guarded_json(json.dumps(said))
+    text = guard_json(json.dumps(said))
     assert "##" not in text
     assert json.loads(text) == said
 
@@ -178,7 +178,7 @@ def test_hostile_result_contains_no_ci_command(result, system, capsys):
     shown = capsys.readouterr().err
     assert "prependpath" in shown
     assert commands_in(shown) == []
-    assert commands_in(guarded_json(run_json(hostile))) == []
+    assert commands_in(guard_json(run_json(hostile))) == []
     assert ("\n::stop-commands::" in f"\n{shown}") == (system == "github")
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.cli.output.live_table import BoardView
-from orchestrator.cli.output.report import after_run, failed_line, run_table
+from orchestrator.cli.output.report import after_run, failure_lines, run_table
 from orchestrator.cli.output.views import PlainView
 from orchestrator.events import (
     Intervention,
@@ -149,10 +149,10 @@ def test_only_failures_that_did_not_decide_are_called_not_critical():
     spare = worker(1, Status.FAILED, reason=Reason.AGENT_FAILED, required=False)
     skipped = worker(3, Status.FAILED, reason=Reason.DEPENDENCY, at=None)
     slow = worker(2, Status.TIMEOUT, reason=Reason.TIMEOUT)
-    assert failed_line([spare]) == ["Failed, not critical: W1 (design) agent_failed"]
+    assert failure_lines([spare]) == ["Failed, not critical: W1 (design) agent_failed"]
     # A required task did not run because of it.
-    assert failed_line([spare, skipped]) == ["Failed: W1 (design) agent_failed"]
-    assert [line.partition(":")[0] for line in failed_line([spare, slow])] == [
+    assert failure_lines([spare, skipped]) == ["Failed: W1 (design) agent_failed"]
+    assert [line.partition(":")[0] for line in failure_lines([spare, slow])] == [
         "Timeout", "Failed, not critical"
     ]  # fmt: skip
 
