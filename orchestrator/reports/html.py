@@ -63,38 +63,33 @@ _HEADING = ("Worker", "Status", "Task", "Model", "Steps", "Cost", "Time", "Chang
 
 def render(report: RunReport) -> str:
     """Return the report as an HTML document."""
-    return "".join(_document(report))
-
-
-def _document(report: RunReport) -> Iterator[str]:
     title = escape(heading(report))
-    yield (
+    heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADING)
+    notices = ""
+    if report.notices:
+        notices = (
+            '<section aria-labelledby="notices">\n<h2 id="notices">Notes</h2>\n'
+            f"{_list(report.notices)}</section>\n"
+        )
+    return "".join([
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        '<a class="skip" href="#workers">Skip to the workers</a>\n'
-    )
-    yield from _head(report)
-    yield '<main>\n<section aria-labelledby="timeline">\n<h2 id="timeline">Timeline</h2>\n'
-    yield f"<figure>\n{timeline(report)}{_legend(report)}</figure>\n</section>\n"
-    heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADING)
-    yield (
+        '<a class="skip" href="#workers">Skip to the workers</a>\n',
+        *_head(report),
+        '<main>\n<section aria-labelledby="timeline">\n<h2 id="timeline">Timeline</h2>\n'
+        f"<figure>\n{timeline(report)}{_legend(report)}</figure>\n</section>\n"
         '<section aria-labelledby="workers">\n<h2 id="workers">Workers</h2>\n'
         '<div class="scroll" tabindex="0" role="region" aria-labelledby="workers">\n<table>\n'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
-    )
-    yield from map(_row, report.workers)
-    yield "</tbody>\n</table>\n</div>\n</section>\n"
-    yield from _decisions(report)
-    yield from _details(report)
-    if report.notices:
-        yield (
-            '<section aria-labelledby="notices">\n<h2 id="notices">Notes</h2>\n'
-            f"{_list(report.notices)}</section>\n"
-        )
-    yield "</main>\n</body>\n</html>\n"
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n",
+        *map(_row, report.workers),
+        "</tbody>\n</table>\n</div>\n</section>\n",
+        *_decisions(report),
+        *_details(report),
+        f"{notices}</main>\n</body>\n</html>\n",
+    ])  # fmt: skip
 
 
 def _head(report: RunReport) -> Iterator[str]:
@@ -198,9 +193,21 @@ def _details(report: RunReport) -> Iterator[str]:
         if worker.message:
             yield f'<p class="message">{escape(one_line(worker.message, limit=2000))}</p>\n'
         yield _block("Task", lines(worker.spec.task)[:20_000])
+        facts = [("Branch", worker.spec.branch)]
+        if worker.result:
+            facts.append(("Commit", worker.result.commit or ""))
+            facts += [("Kept", ref) for ref in worker.result.kept_refs[:20]]
+            facts += [("CPU and memory", resources(worker.result))]
+            facts += [("Limit reached", limit) for limit in worker.result.limits_hit]
+            facts += [("Limits not enforced", ", ".join(worker.result.limits_unenforced))]
+        facts += [(f"Alert at {alert.at:%H:%M:%S}", alert.detail) for alert in worker.alerts]
+        facts += [
+            (f"Attempt {number}", f"{attempt.reason or attempt.status}: {attempt.message or ''}")
+            for number, attempt in enumerate(worker.attempts, start=1)
+        ]
         rows = "".join(
             f"<div><dt>{title}</dt><dd>{escape(one_line(value, limit=500))}</dd></div>\n"
-            for title, value in _facts(worker)
+            for title, value in facts
             if value
         )
         yield f'<dl class="facts">\n{rows}</dl>\n'
@@ -213,22 +220,6 @@ def _details(report: RunReport) -> Iterator[str]:
         for title, log in (("Output", "stdout.log"), ("Errors", "stderr.log")):
             yield _block(title, tail(worker.directory / log, most=_LOG))
         yield "</details>\n</section>\n"
-
-
-def _facts(worker: WorkerView) -> list[tuple[str, str]]:
-    facts = [("Branch", worker.spec.branch)]
-    if worker.result:
-        facts.append(("Commit", worker.result.commit or ""))
-        facts += [("Kept", ref) for ref in worker.result.kept_refs[:20]]
-        facts += [("CPU and memory", resources(worker.result))]
-        facts += [("Limit reached", limit) for limit in worker.result.limits_hit]
-        facts += [("Limits not enforced", ", ".join(worker.result.limits_unenforced))]
-    facts += [(f"Alert at {alert.at:%H:%M:%S}", alert.detail) for alert in worker.alerts]
-    facts += [
-        (f"Attempt {number}", f"{attempt.reason or attempt.status}: {attempt.message or ''}")
-        for number, attempt in enumerate(worker.attempts, start=1)
-    ]
-    return facts
 
 
 def _block(title: str, text: str, *, always: bool = False, is_markup: bool = False) -> str:

@@ -29,8 +29,7 @@ def metrics(results: Iterable[RunResult], latest: RunReport | None = None) -> st
         results: Results of ended runs.
         latest: The run that the gauges describe. Default: no gauges.
     """
-    lines = [*_counters(list(results)), *(_gauges(latest) if latest else ())]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*_counters(list(results)), *(_gauges(latest) if latest else ())]) + "\n"
 
 
 def _counters(results: list[RunResult]) -> Iterator[str]:

@@ -52,15 +52,35 @@ def run_table(
         workflow: The workflow, if the run executed one.
         width: Columns of the terminal. Default: those of the terminal on stdout.
     """
-    rows = [_HEADING, *(_row(worker) for worker in result.results)]
+    rows: list[tuple[str, ...]] = [_HEADING]
+    rows += [
+        (
+            title_of(worker.worker_id, worker.name),
+            one_line(worker.task or ""),
+            one_line(worker.model),
+            worker.word,
+            str(worker.steps),
+            money(worker.cost, known=worker.cost_known),
+            duration(worker.duration),
+            str(worker.file_count),
+        )
+        for worker in result.results
+    ]
     if any(worker.checks for worker in result.results):
         checks = ["CHECKS", *(checks_sum(worker) for worker in result.results)]
         rows = [(*row, cell) for row, cell in zip(rows, checks, strict=True)]
     bad = [worker for worker in result.results if worker.status is not Status.SUCCESS]
+    failures = []
+    for worker in bad:
+        who, log = name_of(worker.worker_id, worker.name), f"\n  log: {worker.log}"
+        said = f"{who} {worker.outcome}{explanation(worker)}"
+        failures.append(f"{said}{log if worker.log else ''}")
+    words = tally([worker.word for worker in result.results], first=[*Status])
     parts = [
-        *map(_failure, bad),
+        *failures,
         *notes_of(result.results),
-        _sum(result),
+        f"{count(len(result.results), 'worker')}: {words}; "
+        f"cost {_total(result)}; {duration(result.duration)}",
         *network_line(result.results),
         *time_lines(result, slots=slots, workflow=workflow),
         *failure_lines(bad),
@@ -80,28 +100,10 @@ def timings_table(result: RunResult) -> str:
     return "\n" + table(rows, shrink=0)
 
 
-def _row(worker: WorkerResult) -> tuple[str, ...]:
-    return (
-        title_of(worker.worker_id, worker.name),
-        one_line(worker.task or ""),
-        one_line(worker.model),
-        worker.word,
-        str(worker.steps),
-        money(worker.cost, known=worker.cost_known),
-        duration(worker.duration),
-        str(worker.file_count),
-    )
-
-
 def checks_sum(worker: WorkerResult) -> str:
     """Return a worker's number of passed checks and of all checks, such as `2/3`."""
     passed = sum(check.passed for check in worker.checks)
     return f"{passed}/{len(worker.checks)}" if worker.checks else ""
-
-
-def _failure(worker: WorkerResult) -> str:
-    log = f"\n  log: {worker.log}" if worker.log else ""
-    return f"{name_of(worker.worker_id, worker.name)} {worker.outcome}{explanation(worker)}{log}"
 
 
 def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
@@ -115,14 +117,6 @@ def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
         if worker.kept_refs:
             lines.append(f"{who}: {kept_line(worker.kept_refs)}")
     return lines
-
-
-def _sum(result: RunResult) -> str:
-    words = tally([worker.word for worker in result.results], first=[*Status])
-    return (
-        f"{count(len(result.results), 'worker')}: {words}; "
-        f"cost {_total(result)}; {duration(result.duration)}"
-    )
 
 
 def network_line(workers: Sequence[WorkerResult]) -> list[str]:
@@ -168,13 +162,10 @@ def failure_lines(bad: Sequence[WorkerResult]) -> list[str]:
     for worker in sorted(bad, key=lambda result: result.worker_id not in decided):
         if worker.name is not None and not is_consequence(worker):
             more = "" if worker.worker_id in decided else ", not critical"
-            lines.setdefault(worker.word.capitalize() + more, []).append(_failure_cause(worker))
+            how = f"exit {worker.exit_code}" if worker.exit_code else worker.reason or worker.status
+            cause = f"{name_of(worker.worker_id, worker.name)} {how}"
+            lines.setdefault(worker.word.capitalize() + more, []).append(cause)
     return [f"{word}: {', '.join(causes)}" for word, causes in lines.items()]
-
-
-def _failure_cause(worker: WorkerResult) -> str:
-    how = f"exit {worker.exit_code}" if worker.exit_code else worker.reason or worker.status
-    return f"{name_of(worker.worker_id, worker.name)} {how}"
 
 
 def _total(result: RunResult) -> str:
@@ -211,7 +202,10 @@ def summary_line(result: RunResult) -> str:
     """Return a run's result as one line: failures, duration and cost."""
     good = sum(worker.status is Status.SUCCESS for worker in result.results)
     others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
-    named = [_short_failure(worker) for worker in others[:_NAMED]]
+    named = []
+    for worker in others[:_NAMED]:
+        name = f" ({one_line(worker.name, limit=60)})" if worker.name else ""
+        named.append(f"worker {worker.worker_id}{name} {worker.ending}")
     more = [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
     return "; ".join(
         [
@@ -227,11 +221,6 @@ def summary_line(result: RunResult) -> str:
 
 _NAMED = 3
 """Maximum number of workers that the line about failures names."""
-
-
-def _short_failure(worker: WorkerResult) -> str:
-    name = f" ({one_line(worker.name, limit=60)})" if worker.name else ""
-    return f"worker {worker.worker_id}{name} {worker.ending}"
 
 
 def name_to_type(branch: str) -> str:
@@ -251,39 +240,30 @@ def after_run(result: RunResult, *, typed: Callable[[str], str] = str) -> str:
     """
     first = result.results[0]
     shared = file_matrix(result.results)
+    # A worker that never started has no output.
+    output = f"see a worker's output: {first.log}/stdout.log\n" if first.log else ""
     return (
         f"{_locations(result)}\n"
         f"{f'{shared}{_CONFLICTS}' if shared else ''}"
         f"{review_order(result.results)}"
         f"see a worker's changes: git diff {result.base[:12]} {typed(first.branch)}\n"
-        f"{_output_hint(first)}"
-        "remove worktrees and branches: orchestrator parallel-cleanup"
+        f"{output}remove worktrees and branches: orchestrator parallel-cleanup"
     )
-
-
-def _output_hint(first: WorkerResult) -> str:
-    # A worker that never started has no output.
-    return f"see a worker's output: {first.log}/stdout.log\n" if first.log else ""
 
 
 def review_order(results: Sequence[WorkerResult]) -> str:
     """Return a line with an order to review work: successes, most passed checks, fewest lines."""
-    changed = [worker for worker in results if worker.file_count]
-    if len(changed) < 2:
-        return ""
-    return f"review order: {'; '.join(map(_diffstat, sorted(changed, key=_effort)))}\n"
-
-
-def _effort(worker: WorkerResult) -> tuple[bool, float, int, int]:
-    passed = sum(check.passed for check in worker.checks) / max(len(worker.checks), 1)
-    lines = worker.insertions + worker.deletions
-    return worker.status is not Status.SUCCESS, -passed, lines, worker.worker_id
-
-
-def _diffstat(worker: WorkerResult) -> str:
-    checks = f", checks {checks_sum(worker)}" if worker.checks else ""
-    lines = f"+{worker.insertions} -{worker.deletions}"
-    return f"{name_of(worker.worker_id, worker.name)} {lines}{checks}"
+    found = []
+    for worker in results:
+        passed = sum(check.passed for check in worker.checks) / max(len(worker.checks), 1)
+        lines = worker.insertions + worker.deletions
+        rank = worker.status is not Status.SUCCESS, -passed, lines, worker.worker_id
+        checks = f", checks {checks_sum(worker)}" if worker.checks else ""
+        changes = f"+{worker.insertions} -{worker.deletions}"
+        if worker.file_count:
+            found.append((rank, f"{name_of(worker.worker_id, worker.name)} {changes}{checks}"))
+    texts = [text for _, text in sorted(found)]
+    return f"review order: {'; '.join(texts)}\n" if len(texts) > 1 else ""
 
 
 def _locations(result: RunResult) -> str:
