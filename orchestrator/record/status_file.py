@@ -72,10 +72,7 @@ class StatusTable:
                 self._states[worker.worker_id] = state
                 at = f"{event.at.astimezone(UTC):%H:%M:%S} UTC"
                 texts = (worker.name or f"W{worker.worker_id}", worker.spec.task.strip(), state, at)
-                cells = [
-                    one_line(text, limit=_LONGEST).strip().translate(_SPECIAL) for text in texts
-                ]
-                self._lines[worker.worker_id] = f"| {' | '.join(cells)} |\n"
+                self._lines[worker.worker_id] = f"| {' | '.join(map(_cell, texts))} |\n"
                 is_changed = True
         return is_changed
 
@@ -111,6 +108,10 @@ def _state(worker: WorkerView, *, is_free: bool) -> State:
     if worker.state is WorkerState.QUEUED:
         return State.WAITING if is_free else State.BLOCKED
     return State.WAITING if worker.state is WorkerState.RETRYING else State.IN_PROGRESS
+
+
+def _cell(text: str) -> str:
+    return one_line(text, limit=_LONGEST).strip().translate(_SPECIAL)
 
 
 class StatusFile:

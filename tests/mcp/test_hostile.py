@@ -18,7 +18,7 @@ from orchestrator.mcp import server
 from orchestrator.mcp.arguments import ListRuns
 from orchestrator.mcp.reading import MOST_TEXT
 from orchestrator.mcp.starting import Limits
-from orchestrator.mcp.tools import offered
+from orchestrator.mcp.tools import offer_tools
 from orchestrator.text.sanitize import lines as shown_lines
 from orchestrator.workflow.planning import TASK_KEYS
 from tests.support.mcp_clients import (
@@ -49,7 +49,7 @@ LARGE = ("x" * 10_000_000, [1] * 100_000)
 
 def _tools(repo: Path) -> tuple[server.Offered, ...]:
     limits = Limits(options=SHELL, config=None, max_workers=3, budget_total=None)
-    return offered(Repository(repo), limits, EVERYTHING)
+    return offer_tools(Repository(repo), limits, EVERYTHING)
 
 
 def test_only_what_the_user_allows_is_listed_and_can_be_called(repo: Path) -> None:

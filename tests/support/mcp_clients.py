@@ -17,7 +17,7 @@ from mcp.client.stdio import stdio_client
 from orchestrator.git.repository import Repository
 from orchestrator.mcp.server import Allowed, server_of
 from orchestrator.mcp.starting import Limits
-from orchestrator.mcp.tools import offered
+from orchestrator.mcp.tools import offer_tools
 
 ERAS = ("legacy", "2026-07-28")
 """Modes of the SDK's client: the handshake of the first protocols, and requests without one."""
@@ -58,7 +58,7 @@ def in_process(
 ) -> None:
     """Run a story with a server in this process."""
     given = {"options": SHELL, "config": None, "max_workers": 3, "budget_total": None, **limits}
-    server = server_of(offered(Repository(repo), Limits(**given), allowed))
+    server = server_of(offer_tools(Repository(repo), Limits(**given), allowed))
 
     async def play() -> None:
         async with Client(server) as client:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.web import connection_owner
+from orchestrator.web import server as web_server
 from orchestrator.web.server import OwnSocket, peer_uid
 
 HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
@@ -48,7 +48,7 @@ def test_own_connections_are_accepted(server):
 @pytest.mark.parametrize("rows", ["other", "closed by its process", "missing"])
 def test_connections_of_others_are_refused(server, tmp_path, monkeypatch, rows):
     table = tmp_path / "tcp"
-    monkeypatch.setattr(connection_owner, "_TABLES", (table,))
+    monkeypatch.setattr(web_server, "_TABLES", (table,))
     with socket.create_connection(server.getsockname()) as client:
         text = {
             "other": row(client, uid=os.getuid() + 1),
@@ -66,7 +66,7 @@ def test_connections_of_others_are_refused(server, tmp_path, monkeypatch, rows):
 
 
 def test_without_kernel_tables_every_user_needs_only_the_cookie(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(connection_owner, "_TABLES", (tmp_path / "none",))
+    monkeypatch.setattr(web_server, "_TABLES", (tmp_path / "none",))
     with socket.create_connection(server.getsockname()):
         server.accept()[0].close()
 

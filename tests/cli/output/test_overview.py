@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.cli.output.file_matrix import shared_files
+from orchestrator.cli.output.file_matrix import file_matrix
 from orchestrator.cli.output.overview import overview, timeline
 from orchestrator.cli.output.report import after_run
 from orchestrator.record.states import RunState, WorkerState
@@ -20,16 +20,16 @@ def changed(number: int, *files: str) -> WorkerResult:
 def test_files_of_several_workers_are_a_table() -> None:
     workers = [changed(1, "a", "b", "own"), changed(2, "b"), changed(3, "c", "b", "a"),
                changed(4, "z")]  # fmt: skip
-    assert shared_files(workers).splitlines() == [
+    assert file_matrix(workers).splitlines() == [
         "2 files changed by more than one worker:",
         "FILE  W1  W2  W3",
         "b     x   x   x",
         "a     x   .   x",
     ]
-    assert shared_files(workers, most=1).splitlines()[-1] == "and 1 more file"
-    assert shared_files(workers[:1]) == ""
+    assert file_matrix(workers, most=1).splitlines()[-1] == "and 1 more file"
+    assert file_matrix(workers[:1]) == ""
     hostile = [changed(1, "\x1b[31m\na"), changed(2, "\x1b[31m\na")]
-    assert shared_files(hostile).splitlines()[-1] == "\ufffd[31m a  x   x"
+    assert file_matrix(hostile).splitlines()[-1] == "\ufffd[31m a  x   x"
 
 
 def test_a_run_ends_with_the_table_if_workers_changed_the_same_file() -> None:
