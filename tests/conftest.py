@@ -77,7 +77,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test with the mark `fast` that starts a process or opens a connection."""
-    with cost.guard(item):
+    with cost.guarded(item):
         return (yield)
 
 
