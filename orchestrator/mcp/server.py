@@ -141,6 +141,7 @@ class Calls:
             watched = asyncio.wrap_future(future)
             # Otherwise asyncio would report the error of a late call.
             watched.add_done_callback(lambda done: done.cancelled() or done.exception())
+            # protection: calls-end-in-time
             await asyncio.wait({watched}, timeout=LONGEST_CALL)
         finally:
             # Also if the client cancelled the call: its work is not repeated.

@@ -83,6 +83,7 @@ class Starter:
                 update["timeout_per_worker"] = asked.timeout
             config = settings.model_copy(update=update)
             check_contradictions(config)
+            # protection: tasks-of-clients-are-bounded
             _check(config, settings, "the run")
             jobs = max(len(asked.tasks), len(asked.models))
             return self._start(config, asked.budget, min(jobs, asked.workers or jobs))
@@ -95,6 +96,7 @@ class Starter:
             for task in workflow.tasks:
                 own = config_of(settings, task)
                 check_contradictions(own)
+                # protection: tasks-of-clients-workflows-are-bounded
                 _check(own, settings, f"task `{task.id}`")
             config = run_config(settings, workflow)
             return self._start(config, asked.budget, len(workflow.tasks), workflow)
@@ -119,6 +121,7 @@ class Starter:
     ) -> answers.Started:
         most = self.limits.max_workers
         free = most - sum(run.workers for run in self._runs if run.directory.is_live())
+        # protection: workers-of-all-runs-are-bounded
         if free <= 0:
             raise ConfigError(
                 f"all {most} workers of this server are in use",
@@ -153,6 +156,7 @@ class Starter:
         if total is None:
             return min(given, default=None)
         rest = total - sum(_largest_cost(run) for run in self._runs)
+        # protection: budget-of-all-runs-is-bounded
         if rest <= 0:
             raise ConfigError(
                 f"the budget of this server, {total:g} USD, is used up or promised to live runs",

@@ -77,4 +77,5 @@ def offer_tools(
             arguments.Merge, answers.MergedAnswer, previews.merge, "merge",
         ),
     )  # fmt: skip
+    # protection: only-allowed-tools-are-offered
     return tuple(tool for tool in every if tool.needs is None or tool.needs in allowed)

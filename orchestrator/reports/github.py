@@ -69,6 +69,7 @@ def _commands_of_worker(report: RunReport, worker: WorkerView) -> list[str]:
 
 def _command(kind: str, message: str, **properties: str) -> str:
     """Return a workflow command of GitHub; values are escaped and cannot begin another command."""
+    # protection: properties-of-annotations-are-escaped
     given = ",".join(f"{name}={_escape(text, _PROPERTY)}" for name, text in properties.items())
     return f"::{kind} {given}::{_escape(one_line(message, limit=_MESSAGE), _DATA)}"
 

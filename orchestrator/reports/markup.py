@@ -19,5 +19,8 @@ def escape(text: str) -> str:
     Control and invisible characters become U+FFFD.
     """
     # `>` is escaped too, so that no `]]>` remains.
+    # protection: xml-and-html-are-escaped
+    # protection: characters-that-xml-forbids-are-replaced
     clean = escape_html(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", lines(text)))
+    # protection: no-ci-commands-in-xml-and-html
     return _COMMAND.sub(lambda match: f"&#{ord(match[0])};", clean)

@@ -260,6 +260,7 @@ def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
     request = urllib.request.Request(  # noqa: S310  # the scheme was checked
         endpoint(environ), body, headers, method="POST"
     )
+    # protection: traces-follow-no-redirect
     opener = urllib.request.build_opener(_NoRedirects)
     problems: list[Exception] = []
 
@@ -275,6 +276,7 @@ def export_trace(report: RunReport, environ: Mapping[str, str]) -> None:
     # not wait for a daemon thread when it ends.
     thread = threading.Thread(target=send, name="otlp", daemon=True)
     thread.start()
+    # protection: no-collector-delays-end-of-run
     thread.join(_TIMEOUT)
     if thread.is_alive():
         raise TimeoutError(f"the OpenTelemetry collector did not answer within {_TIMEOUT:g} s")

@@ -93,6 +93,7 @@ class _Room:
 
 
 def _parse(data: bytes, room: _Room) -> list[WorkerTest]:
+    # protection: size-of-junit-file-limited
     if len(data) > _MOST_BYTES:
         raise UnusableError(f"the file is larger than {_MOST_BYTES // 1024**2} MiB")
     reader = _Reader(room)

@@ -161,6 +161,7 @@ class AccessControl:
         # protection: methods-other-than-get-and-post-refused
         if scope["method"] not in ("GET", "POST"):
             return _refuse(405, "only GET and POST are allowed", {"Allow": "GET, POST"})
+        # protection: host-is-compared
         if not self._is_host(headers):
             return _refuse(421, "this server has another name")
         path = scope.get("raw_path", b"").decode("latin-1")

@@ -167,6 +167,7 @@ def _good(view: View) -> list[int]:
         return good
     run = read_branches(repository, view.snapshot.run_id)
     out = {branch.worker_id for branch in run.branches if exclusion(repository, run, branch, onto)}
+    # protection: web-view-does-not-propose-to-merge-excluded-workers
     return [number for number in good if number not in out]
 
 
@@ -233,11 +234,13 @@ def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, objec
     form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
     if form not in get_args(Form) or conflict not in _CONFLICTS:
         raise ConfigError("the form has an unknown value")
+    # protection: preview-changes-nothing
     wish = Wish(form=form, on_conflict=conflict, named=True, dry_run=True)  # type: ignore[arg-type]
     preview = question.merge(wish)
     question.notes.extend(kept_lines(preview))
     if _one(fields, "how", "preview") != "merge":
         return {"preview": _clean(preview)}
+    # protection: merge-only-from-where-preview-was
     if _one(fields, "before", "") != preview.before:
         raise ConfigError(f"`{preview.target}` moved since the preview: open the preview again")
     wish = Wish(form=form, on_conflict=conflict, named=True)  # type: ignore[arg-type]

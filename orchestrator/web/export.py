@@ -33,6 +33,7 @@ def export(catalog: RunCatalog, directory: Path) -> int:
     try:
         with output_directory(directory) as folder:
             names = os.listdir(folder)  # noqa: PTH208 - a descriptor
+            # protection: export-replaces-only-export
             if names and "app.css" not in names:
                 raise ConfigError(
                     f"{directory} contains files that no export wrote",

@@ -75,9 +75,11 @@ def logs_of(directory: RunDirectory, worker_id: int) -> list[Log]:
     for attempt, place in reversed(attempts(directory, worker_id)):
         for name in sorted(entry_names(place), key=_order):
             stem, dot, suffix = name.rpartition(".")
+            # protection: only-files-with-names-of-logs-are-served
             if not dot or suffix != "log" or not _NAME.fullmatch(stem):
                 continue
             try:
+                # protection: links-instead-of-logs-are-not-followed
                 with open_regular(place / name) as file:
                     length = os.fstat(file.fileno()).st_size
             except OSError:

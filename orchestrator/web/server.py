@@ -53,6 +53,7 @@ def _is_own(connection: socket.socket) -> bool:
         # Only Linux has the tables. Elsewhere the session alone decides.
         return True
     try:
+        # protection: other-users-of-machine-are-refused
         return peer_uid(connection) in (os.getuid(), _ROOT)
     except OSError:
         # The connection was closed meanwhile.
@@ -71,6 +72,7 @@ def peer_uid(connection: socket.socket) -> int | None:
         lines = split_lines(table.read_text())[1:] if table.is_file() else []
         for row in map(str.split, lines):
             if len(row) > 9 and (row[1], row[2]) in pairs:
+                # protection: connections-that-their-program-closed-are-refused
                 return None if row[9] == _ORPHAN else int(row[7])
     return None
 

@@ -20,9 +20,9 @@ def reports() -> Iterator[Protection]:
     """Reports of runs, in every format."""
     yield from marked(
         ("tests/reports/test_junit.py", "tests/reports/test_html.py"),
-        ("XML and HTML are escaped", Replace("escape", "str")),
+        ("XML and HTML are escaped", Replace("escape_html", "str")),
         ("characters that XML forbids are replaced",
-         Instead("escape(re.sub('x^', '\N{REPLACEMENT CHARACTER}', lines(text)))")),
+         Instead("escape_html(re.sub('x^', '\N{REPLACEMENT CHARACTER}', lines(text)))")),
         ("no CI commands in XML and HTML", Unwrap("sub")),
     )  # fmt: skip
     yield from marked(
@@ -38,7 +38,7 @@ def reports() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         ("tests/reports/test_github.py",),
-        ("properties of annotations are escaped", Text("_escaped(text, _PROPERTY)", "text")),
+        ("properties of annotations are escaped", Text("_escape(text, _PROPERTY)", "text")),
         ("at most ten annotations of a kind", Always()),
         ("a summary stays below its limit", Without("file.tell()")),
     )  # fmt: skip

@@ -84,7 +84,7 @@ def web() -> Iterator[Protection]:
         ("templates escape text", Give("autoescape=False")),
         ("only files with names of logs are served", Without("not _NAME.fullmatch(stem)")),
         ("links instead of logs are not followed",
-         Replace("open_regular(directory / name)", "(directory / name).open('rb')")),
+         Replace("open_regular(place / name)", "(place / name).open('rb')")),
         ("pieces of logs have a limit", Instead("0")),
         ("new output has a limit", Never()),
         ("control characters in logs are visible", Unwrap("lines")),
