@@ -47,7 +47,7 @@ LIMITS: Mapping[str, Limit] = {
     "floors of rooms": Limit(11, 11),
     "longest import chain": Limit(14, 14),
     "function lines, median": Limit(9, 9),
-    "function lines, 90th percentile": Limit(24, 24),
+    "function lines, 90th percentile": Limit(24, 22),
     "function lines, longest": Limit(72, 72),
     "files over 400 lines": Limit(0, 0),
     "functions with 6 or more parameters": Limit(8, 8),
