@@ -15,11 +15,11 @@ from orchestrator.agents.base import (
     ProgressReader,
     unsupported_settings,
 )
-from orchestrator.agents.launcher import starter
 from orchestrator.agents.output.fields import as_line, as_summary
 from orchestrator.agents.output.no_report import unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import text_tail
+from orchestrator.agents.start import starter
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status

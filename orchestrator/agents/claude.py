@@ -16,7 +16,6 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.long_task import is_long, on_stdin
 from orchestrator.agents.output.fields import (
     Claims,
     Cost,
@@ -31,6 +30,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
+from orchestrator.agents.start import is_long, on_stdin
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -217,13 +217,10 @@ class _StepCounter:
         if message.get("id") not in self._seen:
             self._seen.append(message.get("id"))
             self.tokens += _tokens(_Usage.model_validate(fields(message.get("usage")))) or 0
-        return self._is_step(event, message) or self.tokens > before
-
-    def _is_step(self, event: Mapping[str, object], message: Mapping[str, object]) -> bool:
         # Answers to subagents are not steps of the agent itself.
         foreign = event.get("parent_tool_use_id") or message.get("model") == _SYNTHETIC
         if foreign or message.get("id") == self._last:
-            return False
+            return self.tokens > before
         self._last = message.get("id")
         self.number += 1
         return True
@@ -239,16 +236,12 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
         return (Status.SUCCESS, None, message) if exit_code == 0 else contradicted(exit_code)
     if report.subtype in _LIMITS:
         return Status.PARTIAL, _LIMITS[report.subtype], message
-    return Status.FAILED, _reason(report), message
-
-
-def _reason(report: _Report) -> Reason:
     text = report.result or ""
-    phrases = (_PHRASES[phrase] for phrase in _PHRASES if text.startswith(phrase))
     if _ACCOUNT_LIMIT.match(text):
-        return Reason.RATE_LIMITED
+        return Status.FAILED, Reason.RATE_LIMITED, message
+    phrases = (_PHRASES[phrase] for phrase in _PHRASES if text.startswith(phrase))
     by_status = HTTP_REASONS.get(report.api_error_status or 0)
-    return by_status or next(phrases, Reason.AGENT_ERROR)
+    return Status.FAILED, by_status or next(phrases, Reason.AGENT_ERROR), message
 
 
 def _tokens(usage: _Usage) -> int | None:

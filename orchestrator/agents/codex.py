@@ -17,7 +17,6 @@ from orchestrator.agents.base import (
     ProgressReader,
     unsupported_settings,
 )
-from orchestrator.agents.long_task import is_long, on_stdin
 from orchestrator.agents.output.fields import (
     Claims,
     Count,
@@ -30,6 +29,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
+from orchestrator.agents.start import is_long, on_stdin
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status

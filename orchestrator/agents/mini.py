@@ -13,7 +13,6 @@ from orchestrator.agents.base import (
     ProgressReader,
     unsupported_settings,
 )
-from orchestrator.agents.launcher import starter
 from orchestrator.agents.output.fields import (
     Claims,
     Cost,
@@ -26,6 +25,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report
+from orchestrator.agents.start import starter
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status

@@ -15,7 +15,6 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.long_task import on_stdin
 from orchestrator.agents.output.fields import (
     Claims,
     Cost,
@@ -29,6 +28,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import json_lines, parse_object, text_tail
+from orchestrator.agents.start import on_stdin
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status

@@ -12,7 +12,6 @@ from orchestrator.agents.base import (
     ProgressReader,
     unsupported_settings,
 )
-from orchestrator.agents.long_task import is_long, pieces
 from orchestrator.agents.output.fields import (
     MOST_SAID,
     Claims,
@@ -23,6 +22,7 @@ from orchestrator.agents.output.fields import (
     describe_exit,
 )
 from orchestrator.agents.output.search import find_report, last_line, parse_object, text_tail
+from orchestrator.agents.start import is_long, pieces
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status

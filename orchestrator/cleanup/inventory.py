@@ -16,12 +16,11 @@ from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.git.worktree import open_worktree
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.state.landing_record import landed_in
+from orchestrator.state.landing_record import commits_after
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_outline import RunOutline, read_outline
+from orchestrator.state.run_outline import RunOutline, holders_of, is_left, read_outline
 from orchestrator.state.run_record import RunRecord, read_record, require_record
 from orchestrator.state.worker_directory import Store
-from orchestrator.state.worker_lookup import holders_of, is_left
 from orchestrator.text.split_lines import split_lines
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
@@ -125,7 +124,7 @@ class RecordedWorker:
         store, checkpoints = Store(root=self.state), Checkpoints(self.state)
         wrote = store.upper.is_dir() or store.copy.is_dir()
         # Accepted commits may not be in the worktree yet, even if the store is gone.
-        begun = store.git.is_dir() or checkpoints.harvested() is not None
+        begun = store.git.is_dir() or checkpoints.harvest() is not None
         return wrote and begun and self.directory.result(self.number) is None
 
     def never_ran(self) -> bool:
@@ -291,7 +290,7 @@ def is_merged_commit(repository: Repository, run_id: str, number: int, commit: s
     """Return whether another branch has a worker's commit, or its changes as other commits."""
     if is_reached(repository, commit, *BRANCHES_AND_REMOTES):
         return True
-    landed = landed_in(repository, run_id, number, commit)
+    landed = commits_after(repository, run_id, number, commit)
     return any(is_reached(repository, commit, *BRANCHES_AND_REMOTES) for commit in landed)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import OrchestratorError
-from orchestrator.git.git_directory import pointed_git_dir
+from orchestrator.git.git_directory import git_dir_named_by
 from orchestrator.git.repository import DIRECTORIES, Repository
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import read_outline
@@ -124,7 +124,7 @@ def find_unrecorded_worktrees(repository: Repository, known: Set[Path]) -> list[
     return [
         f"{path} is the worktree of no recorded worker and was left alone: move it away"
         for path in sorted(repository.top.glob(f"{DIRECTORIES}*"))
-        if path not in known and pointed_git_dir(path) is not None
+        if path not in known and git_dir_named_by(path) is not None
     ]
 
 

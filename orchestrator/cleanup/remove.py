@@ -39,7 +39,7 @@ from orchestrator.git.repository import LANDED, Repository
 from orchestrator.git.shared_packs import remove_packs
 from orchestrator.git.worktree import remove_worktree
 from orchestrator.record.history import find_run
-from orchestrator.state.judged_results import drop_results
+from orchestrator.state.judgements import drop_results
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.state.run_record import is_run_id, read_record
@@ -183,12 +183,12 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
             if record is None:
                 if (run.path / "run.json").exists() or job.wanted != Wanted() or job.dry_run:
                     return
-                with run.held() as held:
+                with run.hold() as held:
                     if held:
                         run.remove()
                 return
     workers = [RecordedWorker(run, record, spec) for spec in record.workers]
-    with run.held() as held:
+    with run.hold() as held:
         # protection: live-runs-are-left-alone
         if held:
             _clean_workers(job, run, workers)

@@ -55,7 +55,7 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
         commit=commit,
         changes=changed,
     )
-    earlier = (Checkpoints(path).given_up() for _, path in worker.attempts())
+    earlier = (Checkpoints(path).attempt_result() for _, path in worker.attempts())
     worker.directory.write_result(with_attempts(result, [past for past in earlier if past]))
 
 

@@ -16,7 +16,7 @@ from orchestrator.engine.protocol import Container, ContainerEngine
 from orchestrator.engine.spec import BrokerLink, ContainerSpec
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution.sidecar import Sidecar
-from orchestrator.state.grant_files import remove_grant, write_grant
+from orchestrator.state.secret_files import remove_grant, write_grant
 from orchestrator.text.redact import Redactor
 
 _READY = "ready"

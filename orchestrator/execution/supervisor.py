@@ -168,7 +168,7 @@ class _Watch:
             self.container, self.terms.limits, self.terms.disk_use, before=self.launched.before
         )
         self.watchdog = Watchdog(self.terms.triggers, self.terms.scope)
-        earlier = self.checkpoints.noticed() if self.checkpoints else ()
+        earlier = self.checkpoints.alerts() if self.checkpoints else ()
         self.interventions = deque(earlier, maxlen=_MOST_NOTICED)
         # Another process may have started the container a while ago. Time asleep counts.
         self._started = uptime() - (self.launched.age or 0.0)

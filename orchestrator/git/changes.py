@@ -52,16 +52,16 @@ def changes(repository: Repository, *, base: str, tip: str) -> Changes:
         RepositoryError: Git failed to list the changed paths.
     """
     try:
-        return _counted(_rows(_git(repository), base, tip))
+        return _count(_rows(_git(repository), base, tip))
     # protection: paths-are-listed-if-lines-cannot-be-counted
     except RepositoryError as error:
         # Counting may exceed git's limits for memory or time; listing the names is cheap.
-        rows = ((0, 0, path) for path in changed_paths(repository, base=base, tip=tip))
+        rows = ((0, 0, path) for path in differing_paths(repository, base=base, tip=tip))
         note = f"the changed lines were not counted ({error.message})"
-        return _counted(rows, note)
+        return _count(rows, note)
 
 
-def changed_paths(repository: Repository, *, base: str, tip: str) -> Iterator[str]:
+def differing_paths(repository: Repository, *, base: str, tip: str) -> Iterator[str]:
     """Yield every path that differs between two commits.
 
     Raises:
@@ -73,9 +73,7 @@ def changed_paths(repository: Repository, *, base: str, tip: str) -> Iterator[st
             yield path.decode("utf-8", "backslashreplace")
 
 
-def changed_with_status(
-    repository: Repository, *, base: str, tip: str
-) -> Iterator[tuple[str, str]]:
+def paths_with_status(repository: Repository, *, base: str, tip: str) -> Iterator[tuple[str, str]]:
     """Yield each path that differs between two commits, with git's letter for the change.
 
     Raises:
@@ -220,7 +218,7 @@ def _rows(git: Git, base: str, tip: str) -> Iterator[tuple[int, int, str]]:
             yield *lines, path.decode("utf-8", "backslashreplace")  # type: ignore[misc]
 
 
-def _counted(rows: Iterator[tuple[int, int, str]], *notes: str) -> Changes:
+def _count(rows: Iterator[tuple[int, int, str]], *notes: str) -> Changes:
     files: list[str] = []
     total = insertions = deletions = 0
     room = MOST_BYTES
@@ -236,7 +234,7 @@ def _counted(rows: Iterator[tuple[int, int, str]], *notes: str) -> Changes:
     return Changes(tuple(files), total, insertions, deletions, notes)
 
 
-def typed_name(repository: Repository, branch: str) -> str:
+def branch_to_type(repository: Repository, branch: str) -> str:
     """Return the name of a branch for a git command that a user types: in full if ambiguous."""
     others = ("for-each-ref", "--format=%(refname)", *other_meanings(branch))
     return f"refs/heads/{branch}" if repository.git.text(*others) else branch

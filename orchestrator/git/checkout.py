@@ -201,10 +201,6 @@ class Worktree:
         git = self._git(repository).within(_LIMITS)
         if again:
             self._take_in(git, base=base, tip=tip)
-        self._check_out(git, base, tip)
-        self._give_index()
-
-    def _check_out(self, git: Git, base: str, tip: str) -> None:
         # protection: users-changes-are-not-overwritten
         merge = ("read-tree", "-m", "-u", base, tip)
         try:
@@ -218,6 +214,7 @@ class Worktree:
             if not isinstance(error, GitCommandError):
                 self.unlock()
             raise
+        self._give_index()
 
     def _take_in(self, git: Git, *, base: str, tip: str) -> None:
         """Add to the index the files that a killed git process wrote with the content of `tip`."""

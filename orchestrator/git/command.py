@@ -25,10 +25,9 @@ from orchestrator.errors import (
     OutputTooLongError,
     RepositoryError,
 )
-from orchestrator.git.bare import no_work_tree
 from orchestrator.git.defaults import CONFIG, ENVIRONMENT, KEPT
-from orchestrator.git.limits import UNTRUSTED, Limits
-from orchestrator.git.setpriv import creating_for
+from orchestrator.git.failures import no_work_tree
+from orchestrator.git.limits import UNTRUSTED, Limits, creating_for
 from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)

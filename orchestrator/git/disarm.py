@@ -17,7 +17,7 @@ from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree_list import linked_worktrees
+from orchestrator.git.worktree_list import list_linked_worktrees
 
 # Git appends path, old file, its id and mode, new file, its id and mode.
 _PLAIN_DIFF = """sh -c 'diff -u -- "$2" "$5"; true' diff"""
@@ -72,15 +72,7 @@ def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
         path: The worktree.
         git_dir: The worktree's own git directory.
     """
-    replaced = _replacements(repository.configured, path)
-    if not replaced:
-        return
-    _enable_extension(repository)
-    for key, value in replaced.items():
-        _set(git_dir / _SETTINGS, key, value)
-
-
-def _replacements(configured: dict[str, str], path: Path) -> dict[str, str]:
+    configured = repository.user_settings
     risky = {key for key, value in configured.items() if _replacement(key) and _inside(value, path)}
     if not configured.get(_HOOKS, "/").startswith(("/", "~")):
         risky.add(_HOOKS)
@@ -88,7 +80,12 @@ def _replacements(configured: dict[str, str], path: Path) -> dict[str, str]:
     drivers = {key.rpartition(".")[0] for key in risky if key.startswith("filter.")}
     # protection: disabled-drivers-are-not-required
     risky |= {f"{driver}.required" for driver in drivers}
-    return {key: found[0] for key in sorted(risky) if (found := _replacement(key)) is not None}
+    harmless = {key: found[0] for key in sorted(risky) if (found := _replacement(key)) is not None}
+    if not harmless:
+        return
+    _enable_extension(repository)
+    for key, value in harmless.items():
+        _set(git_dir / _SETTINGS, key, value)
 
 
 def _replacement(key: str) -> tuple[str] | None:
@@ -143,11 +140,11 @@ def give_back(repository: Repository) -> None:
     """
     common, noted = repository.common_dir, repository.state_dir / _ENABLED
     if not noted.exists() or any(
-        (worktree.git_dir / _SETTINGS).exists() for worktree in linked_worktrees(common)
+        (worktree.git_dir / _SETTINGS).exists() for worktree in list_linked_worktrees(common)
     ):
         return
     moved: dict[str, str] = json.loads(noted.read_bytes())
-    if _listed(common / _SETTINGS) == moved:
+    if _read_settings(common / _SETTINGS) == moved:
         with _changing(common / "config") as config:
             for key, value in moved.items():
                 _set(config, key, value)
@@ -162,7 +159,13 @@ def _changing(config: Path) -> Iterator[Path]:
     """Yield a copy of a configuration file, which replaces the file under git's own lock."""
     config = config.resolve()
     lock = config.with_name(f"{config.name}.lock")
-    _create(lock)
+    try:
+        lock.touch(exist_ok=False)
+    except FileExistsError as error:
+        raise RepositoryError(
+            f"another git command is changing {lock.with_suffix('')}",
+            hint=f"wait for that command's end; if it died, remove {lock}",
+        ) from error
     try:
         shutil.copy2(config, lock)
         owner = config.stat()
@@ -181,17 +184,7 @@ def _get(file: Path, key: str, *options: str) -> str | None:
         return None
 
 
-def _create(lock: Path) -> None:
-    try:
-        lock.touch(exist_ok=False)
-    except FileExistsError as error:
-        raise RepositoryError(
-            f"another git command is changing {lock.with_suffix('')}",
-            hint=f"wait for that command's end; if it died, remove {lock}",
-        ) from error
-
-
-def _listed(file: Path) -> dict[str, str]:
+def _read_settings(file: Path) -> dict[str, str]:
     if not file.exists():
         return {}
     listed = Git(None).text("config", "--file", str(file), "--list", "-z").split("\0")

@@ -44,7 +44,7 @@ def read_line(path: Path) -> str | None:
         return None
 
 
-def pointed_git_dir(worktree: Path) -> Path | None:
+def git_dir_named_by(worktree: Path) -> Path | None:
     """Return the git directory that the file `.git` of a worktree names; None without such a file.
 
     A pointer may be relative to the worktree: `worktree.useRelativePaths`, and submodules.
@@ -67,7 +67,7 @@ def place_of(git_dir: Path) -> Path:
 
 def present_place(recorded: Path, common_dir: Path) -> Path:
     """Return where a recorded worktree of the user is, if its repository was moved or copied."""
-    git_dir, beside = pointed_git_dir(recorded) or recorded / ".git", common_dir.parent
+    git_dir, beside = git_dir_named_by(recorded) or recorded / ".git", common_dir.parent
     if is_same(git_dir, common_dir) or is_same(git_dir.parent.parent, common_dir):
         return recorded
     if any(place_of(entry) == recorded for entry in (common_dir / "worktrees").glob("*")):

@@ -59,19 +59,16 @@ def check_settled(repository: Repository) -> None:
     operation = operation_in(repository.git_dir)
     if operation is None and (repository.git_dir / _BISECTION).exists():
         operation = "a bisection"
-    # protection: conflicts-without-operation-are-found
-    if operation is None and (paths := _unmerged(repository)):
+    if operation is None:
+        rows = repository.git.run("ls-files", "--unmerged", "-z").split(b"\0")
+        names = (row.partition(b"\t")[2].decode(errors="replace") for row in rows if row)
+        # protection: conflicts-without-operation-are-found
+        paths = list(dict.fromkeys(names))
         shown = ", ".join(f"`{one_line(path)}`" for path in paths[:_SHOWN])
         more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-        operation = f"the resolution of conflicts ({shown}{more})"
+        operation = f"the resolution of conflicts ({shown}{more})" if paths else None
     if operation is not None:
         raise RepositoryError(
             f"`--include-uncommitted`: {operation} is in progress in {repository.top}",
             hint="finish or abort it first: see `git status`",
         )
-
-
-def _unmerged(repository: Repository) -> list[str]:
-    listed = repository.git.run("ls-files", "--unmerged", "-z").split(b"\0")
-    paths = (row.partition(b"\t")[2].decode(errors="replace") for row in listed if row)
-    return list(dict.fromkeys(paths))

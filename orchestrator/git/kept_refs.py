@@ -77,7 +77,7 @@ def list_kept(repository: Repository) -> list[tuple[str, int, str]]:
     return worker_refs(repository.git, KEPT)
 
 
-def told(refs: Sequence[str]) -> tuple[str, ...]:
+def note_of_refs(refs: Sequence[str]) -> tuple[str, ...]:
     """Return a note for the user that names the refs; empty if there are no refs."""
     if not refs:
         return ()
@@ -114,7 +114,12 @@ def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
     except HarvestRefusedError:
         found, refusals = _import_each(handed, wanted)
     refs = {f"{prefix}{name}": found[name] for name in found}
-    _write_refs(handed.repository, prefix, refs)
+    repository = handed.repository
+    with repository.lock():
+        # Two steps, because an old ref's name may be a directory of a new ref's name.
+        _drop_old(repository, prefix, refs)
+        lines = (f"update {ref} {commit}\n" for ref, commit in refs.items())
+        repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())
     # protection: refused-commits-are-reported
     refused = "commits that are not on the worker's branch were refused" if refusals else None
     return Kept(tuple(refs), (*renamed, *refusals), refused)
@@ -175,20 +180,18 @@ def _names(raw: Sequence[str]) -> Iterator[str]:
             parts[0] = f"_{parts[0]}"
         plain = name = "/".join(parts[:_MOST_PARTS])
         number = 1
+        above = set(_folders(name.lower()))
         # protection: ref-names-differ-in-more-than-case
-        while _is_taken(name.lower(), taken, folders):
+        # protection: ref-name-cannot-be-prefix-of-another-ref
+        while name.lower() in taken | folders or not taken.isdisjoint(above):
             number += 1
             # Flattened, because a folder in the name may equal another ref's name, which git
             # forbids.
             name = f"{plain.replace('/', '_')[:_LONGEST_NAME]}-{number}"
+            above = set(_folders(name.lower()))
         taken.add(name.lower())
-        folders.update(_folders(name.lower()))
+        folders |= above
         yield name
-
-
-def _is_taken(name: str, taken: set[str], folders: set[str]) -> bool:
-    # protection: ref-name-cannot-be-prefix-of-another-ref
-    return name in taken or name in folders or not taken.isdisjoint(_folders(name))
 
 
 def _folders(name: str) -> Iterator[str]:
@@ -326,7 +329,14 @@ class Parts:
         Raises:
             OSError: The disk is full.
         """
-        chain = self._before(commit)
+        # Of merges, only the first parents are followed; the chain begins with the oldest commit.
+        form = ("rev-list", "--first-parent", f"--max-count={_MOST_COMMITS}")
+        try:
+            with refusals():
+                found = self._git.text(*form, commit, f"^{self._origin.base}").split()
+        except HarvestRefusedError:
+            return None
+        chain = found[:0:-1]
         good, bad = -1, len(chain)
         # Binary search: if a commit is refused, so is every descendant, whose history contains it.
         while bad - good > 1:
@@ -337,24 +347,6 @@ class Parts:
             else:
                 bad = middle
         return chain[good] if good >= 0 else None
-
-    def _before(self, commit: str) -> list[str]:
-        """Return a commit's ancestors, oldest first; of merges, only first parents are followed."""
-        form = ("rev-list", "--first-parent", f"--max-count={_MOST_COMMITS}")
-        try:
-            with refusals():
-                found = self._git.text(*form, commit, f"^{self._origin.base}").split()
-        except HarvestRefusedError:
-            return []
-        return found[:0:-1]
-
-
-def _write_refs(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
-    with repository.lock():
-        # Two steps, because an old ref's name may be a directory of a new ref's name.
-        _drop_old(repository, prefix, refs)
-        lines = (f"update {name} {commit}\n" for name, commit in refs.items())
-        repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())
 
 
 def _drop_old(repository: Repository, prefix: str, refs: dict[str, str]) -> None:

@@ -14,12 +14,11 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO
 
 from orchestrator.files.copy_bytes import copy_bytes
 from orchestrator.files.safe_open import open_regular
@@ -83,8 +82,8 @@ def find_content(repository: Repository, base: str, scratch: Path) -> Content:
     """Find the LFS pointer files of a commit; `scratch` is a path for a temporary file."""
     if not _is_used(repository, base):
         return NO_CONTENT
-    found = list(_tracked(repository, base, dict(_pointers(repository, base)), scratch))
-    there = tuple(pointer for pointer in found if _is_there(repository, pointer))
+    found = list(_with_filter(repository, base, dict(_pointers(repository, base)), scratch))
+    there = tuple(p for p in found if _has_size(_place(repository, p.oid), p.size))
     missing = [one_line(pointer.path) for pointer in found if pointer not in there]
     if not missing:
         return Content(True, there)
@@ -107,7 +106,17 @@ def _pointers(repository: Repository, base: str) -> Iterator[tuple[str, Pointer]
     """Yield the LFS pointers among the small files of a commit, each with its path."""
     small = _small(repository, base)
     while batch := list(islice(small, _BATCH)):
-        yield from _pointers_among(repository, batch)
+        asked = b"".join(object_id + b"\n" for object_id, _ in batch)
+        git = repository.git.within(UNTRUSTED)
+        answer = git.run("cat-file", "--batch", "--buffer", stdin=asked)
+        at = 0
+        for _, path in batch:
+            end = answer.index(b"\n", at)
+            size = int(answer[at:end].rpartition(b" ")[2])
+            match = _POINTER.fullmatch(answer[end + 1 : end + 1 + size])
+            at = end + size + 2
+            if match is not None:
+                yield path, Pointer(path, match["oid"].decode(), int(match["size"]))
 
 
 def _small(repository: Repository, base: str) -> Iterator[tuple[bytes, str]]:
@@ -118,23 +127,7 @@ def _small(repository: Repository, base: str) -> Iterator[tuple[bytes, str]]:
             yield object_id, os.fsdecode(name)
 
 
-def _pointers_among(
-    repository: Repository, small: Sequence[tuple[bytes, str]]
-) -> Iterator[tuple[str, Pointer]]:
-    asked = b"".join(object_id + b"\n" for object_id, _ in small)
-    git = repository.git.within(UNTRUSTED)
-    answer = git.run("cat-file", "--batch", "--buffer", stdin=asked)
-    at = 0
-    for _, path in small:
-        end = answer.index(b"\n", at)
-        size_of_it = int(answer[at:end].rpartition(b" ")[2])
-        match = _POINTER.fullmatch(answer[end + 1 : end + 1 + size_of_it])
-        at = end + size_of_it + 2
-        if match is not None:
-            yield path, Pointer(path, match["oid"].decode(), int(match["size"]))
-
-
-def _tracked(
+def _with_filter(
     repository: Repository, base: str, pointers: Mapping[str, Pointer], scratch: Path
 ) -> Iterator[Pointer]:
     """Yield the pointers that `.gitattributes` assigns to git-lfs; others are ordinary files."""
@@ -155,21 +148,10 @@ def _tracked(
             yield pointers[os.fsdecode(path)]
 
 
-def _storage(repository: Repository) -> Path:
-    configured = repository.configured.get("lfs.storage")
-    return repository.common_dir / (configured or "lfs") / "objects"
-
-
 def _place(repository: Repository, oid: str) -> Path:
-    return _storage(repository) / oid[:2] / oid[2:4] / oid
-
-
-def _is_there(repository: Repository, pointer: Pointer) -> bool:
-    try:
-        info = _place(repository, pointer.oid).lstat()
-    except OSError:
-        return False
-    return stat.S_ISREG(info.st_mode) and info.st_size == pointer.size
+    configured = repository.user_settings.get("lfs.storage")
+    storage = repository.common_dir / (configured or "lfs") / "objects"
+    return storage / oid[:2] / oid[2:4] / oid
 
 
 def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Path) -> None:
@@ -188,11 +170,15 @@ def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Pat
 
 def is_written(pointer: Pointer, tree: Path) -> bool:
     """Return whether a pointer's path in a directory tree has a file of the content's size."""
+    return _has_size(tree / pointer.path, pointer.size)
+
+
+def _has_size(path: Path, size: int) -> bool:
     try:
-        info = (tree / pointer.path).lstat()
+        info = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(info.st_mode) and info.st_size == pointer.size
+    return stat.S_ISREG(info.st_mode) and info.st_size == size
 
 
 def _is_pointer(place: Path, pointer: Pointer) -> bool:
@@ -303,25 +289,21 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int
         # protection: total-size-of-lfs-objects-limited
         if size > room:
             return 0, False
-        return size, _copy_checked(given, oid, _place(repository, oid))
-
-
-def _copy_checked(given: IO[bytes], oid: str, place: Path) -> bool:
-    """Copy an LFS object to its place if its hash is `oid`; return whether it was copied."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
-        kept = Path(made.name)
-        try:
-            copy_bytes(given.fileno(), made.fileno())
-            made.seek(0)
-            # protection: lfs-objects-must-match-their-hash
-            is_it = hashlib.file_digest(made, "sha256").hexdigest() == oid
-            if is_it and not place.exists():
-                kept.chmod(0o644)
-                kept.rename(place)
-        finally:
-            kept.unlink(missing_ok=True)
-    return is_it
+        place = _place(repository, oid)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
+            kept = Path(made.name)
+            try:
+                copy_bytes(given.fileno(), made.fileno())
+                made.seek(0)
+                # protection: lfs-objects-must-match-their-hash
+                is_it = hashlib.file_digest(made, "sha256").hexdigest() == oid
+                if is_it and not place.exists():
+                    kept.chmod(0o644)
+                    kept.rename(place)
+            finally:
+                kept.unlink(missing_ok=True)
+        return size, is_it
 
 
 def note_made(taken: frozenset[str], state: Path) -> None:

@@ -1,4 +1,4 @@
-"""Resource limits of processes that read a worker's data."""
+"""Command lines that limit the resources of a process, or create files for another user."""
 
 import resource
 from collections.abc import Sequence
@@ -43,3 +43,21 @@ def _at_most(kind: int, wanted: int) -> int:
 
 UNTRUSTED = Limits(memory=768 * 1024**2, cpu=240, time=300.0)
 """Limits of every process that reads a worker's objects, trees or commits."""
+
+
+def creating_for(owner: tuple[int, int] | None, command: Sequence[str]) -> list[str]:
+    """Return a command line that executes `command`, whose new files belong to `owner`.
+
+    Only the effective ids change: with root's real uid, the process keeps root's access to the
+    repository, and no process of `owner` may send signals to it.
+
+    Args:
+        owner: uid and gid. None: the caller's.
+        command: The command line.
+    """
+    if owner is None:
+        return [*command]
+    uid, gid = owner
+    groups = (f"--euid={uid}", f"--egid={gid}", "--clear-groups")
+    access = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+    return ["setpriv", *groups, *access, "--", *command]

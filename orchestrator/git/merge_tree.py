@@ -126,7 +126,7 @@ def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged
         "merge-tree", "--write-tree", "--name-only", "-z", ours, theirs,
         limit=MOST_SAID, answers=(0, 1), timeout=timeout,
     )  # fmt: skip
-    merged, _ = _parsed(said.split(b"\0"), 0)
+    merged, _ = _parse_answer(said.split(b"\0"), 0)
     return merged
 
 
@@ -167,15 +167,14 @@ def _merge_batch(
     except RepositoryError:
         # One pair that git cannot merge ends the process: the others are merged one by one.
         pass
-    return [_alone(git, pair, deadline) for pair in pairs]
-
-
-def _alone(git: Git, pair: tuple[str, str], deadline: float) -> Merged | None:
-    left = deadline - time.monotonic()
-    try:
-        return merge_commits(git, *pair, timeout=left) if left > 0 else None
-    except RepositoryError:
-        return None
+    found: list[Merged | None] = []
+    for pair in pairs:
+        left = deadline - time.monotonic()
+        try:
+            found.append(merge_commits(git, *pair, timeout=left) if left > 0 else None)
+        except RepositoryError:
+            found.append(None)
+    return found
 
 
 def _in_one_process(
@@ -190,11 +189,11 @@ def _in_one_process(
         if at + 2 >= len(words) or words[at] not in (b"0", b"1"):
             raise GitCommandError(form, 0, "git merged fewer commits than it was asked to")
         # A record begins with 1 for a clean merge, and with 0 for one with conflicts.
-        merged, at = _parsed(words, at + 1)
+        merged, at = _parse_answer(words, at + 1)
         yield merged
 
 
-def _parsed(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
+def _parse_answer(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
     """Parse an answer of `git merge-tree` from index `at`; return the result and the next index.
 
     Format: the tree, names of conflicting files, an empty name, messages (number of names, names,

@@ -1,21 +1,23 @@
-"""Create object directories that hold the objects of one commit, and no others."""
+"""Create object directories that hold the objects of one commit, and no others; link packs."""
 
+import hashlib
 import os
 import re
 import shutil
 import struct
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.files.safe_open import open_regular
 from orchestrator.git.command import Git
 from orchestrator.git.git_directory import shallow_commits
-from orchestrator.git.pack_files import put_pack
-from orchestrator.git.reached_objects import count_objects, reached_objects
+from orchestrator.git.reached_objects import count_objects, list_reached_objects
 
 _MISSING = re.compile(r"promisor remote|lazy fetching|missing (blob|tree|commit)|bad object")
 _UNREADABLE = re.compile(
@@ -26,6 +28,7 @@ _UNREADABLE = re.compile(
 """Pattern of git's errors about objects that are missing or damaged."""
 _INDEX_MAGIC = b"\377tOc\0\0\0\2"
 _FANOUT = 256 * 4
+_ALL_READ = 0o444
 _NAMED = re.compile(r"pack-[0-9a-f]{40,64}\.idx")
 History = Literal["full", "shallow"]
 
@@ -82,7 +85,7 @@ def _pack_history(git: Git, common_dir: Path, commit: str, directory: Path) -> N
     keeping = ("--non-empty", f"--keep-pack={largest.name}") if largest else ()
     # Each part of the list is packed without the objects of the largest pack at once.
     then = partial(_pack, git, directory=directory, options=keeping) if largest else None
-    with reached_objects(git, common_dir, commit, directory, then=then) as parts:
+    with list_reached_objects(git, common_dir, commit, directory, then=then) as parts:
         if largest is not None:
             checksum = "sha1" if len(commit) == 40 else "sha256"
             reached = count_objects(parts, held)
@@ -181,6 +184,71 @@ def open_to_all(directory: Path) -> None:
             path = Path(folder) / name
             # A file that all may read may be a link to a pack of the user, whose mode is kept.
             # protection: mode-of-pack-of-user-is-kept
-            if path.stat().st_mode & 0o444 != 0o444:
+            if path.stat().st_mode & _ALL_READ != _ALL_READ:
                 # protection: objects-not-writable
-                path.chmod(0o444)
+                path.chmod(_ALL_READ)
+
+
+def put_pack(pack: Path, directory: Path, *, checksum: str) -> bool:
+    """Link or copy a pack of the user's repository; return False if it is damaged or gone.
+
+    Args:
+        pack: The pack.
+        directory: The directory that gets it, with its index.
+        checksum: Name of the hash whose value ends the pack.
+    """
+    files = (pack.with_suffix(".idx"), pack)
+    try:
+        for file in files:
+            put_file(file, directory / file.name)
+        if _is_sound(directory / pack.name, checksum):
+            return True
+    except OSError:
+        # The user's git has just removed the pack.
+        pass
+    for file in files:
+        (directory / file.name).unlink(missing_ok=True)
+    return False
+
+
+def put_file(file: Path, place: Path) -> None:
+    """Link a file to a new place; copy it if it cannot be linked or not all users may read it.
+
+    Raises:
+        OSError: It is not a regular file, or cannot be read.
+    """
+    # protection: links-among-shared-packs-are-not-followed
+    with open_regular(file) as source:
+        # The mode of a file of the user is not changed.
+        # protection: pack-that-not-all-may-read-is-copied
+        if os.fstat(source.fileno()).st_mode & _ALL_READ == _ALL_READ:
+            with suppress(OSError):
+                os.link(file, place, follow_symlinks=False)
+                return
+        with place.open("xb") as copy:
+            shutil.copyfileobj(source, copy, 1024**2)
+            copy.flush()
+            os.fchmod(copy.fileno(), _ALL_READ)
+            os.fsync(copy.fileno())
+
+
+def is_pair(pack: Path, checksum: int) -> bool:
+    """Return whether a pack and its index end with the same checksum, of so many bytes."""
+    with open_regular(pack) as file, open_regular(pack.with_suffix(".idx")) as index:
+        file.seek(-checksum, os.SEEK_END)
+        index.seek(-2 * checksum, os.SEEK_END)
+        # protection: shared-packs-end-with-checksum-of-their-index
+        return file.read() == index.read(checksum)
+
+
+def _is_sound(pack: Path, checksum: str) -> bool:
+    """Return whether a pack's content has the checksum at its end, which its index has too."""
+    digest = hashlib.new(checksum)
+    with open_regular(pack) as file:
+        rest = file.seek(0, os.SEEK_END) - digest.digest_size
+        file.seek(0)
+        while rest > 0 and (block := file.read(min(rest, 1024**2))):
+            digest.update(block)
+            rest -= len(block)
+        # protection: pack-of-repository-is-undamaged
+        return file.read() == digest.digest() and is_pair(pack, digest.digest_size)

@@ -25,7 +25,7 @@ def open_objects(git: Git) -> Iterator[tuple[int, int]]:
     """
     with tempfile.TemporaryFile() as said, _batch(git, said) as (batch, *places):
         try:
-            with _killed_after((git.limits or UNTRUSTED).time, batch):
+            with _kill_after((git.limits or UNTRUSTED).time, batch):
                 yield places[0], places[1]
         except BrokenPipeError as error:
             raise GitCommandError(_BATCH, batch.wait(), excerpt(said)) from error
@@ -76,9 +76,15 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
         asked.seek(0)
         with _batch(git, said) as (batch, *places):
             limits = git.limits or UNTRUSTED
+            # Python finds its shared libraries with these variables.
+            libraries = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
             # protection: resource-limits-of-object-readers
-            reader = _start(limits.around([*program, *map(str, places)]), places, asked, said)
-            killed = _killed_after(limits.time, batch, reader)
+            command = limits.around([*program, *map(str, places)])
+            reader = subprocess.Popen(
+                command, stdin=asked, stdout=subprocess.PIPE, stderr=said, env=libraries, cwd="/",
+                pass_fds=places, start_new_session=True,
+            )  # fmt: skip
+            killed = _kill_after(limits.time, batch, reader)
             with killed, reader, reader.stdout or said as stdout:
                 verdict = stdout.read(most + 1)
                 reader.kill() if len(verdict) > most else reader.wait()
@@ -90,17 +96,8 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
     return verdict
 
 
-def _start(
-    command: Sequence[str], places: Sequence[int], stdin: IO[bytes], stderr: IO[bytes]
-) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=_libraries(), cwd="/",
-        pass_fds=places, start_new_session=True,
-    )  # fmt: skip
-
-
 @contextmanager
-def _killed_after(seconds: float, *processes: "subprocess.Popen[bytes]") -> Iterator[None]:
+def _kill_after(seconds: float, *processes: "subprocess.Popen[bytes]") -> Iterator[None]:
     """Kill the processes if the `with` block takes longer than `seconds`."""
     clock = threading.Timer(seconds, _end, args=processes)
     # protection: object-readers-have-timeout
@@ -109,11 +106,6 @@ def _killed_after(seconds: float, *processes: "subprocess.Popen[bytes]") -> Iter
         yield
     finally:
         clock.cancel()
-
-
-def _libraries() -> dict[str, str]:
-    """Return the environment variables with which Python finds its shared libraries."""
-    return {name: os.environ[name] for name in LIBRARIES if name in os.environ}
 
 
 def _end(*processes: "subprocess.Popen[bytes]") -> None:

@@ -1,13 +1,15 @@
-"""Read the files in which a container hands over a worker's commits; define an import's result."""
+"""Read the files in which a container hands over a worker's commits, and the commits themselves."""
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.files.safe_open import NotRegularError, open_regular
+from orchestrator.git.command import Git
 from orchestrator.text.sanitize import one_line
 
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -86,3 +88,72 @@ def read_notes(out: Path) -> tuple[str, ...]:
         )
     # protection: notes-are-short-texts
     return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewHistory:
+    """The new commits of a worker."""
+
+    base_tree: str
+    """Object id of the top directory of the base commit."""
+    roots: frozenset[str]
+    """Object id of the top directory of each new commit."""
+    follows_base: bool
+    """Whether the base is an ancestor of the last new commit, or that commit itself."""
+    contains_empty_tree: bool
+    """Whether a directory of the new commits is empty. Git knows the empty tree without its object,
+    but `git fsck` reports that the object is missing.
+    """
+
+
+def read_history(git: Git, base: str, tip: str, *, most: int) -> NewHistory:
+    """Read all commits that the commit `tip` adds to the commit `base`.
+
+    Args:
+        git: Git in the quarantine.
+        base: The commit that the worker started from.
+        tip: The object that the worker handed over as its last commit.
+        most: Largest number of new commits.
+
+    Raises:
+        HarvestRefusedError: The tip is no commit, or there are more than `most` new commits.
+        RepositoryError: An object of the base, or one that the new commits need, is missing.
+    """
+    asked = f"{tip}\n{base}^{{tree}}\n".encode()
+    form = "--batch-check=%(objecttype) %(objectname)"
+    kind, tree = (line.split(" ") for line in git.text("cat-file", form, stdin=asked).split("\n"))
+    # protection: tip-must-be-commit
+    if kind != ["commit", tip]:
+        raise HarvestRefusedError(
+            "the worker's last commit cannot be imported: the object with its id is no commit"
+        )
+    if tree[0] != "tree":
+        raise RepositoryError(f"the files of commit {base} are missing in the repository")
+    empty_tree = (
+        hashlib.new("sha256" if len(tip) == 64 else "sha1", b"tree 0\0").hexdigest().encode()
+    )
+    parent, roots = base.encode(), set[str]()
+    count, has_empty, follows = 0, False, tip == base
+    # This also checks connectivity: every object that the new commits need is in the pack or was
+    # given to the worker.
+    listing = ("rev-list", "--objects", "--no-object-names", "--format=%T %P", tip, f"^{base}")
+    with git.reading(*listing) as lines:
+        # All lines are read: git would be killed at the end of the block, without an error.
+        for line in lines:
+            if line.startswith(b"commit "):
+                count += 1
+                root, _, parents = next(lines, b"").rstrip().partition(b" ")
+                # protection: trees-of-every-commit-are-checked
+                roots.add(root.decode("ascii"))
+                # If the base is an ancestor of the tip, it is the parent of a new commit.
+                follows = follows or parent in parents
+            has_empty = has_empty or line.rstrip() == empty_tree
+            # protection: number-of-new-commits-limited
+            if count > most:
+                raise HarvestRefusedError(f"the worker's work has more than {most} new commits")
+    return NewHistory(
+        base_tree=tree[1],
+        roots=frozenset(roots),
+        follows_base=follows,
+        contains_empty_tree=has_empty,
+    )

@@ -22,15 +22,16 @@ from orchestrator.errors import (
 )
 from orchestrator.git import tree_checks
 from orchestrator.git.command import Git, records
-from orchestrator.git.disk_full import disk_full
+from orchestrator.git.failures import disk_full
 from orchestrator.git.git_directory import make_bare
 from orchestrator.git.limits import UNTRUSTED
-from orchestrator.git.new_history import NewHistory, read_history
 from orchestrator.git.object_reader import consult, open_objects
 from orchestrator.git.packed_work import (
     Harvested,
     HarvestRefusedError,
+    NewHistory,
     open_handed_over,
+    read_history,
     read_notes,
     read_tip,
 )
@@ -300,7 +301,7 @@ def check_trees(
         "kind": "harvest",
         "base": history.base_tree,
         "roots": sorted(history.roots),
-        "reserved": repository.reserved(),
+        "reserved": repository.worktree_names(),
         "room": _PATH_MAX - repository.longest_worktree() - 1,
         "bounds": {
             "entries": MAX_ENTRIES, "names": MAX_PATHS, "tree": MAX_TREE, "total": MAX_TREES,

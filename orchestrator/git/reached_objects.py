@@ -46,7 +46,7 @@ class Part:
 
 
 @contextmanager
-def reached_objects(
+def list_reached_objects(
     git: Git,
     common_dir: Path,
     commit: str,

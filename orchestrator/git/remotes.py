@@ -75,14 +75,11 @@ class Remote:
         try:
             self._git.run(*self.push_command(commit, branch))
         except GitCommandError as error:
+            hint = f"check the access to `{self.name}`: `git ls-remote {self.name}`"
+            if "non-fast-forward" in error.stderr or "fetch first" in error.stderr:
+                hint = "no push is forced; remove or rename the remote branch if it is not needed"
             raise RepositoryError(
                 f"branch `{branch}` could not be pushed to `{self.name}`: "
                 f"{one_line(error.stderr, limit=500)}",
-                hint=_push_hint(error.stderr, self.name),
+                hint=hint,
             ) from error
-
-
-def _push_hint(stderr: str, remote: str) -> str:
-    if "non-fast-forward" in stderr or "fetch first" in stderr:
-        return "no push is forced; remove or rename the remote branch if it is not needed"
-    return f"check the access to `{remote}`: `git ls-remote {remote}`"

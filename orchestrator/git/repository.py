@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import IO
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.atomic import write_atomically
@@ -16,7 +15,7 @@ from orchestrator.files.owner import owner_elsewhere
 from orchestrator.files.shared import open_shared
 from orchestrator.git.command import Git, discover
 from orchestrator.git.defaults import SIZE_AND_TIME, filters_off
-from orchestrator.git.git_directory import pointed_git_dir, shallow_commits
+from orchestrator.git.git_directory import git_dir_named_by, shallow_commits
 from orchestrator.git.identity import Identity, identity_settings, resolve_identity
 from orchestrator.git.ref_names import numbers_in_refs
 from orchestrator.text.name_templates import LONGEST_ID
@@ -120,27 +119,26 @@ class Repository:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the lock that keeps other orchestrator processes from changing this repository."""
-        with _threads, self._lock_file() as file:
-            # protection: repository-lock
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # If this process is killed, the lock is held until the last git command it started has
-            # ended.
-            os.set_inheritable(file.fileno(), True)
-            yield
-
-    def _lock_file(self) -> IO[str]:
-        try:
-            return os.fdopen(open_shared(self.state_dir / "lock"), "r")
-        except OSError as error:
-            raise RepositoryError(
-                f"cannot write to {self.state_dir}: {error.strerror}",
-                hint="make the directory writable for you: runs store their records in it",
-            ) from error
+        with _threads:
+            try:
+                lock = open_shared(self.state_dir / "lock")
+            except OSError as error:
+                raise RepositoryError(
+                    f"cannot write to {self.state_dir}: {error.strerror}",
+                    hint="make the directory writable for you: runs store their records in it",
+                ) from error
+            with os.fdopen(lock, "r") as file:
+                # protection: repository-lock
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # If this process is killed, the lock is held until the last git command it started
+                # has ended.
+                os.set_inheritable(file.fileno(), True)
+                yield
 
     def commit_of(self, name: str) -> str | None:
         """Return the commit that a ref or an id names; None if there is no such commit."""
         with suppress(GitCommandError):
-            return self._parsed(f"{name}^{{commit}}")
+            return self._rev_parse(f"{name}^{{commit}}")
         return None
 
     def resolve(self, revision: str) -> str:
@@ -152,12 +150,12 @@ class Repository:
         try:
             # What follows a colon is a path or search text: `^{commit}` cannot be appended.
             named = ":" not in revision
-            found = self._parsed(f"{revision}^{{commit}}" if named else revision)
+            found = self._rev_parse(f"{revision}^{{commit}}" if named else revision)
             if found.startswith("^"):
                 raise GitCommandError(
                     ("rev-parse",), 1, "an excluded commit (`^COMMIT`) cannot be a base"
                 )
-            return found if named else self._parsed(f"{found}^{{commit}}")
+            return found if named else self._rev_parse(f"{found}^{{commit}}")
         except GitCommandError as error:
             if revision == "HEAD":
                 raise RepositoryError(
@@ -168,7 +166,7 @@ class Repository:
                 f"no such commit: `{revision}`", hint="`--base` takes a branch, tag or commit"
             ) from error
 
-    def _parsed(self, revision: str) -> str:
+    def _rev_parse(self, revision: str) -> str:
         # protection: revisions-are-not-parsed-as-options
         return self.git.text("rev-parse", "--verify", "--quiet", "--end-of-options", revision)
 
@@ -195,10 +193,10 @@ class Repository:
         """Return whether the checkout has uncommitted changes or untracked files."""
         status = self.git.run("status", "--porcelain", "-z", "--untracked-files=normal")
         entries = (entry for entry in status.split(b"\0") if entry)
-        reserved = self.reserved()
+        reserved = self.worktree_names()
         return any(not is_reserved(os.fsdecode(entry[3:]), reserved) for entry in entries)
 
-    def nested(self) -> tuple[str, ...]:
+    def repositories_inside(self) -> tuple[str, ...]:
         """Return untracked directories in the checkout that are git repositories themselves."""
         listing = ("ls-files", "-z", "--others", "--exclude-standard")
         names = (os.fsdecode(name) for name in self.git.run(*listing).split(b"\0"))
@@ -215,12 +213,12 @@ class Repository:
 
     @cached_property
     def _identities(self) -> tuple[Identity, Identity]:
-        git = self.git.within(None, identity_settings(self.configured))
+        git = self.git.within(None, identity_settings(self.user_settings))
         author, committer = (resolve_identity(git.run, who) for who in ("AUTHOR", "COMMITTER"))
         return author or committer or _NOBODY, committer or author or _NOBODY
 
     @cached_property
-    def configured(self) -> dict[str, str]:
+    def user_settings(self) -> dict[str, str]:
         """Return the user's effective git settings for this repository."""
         # Read all at once and cached: one git process for each key and worker would add up.
         answer = self.git.run("config", "--list", "--show-scope", "-z")
@@ -234,7 +232,7 @@ class Repository:
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the user's values of the given settings (names in lower case), if they are set."""
-        return {key: self.configured[key] for key in keys if key in self.configured}
+        return {key: self.user_settings[key] for key in keys if key in self.user_settings}
 
     def without_filters(self) -> dict[str, str]:
         """Return settings that switch off all clean and smudge filters of the user's configuration.
@@ -242,7 +240,7 @@ class Repository:
         A filter may be a program in the tree, which a worker has rewritten. Without filters, git
         writes and reads files exactly as they are committed.
         """
-        off = filters_off(self.configured)
+        off = filters_off(self.user_settings)
         if (self.common_dir / "lfs").is_dir():
             # Files hold content in place of LFS pointers; git compares only their size and time.
             off |= SIZE_AND_TIME
@@ -268,7 +266,7 @@ class Repository:
                 with `*` for the variable part.
             branches: Names of branches.
         """
-        known = self._noted()
+        known = self._read_names()
         wanted = [f"{_WORKTREE}{pattern}" for pattern in patterns]
         wanted += [f"{_BRANCH}{branch}" for branch in branches]
         new = [line for line in dict.fromkeys(wanted) if line not in known]
@@ -283,15 +281,15 @@ class Repository:
 
     def worktree_patterns(self) -> tuple[str, ...]:
         """Return patterns for the paths of all present and former worktrees of workers."""
-        noted = (line for line in self._noted() if line.startswith(_WORKTREE))
+        noted = (line for line in self._read_names() if line.startswith(_WORKTREE))
         return (f"{DIRECTORIES}*", *(line.removeprefix(_WORKTREE) for line in noted))
 
     def worker_branches(self) -> frozenset[str]:
         """Return the refs of all branches that were ever named by templates."""
-        noted = (line for line in self._noted() if line.startswith(_BRANCH))
+        noted = (line for line in self._read_names() if line.startswith(_BRANCH))
         return frozenset(f"refs/heads/{line.removeprefix(_BRANCH)}" for line in noted)
 
-    def reserved(self) -> tuple[str, ...]:
+    def worktree_names(self) -> tuple[str, ...]:
         """Return names at the top of a tree that workers may not use, because worktrees have them.
 
         Returns:
@@ -308,7 +306,7 @@ class Repository:
         lengths = (len(os.fsencode(p)) + str(p).count("*") * (LONGEST_ID - 1) for p in paths)
         return max([len(os.fsencode(self.top / default)) + 1, *lengths])
 
-    def _noted(self) -> tuple[str, ...]:
+    def _read_names(self) -> tuple[str, ...]:
         try:
             return tuple(split_lines((self.state_dir / _NAMES).read_text()))
         except (FileNotFoundError, NotADirectoryError):
@@ -338,7 +336,11 @@ class Repository:
             count: Length of the block.
             taken: Numbers in use by a run that continues.
         """
-        used = taken | self._used_numbers()
+        paths = self.top.glob(f"{DIRECTORIES}*")
+        suffixes = [path.name.removeprefix(DIRECTORIES) for path in paths]
+        refs = self.git.text("for-each-ref", "--format=%(refname)")
+        used = taken | numbers_in_refs(refs)
+        used |= {int(suffix) for suffix in suffixes if suffix.isdecimal()}
         candidates = range(1, max(used, default=0) + 2)
         return next(n for n in candidates if used.isdisjoint(range(n, n + count)))
 
@@ -376,12 +378,6 @@ class Repository:
         # protection: branch-is-deleted-only-at-its-expected-commit
         self.git.run("update-ref", "-d", f"refs/heads/{branch}", at)
 
-    def _used_numbers(self) -> frozenset[int]:
-        paths = self.top.glob(f"{DIRECTORIES}*")
-        suffixes = [path.name.removeprefix(DIRECTORIES) for path in paths]
-        refs = self.git.text("for-each-ref", "--format=%(refname)")
-        return numbers_in_refs(refs) | {int(suffix) for suffix in suffixes if suffix.isdecimal()}
-
     def move_branch(self, branch: str, *, new: str, old: str) -> None:
         """Move a branch from the commit `old` to `new`, without changing HEAD or files.
 
@@ -393,7 +389,7 @@ class Repository:
 
 
 def is_reserved(path: str, reserved: Sequence[str]) -> bool:
-    """Return whether a path is reserved for workers' worktrees: see `Repository.reserved`."""
+    """Return whether a path is reserved for workers' worktrees: see `Repository.worktree_names`."""
     first = path.partition("/")[0]
     return any(
         first.startswith(name[:-1]) if name.endswith("*") else first == name for name in reserved
@@ -404,5 +400,5 @@ def is_worker_worktree(path: Path) -> bool:
     """Return whether a directory is a worker's worktree."""
     if path.name.startswith(DIRECTORIES):
         return True
-    git_dir = pointed_git_dir(path)
+    git_dir = git_dir_named_by(path)
     return git_dir is not None and (git_dir / WORKER_MARK).exists()

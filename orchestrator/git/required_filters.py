@@ -19,7 +19,7 @@ _LFS = "lfs"
 _SHOWN = 5
 
 
-def required_filters(configured: Mapping[str, str]) -> frozenset[str]:
+def find_required_filters(configured: Mapping[str, str]) -> frozenset[str]:
     """Return the names of the user's required filters with a program for files on the way in."""
     names = {
         key.removeprefix("filter.").removesuffix(".required")
@@ -33,7 +33,7 @@ def required_filters(configured: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-def unfiltered_files(repository: Repository, *, base: str, tip: str) -> tuple[str, ...]:
+def files_without_filter(repository: Repository, *, base: str, tip: str) -> tuple[str, ...]:
     """Return the files under a required filter that commits after `base` up to `tip` change.
 
     A merge also publishes text that a later commit removed. The attributes of both commits count.
@@ -42,7 +42,7 @@ def unfiltered_files(repository: Repository, *, base: str, tip: str) -> tuple[st
     Raises:
         RepositoryError: Git failed, or its time was up.
     """
-    filters = required_filters(repository.configured)
+    filters = find_required_filters(repository.user_settings)
     if not filters or base == tip:
         return ()
     changed = ("diff-tree", "-r", "-z", "--name-only", "--find-renames=100%", "--diff-filter=ACMT")
@@ -60,7 +60,7 @@ def unfiltered_files(repository: Repository, *, base: str, tip: str) -> tuple[st
 def _under(
     repository: Repository, commit: str, paths: bytes, filters: frozenset[str]
 ) -> Iterator[str]:
-    own = repository.configured.get("core.attributesfile")
+    own = repository.user_settings.get("core.attributesfile")
     config = {} if own is None else {"core.attributesFile": own}
     with tempfile.TemporaryDirectory(prefix="orchestrator-attributes-") as scratch:
         git = Git(
@@ -76,7 +76,7 @@ def _under(
             yield path
 
 
-def named(paths: tuple[str, ...]) -> str:
+def some_paths(paths: tuple[str, ...]) -> str:
     """Return the first paths for a message."""
     shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in paths[:_SHOWN])
     return f"{shown} and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else shown

@@ -75,54 +75,47 @@ def leaks(
     if not redactor.has_values:
         return search
     if set(tips) != {base}:
-        _search_objects(search, repository.git.within(UNTRUSTED), redactor, base, tips)
+        git = repository.git.within(UNTRUSTED)
+        deadline = time.monotonic() + MAX_TIME
+        overlap = max(redactor.longest - 1, 0)
+        left, room = 0, MAX_BYTES
+        with (
+            tempfile.TemporaryFile() as listed,
+            tempfile.TemporaryFile() as small,
+            tempfile.TemporaryFile() as large,
+        ):
+            has_more = _list_objects(git, base, tips, listed)
+            left = _sort_by_size(git, listed, small, large)
+            for names in (small, large):
+                for piece in _contents(git, names, overlap):
+                    # protection: searched-bytes-and-time-limited
+                    if room < len(piece.data) or time.monotonic() > deadline:
+                        break
+                    room -= len(piece.data)
+                    left -= piece.is_last
+                    search.note(redactor, piece.data, piece.place)
+        # protection: unsearched-objects-are-reported
+        if has_more:
+            search.missed = (
+                f"only {MAX_OBJECTS:,} of the worker's new objects were searched for secrets"
+            )
+        # protection: incomplete-search-is-reported
+        elif left:
+            rest = f"(objects left: {left:,})"
+            search.missed = f"not all of the worker's commits were searched for secrets {rest}"
     return search
 
 
 def leak_notes(search: Search, branch: str) -> tuple[str, ...]:
     """Return notes for the user about the secrets that were found and what was not searched."""
-    found = (
-        f"`{branch}` contains the value of `{name}` in {_listed(places)}"
-        for name, places in sorted(search.found.items())
-    )
-    return (*found, *([] if search.missed is None else [search.missed]))
-
-
-def _listed(places: Sequence[str]) -> str:
-    shown = ", ".join(one_line(place) for place in places[:MOST_PLACES])
-    return f"{shown} and further places" if len(places) > MOST_PLACES else shown
-
-
-def _search_objects(
-    search: Search, git: Git, redactor: Redactor, base: str, tips: Sequence[str]
-) -> None:
-    deadline = time.monotonic() + MAX_TIME
-    overlap = max(redactor.longest - 1, 0)
-    left, room = 0, MAX_BYTES
-    with (
-        tempfile.TemporaryFile() as listed,
-        tempfile.TemporaryFile() as small,
-        tempfile.TemporaryFile() as large,
-    ):
-        has_more = _list_objects(git, base, tips, listed)
-        left = _sort_by_size(git, listed, small, large)
-        for names in (small, large):
-            for piece in _contents(git, names, overlap):
-                # protection: searched-bytes-and-time-limited
-                if room < len(piece.data) or time.monotonic() > deadline:
-                    break
-                room -= len(piece.data)
-                left -= piece.is_last
-                search.note(redactor, piece.data, piece.place)
-    # protection: unsearched-objects-are-reported
-    if has_more:
-        search.missed = (
-            f"only {MAX_OBJECTS:,} of the worker's new objects were searched for secrets"
-        )
-    # protection: incomplete-search-is-reported
-    elif left:
-        rest = f"(objects left: {left:,})"
-        search.missed = f"not all of the worker's commits were searched for secrets {rest}"
+    notes = []
+    for name, places in sorted(search.found.items()):
+        shown = ", ".join(one_line(place) for place in places[:MOST_PLACES])
+        more = " and further places" if len(places) > MOST_PLACES else ""
+        notes.append(f"`{branch}` contains the value of `{name}` in {shown}{more}")
+    if search.missed is not None:
+        notes.append(search.missed)
+    return tuple(notes)
 
 
 def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> bool:

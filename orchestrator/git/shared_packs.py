@@ -26,8 +26,14 @@ from orchestrator.files.owner import own_place
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.safe_open import read_limited
 from orchestrator.git.command import Git
-from orchestrator.git.object_packs import cut_of, open_to_all, pack_commit, pack_since
-from orchestrator.git.pack_files import is_pair, put_file
+from orchestrator.git.object_packs import (
+    cut_of,
+    is_pair,
+    open_to_all,
+    pack_commit,
+    pack_since,
+    put_file,
+)
 from orchestrator.git.private_place import private_place
 from orchestrator.git.repository import Repository
 
@@ -94,7 +100,9 @@ def pack_base(repository: Repository, commit: str, directory: Path) -> frozenset
         found = pack_commit(git, common_dir, commit, directory, history="full")
     is_alone = not found <= cut
     if not is_alone and (not known or known[-1].commit != commit):
-        layers = (*known, _new_layer(known, commit, pack))
+        old = {name for layer in known for name in layer.files}
+        new = {path.name: path.stat().st_size for path in pack.glob("*") if path.name not in old}
+        layers = (*known, Layer(commit=commit, files=new))
         _keep(repository.state_dir, _Manifest(layers=layers, cut=cut), pack)
     return found
 
@@ -104,18 +112,12 @@ def _link(
 ) -> tuple[Layer, ...]:
     """Link the packs of `commit`, or of its nearest known ancestor, into an empty directory.
 
-    Args:
-        repository: The repository.
-        commit: The commit.
-        cut: The commits whose parents the repository lacks.
-        pack: The directory.
-
     Returns:
         The layers whose packs are in the directory now; none if no ancestor is known.
     """
     if not own_place(repository.state_dir, _PLACE).exists():
         return ()
-    with _locked(repository.state_dir) as place:
+    with _lock(repository.state_dir) as place:
         # protection: packs-are-shared-only-with-equally-shallow-history
         bases = [(root, manifest.layers) for root, manifest in _bases(place) if manifest.cut == cut]
     known = {layer.commit for _, layers in bases for layer in layers}
@@ -123,7 +125,7 @@ def _link(
     nearest = _nearest(repository.git, commit, known)
     if nearest is None:
         return ()
-    with _locked(repository.state_dir):
+    with _lock(repository.state_dir):
         for root, layers in bases:
             wanted = _up_to(nearest, layers, grows=nearest != commit)
             if wanted and _link_layers(wanted, root, pack):
@@ -132,17 +134,10 @@ def _link(
     return ()
 
 
-def _new_layer(known: Sequence[Layer], commit: str, pack: Path) -> Layer:
-    """Return the layer with the packs in a directory that no known layer has."""
-    old = {name for layer in known for name in layer.files}
-    new = {path.name: path.stat().st_size for path in pack.glob("*") if path.name not in old}
-    return Layer(commit=commit, files=new)
-
-
 def _keep(state_dir: Path, manifest: _Manifest, pack: Path) -> None:
     """Keep the packs in a directory for later runs."""
     commit = manifest.layers[-1].commit
-    with _locked(state_dir) as place:
+    with _lock(state_dir) as place:
         half = place / _HALF
         # protection: incomplete-shared-packs-are-not-completed
         remove_tree(half)
@@ -163,14 +158,17 @@ def remove_packs(state_dir: Path) -> int:
     """
     if not own_place(state_dir, _PLACE).exists():
         return 0
-    with _locked(state_dir) as place:
-        freed = _size_of_own(place)
+    with _lock(state_dir) as place:
+        found = [file.lstat() for file in place.glob("*/*")]
+        links = Counter(info.st_ino for info in found)
+        own = {info.st_ino: info.st_blocks for info in found if links[info.st_ino] == info.st_nlink}
+        freed = 512 * sum(own.values())
         for root in [path for path in place.iterdir() if path.name != "lock"]:
             _remove(root)
     return freed
 
 
-def _locked(state_dir: Path) -> AbstractContextManager[Path]:
+def _lock(state_dir: Path) -> AbstractContextManager[Path]:
     place = own_place(state_dir, _PLACE)
     return private_place(place, again="packs the history of its base again")
 
@@ -203,10 +201,7 @@ def _nearest(git: Git, commit: str, known: Collection[str]) -> str | None:
 def _up_to(commit: str, layers: Sequence[Layer], *, grows: bool) -> tuple[Layer, ...]:
     """Return the layers that hold what a commit reaches; none if they are not worth using.
 
-    Args:
-        commit: The commit.
-        layers: All layers of a base.
-        grows: Whether another layer will be added.
+    With `grows`, another layer will be added.
     """
     number = next((n for n, layer in enumerate(layers, 1) if layer.commit == commit), 0)
     if not grows or number < _MOST_LAYERS:
@@ -260,11 +255,3 @@ def _remove(root: Path) -> None:
     if root.exists() and root != gone:
         root.rename(gone)
         remove_tree(gone)
-
-
-def _size_of_own(place: Path) -> int:
-    """Return the number of bytes on disk of the files that have no link elsewhere."""
-    found = [path.lstat() for path in place.glob("*/*")]
-    links = Counter(info.st_ino for info in found)
-    own = {info.st_ino: info.st_blocks for info in found if links[info.st_ino] == info.st_nlink}
-    return 512 * sum(own.values())

@@ -17,25 +17,6 @@ from orchestrator.text.sanitize import one_line
 _UNREADABLE = re.compile(r"open\(\"(.*)\"\): Permission denied")
 
 
-def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
-    form = ("--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A")
-    new = git.run("diff-index", *form, parent).split(b"\0")
-    paths = (path + b"\0" for path in new if os.fsdecode(path) in without)
-    git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"".join(paths))
-
-
-def _add(git: Git, arguments: Iterable[str]) -> None:
-    try:
-        git.run("add", "-A", *arguments)
-    except GitCommandError as error:
-        if (found := _UNREADABLE.search(error.stderr)) is None:
-            raise
-        raise RepositoryError(
-            f"uncommitted changes cannot be read: `{one_line(found[1])}`: permission denied",
-            hint="make the file readable for you, or let git ignore it",
-        ) from error
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tree:
     """A work tree with the files that it has on disk at this moment."""
@@ -76,7 +57,7 @@ def snapshot_checkout(repository: Repository, *, parent: str, message: str, scra
     check_settled(repository)
     tree = Tree(git_dir=repository.git_dir, path=repository.top, scratch=scratch)
     commit = NewCommit(parent=parent, message=message, identity=repository.identity())
-    return snapshot(tree, commit, excluded=repository.nested())
+    return snapshot(tree, commit, excluded=repository.repositories_inside())
 
 
 def snapshot(
@@ -106,7 +87,10 @@ def snapshot(
         paths = (".", *(f":(exclude,top,literal){path}" for path in excluded))
         _add(git, (*sparse, "--", *paths))
         if without:
-            _leave_out(git, parent, without)
+            form = ("--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A")
+            new = git.run("diff-index", *form, parent).split(b"\0")
+            names = (name + b"\0" for name in new if os.fsdecode(name) in without)
+            git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"".join(names))
         written = git.text("write-tree")
     finally:
         scratch.unlink(missing_ok=True)
@@ -121,3 +105,15 @@ def snapshot(
     }
     made = git.run("commit-tree", written, "-p", parent, "-m", commit.message, env=env)
     return made.decode().strip()
+
+
+def _add(git: Git, arguments: Iterable[str]) -> None:
+    try:
+        git.run("add", "-A", *arguments)
+    except GitCommandError as error:
+        if (found := _UNREADABLE.search(error.stderr)) is None:
+            raise
+        raise RepositoryError(
+            f"uncommitted changes cannot be read: `{one_line(found[1])}`: permission denied",
+            hint="make the file readable for you, or let git ignore it",
+        ) from error

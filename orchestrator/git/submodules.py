@@ -1,4 +1,4 @@
-"""Find the submodules of a run's base commit on this machine, and pack their objects.
+"""Find the submodules of a run's base commit on this machine, and what no worker can see of it.
 
 Nothing is downloaded. The objects come from the user's `.git/modules`, or from a git directory in
 the checkout. Each worker gets the submodules' files, and private git directories like that of the
@@ -8,8 +8,9 @@ git does not enter them.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -19,13 +20,17 @@ from orchestrator.git.command import Git
 from orchestrator.git.defaults import filters_off
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.split_lines import split_lines
 
 FOLDER = "submodules"
 """Name of a directory with a numbered directory for each submodule."""
 RECORD = "submodules.json"
 _MOST = 1000
 _SHOWN = 5
-_GITLINK = b"160000 commit "
+_GITLINK, _LINK = b"160000 commit ", b"120000 blob "
+_MOST_LINKS = 1000
+"""Maximum number of links whose targets are read."""
+_LONGEST = 4096
 
 
 class Submodule(BaseModel):
@@ -111,38 +116,38 @@ class _Search:
         self._pack_into = pack
 
     def look_into(self, parent: _Parent) -> None:
-        names = named_submodules(parent.git, parent.commit)
-        for path, commit in _gitlinks(parent.git, parent.commit) if names else ():
-            if path in names and len(self.found) < _MOST:
+        names = submodules_by_path(parent.git, parent.commit)
+        for entry in parent.git.tree(parent.commit) if names else ():
+            commit, _, path = os.fsdecode(entry.removeprefix(_GITLINK)).partition("\t")
+            is_gitlink = entry.startswith(_GITLINK)
+            if is_gitlink and path in names and len(self.found) < _MOST:
                 self._take(parent, path, commit, names[path])
 
     def _take(self, parent: _Parent, path: str, commit: str, name: str) -> None:
         full, checkout = parent.prefix + path, parent.checkout / path
         places = (*(git_dir / "modules" / name for git_dir in parent.git_dirs), checkout / ".git")
         git_dir = next((place for place in places if _has(place, commit)), None)
-        packed = None if git_dir is None else self._pack(git_dir, commit)
+        objects, packed = self._objects / str(len(self.found)), None
+        try:
+            if git_dir is not None:
+                packed = self._pack_into(Git(git_dir), git_dir, commit, objects)
+        except GitCommandError:
+            # Some objects of the submodule were never fetched.
+            shutil.rmtree(objects, ignore_errors=True)
         if git_dir is None or packed is None:
             self._missing.append(full)
             return
         git = Git(git_dir)
+        keys = os.fsdecode(git.run("config", "--list", "--name-only", "-z")).split("\0")
         if _is_dirty(git_dir, checkout):
             self._dirty.append(full)
         self.found.append(
             Submodule(
                 path=full, commit=commit, git_dir=git_dir, number=len(self.found),
-                shallow=tuple(sorted(packed)), config=_without_filters(git),
+                shallow=tuple(sorted(packed)), config=filters_off(keys),
             )
         )  # fmt: skip
         self.look_into(_Parent(git, (git_dir,), checkout, commit, f"{full}/"))
-
-    def _pack(self, git_dir: Path, commit: str) -> frozenset[str] | None:
-        place = self._objects / str(len(self.found))
-        try:
-            return self._pack_into(Git(git_dir), git_dir, commit, place)
-        except GitCommandError:
-            # Some objects of the submodule were never fetched.
-            shutil.rmtree(place, ignore_errors=True)
-            return None
 
     def notices(self) -> Iterator[str]:
         if self._missing:
@@ -165,11 +170,7 @@ def _more(paths: list[str]) -> str:
     return f" and {rest} more" if rest > 0 else ""
 
 
-def _without_filters(git: Git) -> dict[str, str]:
-    return filters_off(os.fsdecode(git.run("config", "--list", "--name-only", "-z")).split("\0"))
-
-
-def named_submodules(git: Git, commit: str) -> dict[str, str]:
+def submodules_by_path(git: Git, commit: str) -> dict[str, str]:
     """Return the submodules that a commit's `.gitmodules` names, by path."""
     try:
         git.run("rev-parse", "--verify", "--quiet", f"{commit}:.gitmodules")
@@ -194,13 +195,6 @@ def _is_usable(name: str) -> bool:
     return all(part not in ("", ".", "..", ".git") for part in name.split("/"))
 
 
-def _gitlinks(git: Git, commit: str) -> Iterator[tuple[str, str]]:
-    for entry in git.tree(commit):
-        if entry.startswith(_GITLINK):
-            found, _, path = entry.removeprefix(_GITLINK).partition(b"\t")
-            yield os.fsdecode(path), found.decode()
-
-
 def _has(git_dir: Path, commit: str) -> bool:
     if git_dir.is_symlink() or not (git_dir / "objects").is_dir():
         return False
@@ -218,3 +212,59 @@ def _is_dirty(git_dir: Path, checkout: Path) -> bool:
         return bool(Git(git_dir, work_tree=checkout).run("status", "--porcelain", "-z"))
     except RepositoryError:
         return False
+
+
+def dead_ends(repository: Repository, commit: str) -> Iterator[str]:
+    """Yield notices about repositories without `.gitmodules`, and links with absolute targets.
+
+    Raises:
+        GitCommandError: The commit cannot be read.
+    """
+    entries = [
+        entry for entry in repository.git.tree(commit) if entry.startswith((_GITLINK, _LINK))
+    ]
+    links = [entry.removeprefix(_LINK) for entry in entries if entry.startswith(_LINK)]
+    inner = [
+        os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry.startswith(_GITLINK)
+    ]
+    named = submodules_by_path(repository.git, commit) if inner else {}
+    if unnamed := [path for path in inner if path not in named]:
+        yield (
+            f"separate repositories are committed that `.gitmodules` does not name: "
+            f"{_some(unnamed)}; workers get empty directories, and what they write there is not "
+            "committed"
+        )
+    if away := list(_absolute_links(repository.git, links)):
+        yield f"committed links lead out of the repository: {_some(away)}; workers see no target"
+
+
+def _absolute_links(git: Git, links: Sequence[bytes]) -> Iterator[str]:
+    paths: dict[str, list[str]] = {}
+    for found, _, path in islice((link.partition(b"\t") for link in links), _MOST_LINKS):
+        paths.setdefault(found.decode(), []).append(os.fsdecode(path))
+    if not paths:
+        return
+    try:
+        sized = split_lines(git.text("cat-file", "--batch-check", stdin=_lines(paths)))
+        rows = [line.split(" ") for line in sized]
+        short = [row[0] for row in rows if row[1] == "blob" and int(row[2]) <= _LONGEST]
+        answer = git.run("cat-file", "--batch", stdin=_lines(short))
+    except GitCommandError:
+        # A partial clone lacks objects; the run names what it needs of them.
+        return
+    for name in short:
+        header, _, answer = answer.partition(b"\n")
+        size = int(header.split()[2])
+        target, answer = os.fsdecode(answer[:size]), answer[size + 1 :]
+        if target.startswith("/"):
+            yield from (f"{path} -> {target}" for path in paths[name])
+
+
+def _lines(names: Sequence[str] | dict[str, list[str]]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode()
+
+
+def _some(paths: Sequence[str]) -> str:
+    shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in paths[:_SHOWN])
+    rest = len(paths) - _SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -19,7 +19,7 @@ from orchestrator.errors import (
     RepositoryError,
 )
 from orchestrator.git.command import Git
-from orchestrator.git.disk_full import disk_full
+from orchestrator.git.failures import disk_full
 from orchestrator.git.merge_tree import merge_commits, quarantine, require_git
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.quarantine import check_trees
@@ -150,33 +150,36 @@ class _Merge:
             timeout = max(0.1, self._deadline - time.monotonic())
             result = merge_commits(self._git, merged, tip.commit, timeout=timeout)
         except OutputTooLongError as error:
-            raise _refused(tip, before, error.message) from error
+            raise _refusal(tip, before, error.message) from error
         except GitCommandError as error:
             if error.returncode == -signal.SIGKILL:
                 slow = f"the merge took longer than {MERGE_TIMEOUT:.0f} s"
-                raise _refused(tip, before, slow) from error
+                raise _refusal(tip, before, slow) from error
             raise _of_git(error, tip, before) from error
         if result.paths:
-            raise self._conflict(tip, before, result.paths)
+            # protection: number-of-names-in-messages-limited
+            first, rest = result.paths[:MOST_FILES], len(result.paths) - MOST_FILES
+            # protection: names-in-messages-are-sanitised
+            where = ", ".join(f"`{one_line(fsdecode(path))}`" for path in first) or "the same files"
+            more = f" and {rest} more" if rest > 0 else ""
+            both = _both(tip, self._who_touched(first, before))
+            raise MergeConflict(f"{both} cannot be merged: both changed {where}{more}")
         return result.tree
 
     def _commit(self, tree: str, parents: Iterable[str], message: bytes) -> str:
         return write_commit(self._git, tree, parents, message, signed=self._signed)
 
-    def _conflict(self, tip: Tip, before: Sequence[Tip], paths: Sequence[bytes]) -> MergeConflict:
-        # protection: names-in-messages-are-sanitised
-        # protection: number-of-names-in-messages-limited
-        shown = [one_line(fsdecode(path)) for path in paths[:MOST_FILES]]
-        others = self._who_touched(paths[:MOST_FILES], before)
-        where = ", ".join(f"`{name}`" for name in shown) or "the same files"
-        more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
-        return MergeConflict(f"{_both(tip, others)} cannot be merged: both changed {where}{more}")
-
     def _who_touched(self, paths: Sequence[bytes], before: Sequence[Tip]) -> Sequence[Tip]:
         """Return the tasks that last changed the given paths; all tasks if none changed any."""
+        diff = ("diff-tree", "-r", "--quiet", "--no-renames", "--ignore-submodules=none")
         open_paths, found = {fsdecode(path) for path in paths}, []
         for tip in reversed(before):
-            touched = {path for path in open_paths if self._touches(tip, path)}
+            commits = (self._base, tip.commit)
+            touched = {
+                path
+                for path in open_paths
+                if not self._git.succeeds(*diff, *commits, "--", f":(top,literal){path}")
+            }
             if touched:
                 found.append(tip)
                 open_paths -= touched
@@ -184,30 +187,20 @@ class _Merge:
                 break
         return found[::-1] or before
 
-    def _touches(self, tip: Tip, path: str) -> bool:
-        diff = ("diff-tree", "-r", "--quiet", "--no-renames", "--ignore-submodules=none")
-        where = f":(top,literal){path}"
-        return not self._git.succeeds(*diff, self._base, tip.commit, "--", where)
-
     def hand_in(self, commit: str, tips: Sequence[Tip], git_dir: Path) -> None:
         """Check a merge by the rules for workers' commits, and import its objects."""
         last, before = tips[-1], tips[:-1]
+        merged = [self._base, *(tip.commit for tip in tips)]
         try:
             # protection: merge-is-checked-like-harvest
             check_trees(self._git, base=self._base, tip=commit, repository=self._repository)
             # protection: names-that-differ-only-in-letter-case-are-refused
-            self._check_names(commit, tips)
-            import_commits(
-                self._repository, self._git, git_dir, commit, [tip.commit for tip in tips]
-            )
+            check_names(self._git, commit, merged)
+            import_commits(self._repository, self._git, git_dir, commit, merged[1:])
         except (HarvestRefusedError, OutputTooLongError) as error:
-            raise _refused(last, before, error.message) from error
+            raise _refusal(last, before, error.message) from error
         except GitCommandError as error:
             raise _of_git(error, last, before) from error
-
-    def _check_names(self, commit: str, tips: Sequence[Tip]) -> None:
-        """Refuse names that differ only in letter case, unless a merged commit has them."""
-        check_names(self._git, commit, [self._base, *(tip.commit for tip in tips)])
 
 
 def _message(tips: Sequence[Tip]) -> bytes:
@@ -224,7 +217,7 @@ def _both(tip: Tip, others: Sequence[Tip]) -> str:
     return f"`{one_line(tip.task)}` and the work of {', '.join([*names, *more])}"
 
 
-def _refused(tip: Tip, before: Sequence[Tip], why: str) -> MergeConflict:
+def _refusal(tip: Tip, before: Sequence[Tip], why: str) -> MergeConflict:
     return MergeConflict(f"{_both(tip, before)} cannot be merged: {one_line(why)}")
 
 
@@ -233,4 +226,4 @@ def _of_git(error: GitCommandError, tip: Tip, before: Sequence[Tip]) -> Exceptio
 
     Any other failure becomes a MergeConflict.
     """
-    return disk_full(error.stderr) or _refused(tip, before, error.message)
+    return disk_full(error.stderr) or _refusal(tip, before, error.message)

@@ -89,7 +89,15 @@ class Objects:
             batch = wanted[start : start + _ASKED]
             os.write(self._questions, b"".join(name.hex().encode() + b"\n" for name in batch))
             for name in batch:
-                size = self._size(kind)
+                fields = self._answers.readline(200).split()
+                if len(fields) != 3:
+                    raise RefusedError("an object that the worker's commits need is missing")
+                if fields[1] != kind:
+                    raise RefusedError(
+                        "a commit is damaged: one of its directories lists an object under a "
+                        "wrong type"
+                    )
+                size = int(fields[2])
                 total = None if total is None else total - size
                 # protection: size-of-tree-limited
                 # protection: total-size-of-trees-limited
@@ -104,16 +112,6 @@ class Objects:
                 if len(content) != size or self._answers.read(1) != b"\n":
                     raise RefusedError(_TOO_EARLY)
                 yield name, content
-
-    def _size(self, kind: bytes) -> int:
-        fields = self._answers.readline(200).split()
-        if len(fields) != 3:
-            raise RefusedError("an object that the worker's commits need is missing")
-        if fields[1] != kind:
-            raise RefusedError(
-                "a commit is damaged: one of its directories lists an object under a wrong type"
-            )
-        return int(fields[2])
 
 
 _TOO_EARLY = "the commits could not be checked: git ended before it had read all directories"
@@ -191,13 +189,13 @@ class TreeIndex:
             below: set[bytes] = set()
             for name, content in self._objects.read(wanted, b"tree", most=most, total=total):
                 total = None if total is None else total - len(content)
-                tree = self._parsed(name, content, bounds.entries if bounds else sys.maxsize)
+                tree = self._parse(name, content, bounds.entries if bounds else sys.maxsize)
                 below.update(found for _, found in tree[3])
                 self._trees[name] = tree
             wanted = below
         raise RefusedError("a path of a committed file is too long to check out")
 
-    def _parsed(self, tree: bytes, content: bytes, most: int) -> Tree:
+    def _parse(self, tree: bytes, content: bytes, most: int) -> Tree:
         count = longest = size = end = 0
         directories: list[tuple[int, bytes]] = []
         telling: set[bytes] = set()
@@ -224,7 +222,7 @@ class TreeIndex:
             if name.startswith(self._prefixes) or name in self._names:
                 self.prefixed.setdefault(tree, set()).add(name)
             if self._folds:
-                folded.setdefault(_folded(name), set()).add(name)
+                folded.setdefault(_fold(name), set()).add(name)
         if end != len(content):
             raise RefusedError("a git tree object (a directory) is damaged")
         if b"head" in telling and len(telling) > 1:
@@ -261,7 +259,7 @@ class TreeIndex:
         return self._extents[root]
 
 
-def _folded(name: bytes) -> str:
+def _fold(name: bytes) -> str:
     text = name.decode("utf-8", "surrogateescape")
     return text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold())
 

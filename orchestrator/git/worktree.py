@@ -9,9 +9,9 @@ from pathlib import Path
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.disarm import keep_off
-from orchestrator.git.git_directory import is_same, place_of, pointed_git_dir, read_line
+from orchestrator.git.git_directory import git_dir_named_by, is_same, place_of, read_line
 from orchestrator.git.repository import WORKER_MARK, Repository
-from orchestrator.git.worktree_list import linked_worktrees
+from orchestrator.git.worktree_list import list_linked_worktrees
 from orchestrator.worker_spec import WorkerSpec
 
 HALF_MADE = ".half-made-"
@@ -93,7 +93,7 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
         RepositoryError: `path` is no worktree, or lacks the marker file.
     """
     # Git chooses the name of a worktree's git directory, and may add a number to it.
-    git_dir = pointed_git_dir(path)
+    git_dir = git_dir_named_by(path)
     if git_dir is None:
         raise RepositoryError(f"{path} is not a worktree")
     if not git_dir.is_dir():
@@ -182,7 +182,7 @@ def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:
     path = repository.top / spec.directory
     if path.exists():
         shutil.move(path, into / path.name)
-    if any(worktree.path == path for worktree in linked_worktrees(repository.common_dir)):
+    if any(worktree.path == path for worktree in list_linked_worktrees(repository.common_dir)):
         _make_absolute(repository, path)
         # --force twice, because git locks a worktree until it is complete.
         repository.git.run("worktree", "remove", "--force", "--force", str(path))
@@ -207,7 +207,7 @@ def remove_worktree(repository: Repository, path: Path) -> None:
 
 def _make_absolute(repository: Repository, path: Path) -> None:
     """Replace a relative pointer, with which git before 2.48 does not remove a worktree."""
-    for worktree in linked_worktrees(repository.common_dir):
+    for worktree in list_linked_worktrees(repository.common_dir):
         if worktree.path == path and not (read_line(worktree.git_dir / "gitdir") or "/").startswith(
             "/"
         ):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.errors import GitCommandError
 from orchestrator.git.command import Git
-from orchestrator.git.git_directory import is_same, place_of, pointed_git_dir, read_line
+from orchestrator.git.git_directory import git_dir_named_by, is_same, place_of, read_line
 from orchestrator.git.repository import Repository
 
 _POINTER = "ref: "
@@ -44,7 +44,7 @@ class ListedWorktree:
         return line.removeprefix(_POINTER).strip() if line.startswith(_POINTER) else None
 
 
-def linked_worktrees(common_dir: Path) -> list[ListedWorktree]:
+def list_linked_worktrees(common_dir: Path) -> list[ListedWorktree]:
     """Return the linked worktrees of a repository, those included whose directories are missing."""
     found = []
     for git_dir in sorted((common_dir / "worktrees").glob("*")):
@@ -56,7 +56,7 @@ def linked_worktrees(common_dir: Path) -> list[ListedWorktree]:
 def all_worktrees(repository: Repository) -> list[ListedWorktree]:
     """Return all worktrees: first that of the command, and no main worktree of a bare one."""
     current = ListedWorktree(repository.top, repository.git_dir, is_present=True)
-    others = linked_worktrees(repository.common_dir)
+    others = list_linked_worktrees(repository.common_dir)
     if _setting(repository.common_dir, "core.bare", "--type=bool") != "true":
         others.insert(0, _main(repository.common_dir))
     return [current, *(other for other in others if other.git_dir != current.git_dir)]
@@ -74,11 +74,10 @@ def _main(common_dir: Path) -> ListedWorktree:
 
 def _leads_to(worktree: Path, git_dir: Path) -> bool:
     """Return whether git finds this git directory when it runs in a worktree."""
-    return is_same(pointed_git_dir(worktree) or worktree / ".git", git_dir)
+    return is_same(git_dir_named_by(worktree) or worktree / ".git", git_dir)
 
 
 def _setting(common_dir: Path, key: str, *options: str) -> str | None:
-    """Return a setting of the main worktree."""
     try:
         return Git(common_dir).text("config", *options, "--get", key) or None
     except GitCommandError:

@@ -35,7 +35,7 @@ from orchestrator.judging.tournament import Entrant, hold_tournament
 from orchestrator.judging.trees import Entry, Trees
 from orchestrator.judging.trials import Trials
 from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.state.judged_results import JUDGED, LOCK
+from orchestrator.state.judgements import JUDGED, LOCK
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import read_record
 from orchestrator.text.split_lines import split_lines

@@ -14,7 +14,7 @@ from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.mutant_runs import MutantRuns
 from orchestrator.judging.shadowing import modules_of
 from orchestrator.judging.trees import Trees
-from orchestrator.state.judged_results import JUDGED
+from orchestrator.state.judgements import JUDGED
 
 
 class Protection:

@@ -11,7 +11,7 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import read_limited
 from orchestrator.judging.judgement import Judgement
 from orchestrator.record.history import find_run
-from orchestrator.state.excluded_commits import (
+from orchestrator.state.judgements import (
     JUDGEMENT,
     LARGEST_JUDGEMENT,
     judgement_numbers,

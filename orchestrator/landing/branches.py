@@ -8,10 +8,9 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import RunHistory, choose_run
 from orchestrator.results import Status
-from orchestrator.state.excluded_commits import ExcludedCommit, excluded_commits
+from orchestrator.state.judgements import ExcludedCommit, find_excluded_commits
 from orchestrator.state.run_directory import all_runs
-from orchestrator.state.run_outline import read_outline
-from orchestrator.state.worker_lookup import holders_of
+from orchestrator.state.run_outline import holders_of, read_outline
 from orchestrator.text.split_lines import split_lines
 from orchestrator.worker_spec import WorkerSpec
 
@@ -109,7 +108,7 @@ def read_branches(
             history.record.created_at,
             live,
             tuple(found.values()),
-            excluded_commits(run.path for run in all_runs(repository.state_dir)),
+            find_excluded_commits(run.path for run in all_runs(repository.state_dir)),
         )
 
 

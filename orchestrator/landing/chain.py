@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from orchestrator.errors import GitCommandError, OrchestratorError, RepositoryError
 from orchestrator.git.command import Git
-from orchestrator.git.disk_full import disk_full
+from orchestrator.git.failures import disk_full
 from orchestrator.git.merge_tree import Merged, merge_commits
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.git.quarantine import check_trees

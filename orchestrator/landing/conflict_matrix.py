@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.git.changes import changed_with_status
+from orchestrator.git.changes import paths_with_status
 from orchestrator.git.merge_tree import merge_pairs, quarantine, require_git
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
@@ -152,7 +152,7 @@ def find_conflicts(
 
 
 def _changes(repository: Repository, base: str, tip: str) -> dict[str, str]:
-    rows = islice(changed_with_status(repository, base=base, tip=tip), MOST_CHANGES)
+    rows = islice(paths_with_status(repository, base=base, tip=tip), MOST_CHANGES)
     return {path: letter for letter, path in rows}
 
 

@@ -7,8 +7,8 @@ from orchestrator.git.command import records
 from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
-from orchestrator.state.excluded_commits import ExcludedCommit
-from orchestrator.state.landing_record import landed_in
+from orchestrator.state.judgements import ExcludedCommit
+from orchestrator.state.landing_record import commits_after
 from orchestrator.text.sanitize import one_line
 
 
@@ -77,6 +77,6 @@ def _find_excluded(
         commits = [line.decode() for line in records(listed, b"\n")]
     for excluded in (run.excluded[commit] for commit in commits if commit in run.excluded):
         # A squash or a rebase added the work as other commits.
-        others = landed_in(repository, excluded.run_id, excluded.worker_id, excluded.commit)
+        others = commits_after(repository, excluded.run_id, excluded.worker_id, excluded.commit)
         if not any(git.succeeds("merge-base", "--is-ancestor", other, onto) for other in others):
             yield excluded

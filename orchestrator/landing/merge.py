@@ -12,12 +12,12 @@ from os import fsencode
 from typing import Literal
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
-from orchestrator.git.changes import changed_paths
+from orchestrator.git.changes import differing_paths
 from orchestrator.git.command import Git
-from orchestrator.git.disk_full import disk_full
+from orchestrator.git.failures import disk_full
 from orchestrator.git.merge_tree import merge_base, quarantine, require_git
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import named, unfiltered_files
+from orchestrator.git.required_filters import files_without_filter, some_paths
 from orchestrator.git.sealed_commits import import_commits
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.chain import CannotAddError, Chain
@@ -139,10 +139,10 @@ def _reason_to_leave(
         return LeftWorker(worker_id=number, reason="excluded", message=said)
     if wish.unfiltered:
         return None
-    files = unfiltered_files(repository, base=branch.base, tip=branch.commit)
+    files = files_without_filter(repository, base=branch.base, tip=branch.commit)
     if not files:
         return None
-    said = f"required filters of git did not run for {named(files)}: `--unfiltered` merges it"
+    said = f"required filters of git did not run for {some_paths(files)}: `--unfiltered` merges it"
     return LeftWorker(worker_id=number, reason="unfiltered", message=said, files=files[:MOST_FILES])
 
 
@@ -320,7 +320,7 @@ class _Plan:
 
     def _paths(self, branch: Branch) -> frozenset[str]:
         if branch not in self._changed:
-            paths = changed_paths(self._repository, base=branch.base, tip=branch.commit)
+            paths = differing_paths(self._repository, base=branch.base, tip=branch.commit)
             self._changed[branch] = frozenset(paths)
         return self._changed[branch]
 

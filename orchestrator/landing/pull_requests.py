@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.errors import ConfigError
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import named, unfiltered_files
+from orchestrator.git.required_filters import files_without_filter, some_paths
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.exclusion import Exclusion, exclusion
 from orchestrator.landing.forges import Existing, Forge, Request, shell_text
@@ -148,11 +148,11 @@ class _Publisher:
             if branch.worker_id not in chosen:
                 continue
             if not self._wish.unfiltered:
-                files = unfiltered_files(self._repository, base=branch.base, tip=branch.commit)
+                files = files_without_filter(self._repository, base=branch.base, tip=branch.commit)
                 if files:
                     raise ConfigError(
                         "required filters of git did not run for files of worker "
-                        f"{branch.worker_id}: {named(files)}",
+                        f"{branch.worker_id}: {some_paths(files)}",
                         hint="`--unfiltered` publishes them as they are",
                     )
             # protection: best-worker-is-not-published-with-excluded-work-below-it

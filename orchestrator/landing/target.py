@@ -6,7 +6,7 @@ from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.in_progress import is_bound, operation_in
 from orchestrator.git.repository import BRANCHES, Repository
-from orchestrator.git.worktree_list import all_worktrees, linked_worktrees
+from orchestrator.git.worktree_list import all_worktrees, list_linked_worktrees
 from orchestrator.landing.merged import Merged
 from orchestrator.text.sanitize import one_line
 
@@ -139,7 +139,7 @@ def check_fit(repository: Repository, target: Target) -> None:
             "nothing was changed",
             hint="run the command again",
         )
-    linked = (worktree.git_dir for worktree in linked_worktrees(repository.common_dir))
+    linked = (worktree.git_dir for worktree in list_linked_worktrees(repository.common_dir))
     if any(is_bound(git_dir, target.ref) for git_dir in (repository.common_dir, *linked)):
         raise NotFitError(
             f"a rebase or bisection of `{target.branch}` is under way: nothing was changed",

@@ -13,8 +13,7 @@ from orchestrator.record.history import RunHistory, attempts
 from orchestrator.record.states import RunState, WorkerState
 from orchestrator.results import Reason, Status
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_outline import RunOutline, read_outline
-from orchestrator.state.worker_lookup import holders_of, is_left
+from orchestrator.state.run_outline import RunOutline, holders_of, is_left, read_outline
 from orchestrator.text.split_lines import split_lines
 
 _SCRATCH = frozenset({"git", "upper", "copy"})

@@ -71,7 +71,7 @@ def read_run(directory: RunDirectory, *, now: datetime | None = None) -> RunRepo
     view.slots = view.slots or len(view.by_number)
     for worker in view.workers:
         archived = (
-            Checkpoints(path).given_up() for _, path in directory.attempts(worker.worker_id)
+            Checkpoints(path).attempt_result() for _, path in directory.attempts(worker.worker_id)
         )
         worker.attempts = tuple(attempt for attempt in archived if attempt is not None)
     return RunReport(**vars(view), judgement=read_judgement(directory.path))

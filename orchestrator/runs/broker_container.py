@@ -1,7 +1,6 @@
 """Start the credential broker of a run, or find the broker that another process started."""
 
 import os
-from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -19,8 +18,7 @@ from orchestrator.execution.broker import (
 )
 from orchestrator.files.bundle import bundle
 from orchestrator.gateway.allowed_host import BROKER_PORT
-from orchestrator.state.grant_files import grant_directory
-from orchestrator.state.secret_files import memory_root
+from orchestrator.state.secret_files import grant_directory, memory_root
 from orchestrator.worker.checked_run import CheckedRequest
 from orchestrator.worker.context import RunContext
 from orchestrator.worker_spec import WorkerSpec
@@ -44,16 +42,13 @@ def needs_broker(request: CheckedRequest) -> bool:
 
 def broker_egress(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Egress:
     """Return the broker's destinations: the internet, and configured URLs in private networks."""
-    urls = dict.fromkeys(_urls(run, workers))
-    return Egress(image=BASE_IMAGE, allowed=allowed_destinations((), urls))
-
-
-def _urls(run: RunContext, workers: tuple[WorkerSpec, ...]) -> Iterator[str]:
+    urls: list[str] = []
     for spec in workers:
         keys = run.request.settings_of(spec.name).keys(spec.model)
         if keys is not None:
-            yield from (upstream.url for upstream in keys.upstreams.values())
-            yield from (repository.url for repository in keys.repositories)
+            urls += [upstream.url for upstream in keys.upstreams.values()]
+            urls += [repository.url for repository in keys.repositories]
+    return Egress(image=BASE_IMAGE, allowed=allowed_destinations((), dict.fromkeys(urls)))
 
 
 def start_broker(run: RunContext, workers: tuple[WorkerSpec, ...], egress: Egress) -> RunBroker:
@@ -62,33 +57,24 @@ def start_broker(run: RunContext, workers: tuple[WorkerSpec, ...], egress: Egres
     Raises:
         OrchestratorError: The broker does not start.
     """
-    place = _place(run, len(workers))
+    directory, owner = run.directory, worker_user(0)
+    state = directory.path / _FOLDER
+    state.mkdir(mode=0o700, exist_ok=True)
+    os.chown(state, *owner)
+    network, subnet = _network(run, state, len(workers))
+    memory = grant_directory(memory_root(os.environ), directory.run_id, owner)
+    place = BrokerPlace(memory=memory, state=state, network=network, subnet=subnet, owner=owner)
     found = _running(run)
     plan = BrokerPlan(
         spec=_spec(run, place, egress),
         place=place,
         workers=tuple(spec.worker_id for spec in workers),
-        log=run.directory.path / "broker.log",
+        log=directory.path / "broker.log",
         redactor=run.redactor,
     )
     broker = RunBroker(run.engine, plan, running=found)
     broker.start()
     return broker
-
-
-def _place(run: RunContext, workers: int) -> BrokerPlace:
-    directory, owner = run.directory, worker_user(0)
-    state = directory.path / _FOLDER
-    state.mkdir(mode=0o700, exist_ok=True)
-    os.chown(state, *owner)
-    network, subnet = _network(run, state, workers)
-    return BrokerPlace(
-        memory=grant_directory(memory_root(os.environ), directory.run_id, owner),
-        state=state,
-        network=network,
-        subnet=subnet,
-        owner=owner,
-    )
 
 
 def _network(run: RunContext, state: Path, workers: int) -> tuple[str, IPv4Network]:

@@ -146,23 +146,20 @@ class CandidateJudge:
                 return judgement
             left = [round_config.model_copy(update={"budget_total": rest}) for round_config in left]
             if rounds.learn:
-                left = [self._taught(round_config, config, judgement) for round_config in left]
+                left = [
+                    self._with_lessons(round_config, config, judgement) for round_config in left
+                ]
 
-    def _taught(
+    def _with_lessons(
         self, config: ParallelConfig, first: ParallelConfig, judgement: Judgement
     ) -> ParallelConfig:
-        """Return the settings of candidates that are told the results of earlier candidates.
-
-        Args:
-            config: The settings without these results.
-            first: The settings of the first round.
-            judgement: The judgement of the earlier candidates.
-        """
+        """Return the settings of candidates that are told the results of earlier candidates."""
         text = lessons_of(judgement)
         if not text:
             return config
         place = self._repository.state_dir / "lessons.md"
-        own = _text_of(self._repository.top, first.context)
+        context = None if first.context is None else self._repository.top / first.context
+        own = "" if context is None else context.read_text(encoding="utf-8").rstrip()
         write_atomically(place, f"{own}\n\n{text}\n".lstrip())
         # A task of `shell` is a command, to which no text can be added.
         told = first.tasks if config.agent_cli == "shell" else (f"{first.tasks[0]}\n\n{text}",)
@@ -174,7 +171,7 @@ class CandidateJudge:
         with closing(load_engine("docker")) as engine:
             image = ParallelRunner(self._config, self._repository.top).plan().image
             test = ContainerTest(self._config, (), self._repository.top, engine, ParallelRunner)
-            with self._stopped_by(lambda _: test.cancel()):
+            with self._cancel_with(lambda _: test.cancel()):
                 yield Tester(
                     run=test.run_checks,
                     identity=test.identity(engine.image_id(image) or image),
@@ -188,7 +185,7 @@ class CandidateJudge:
         with receivers() if receivers else nullcontext(ignore) as emit:
             runner = ParallelRunner(config, self._repository.top, emit=emit)
             try:
-                with self._stopped_by(lambda kill: runner.cancel(kill=kill)):
+                with self._cancel_with(lambda kill: runner.cancel(kill=kill)):
                     result = runner.execute()
             finally:
                 self.started += [runner.run_id] if runner.run_id else []
@@ -200,7 +197,7 @@ class CandidateJudge:
         return result
 
     @contextmanager
-    def _stopped_by(self, stop: Callable[[bool], None]) -> Iterator[None]:
+    def _cancel_with(self, stop: Callable[[bool], None]) -> Iterator[None]:
         self._stop = stop
         try:
             if self._cancelled:
@@ -220,11 +217,6 @@ def checks_config(config: ParallelConfig, commands: Sequence[str]) -> ParallelCo
     return config.model_copy(
         update={"tasks": tuple(commands), "agent_cli": "shell", "models": (), "workers": 1}
     )
-
-
-def _text_of(top: Path, context: str | None) -> str:
-    """Return the text that the user adds to the tasks of all workers."""
-    return "" if context is None else (top / context).read_text(encoding="utf-8").rstrip()
 
 
 def rounds_of(config: ParallelConfig, first: int | None) -> Iterator[ParallelConfig]:

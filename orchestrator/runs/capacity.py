@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 
-from orchestrator.cleanup.inventory import RecordedWorker, is_clean, is_merged, owners, worktrees
+from orchestrator.cleanup.inventory import is_clean, is_merged, owners, worktrees
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.repository import Repository
@@ -59,19 +59,11 @@ def _candidates(repository: Repository, taken: frozenset[int]) -> Iterator[str]:
         elif worker.directory.is_live():
             yield f"worker {number}: its run is live"
         else:
-            age = worker.age()
-            yield f"worker {number}: ended {_rounded(age)} ago, {_condition(repository, worker)}"
-
-
-def _condition(repository: Repository, worker: RecordedWorker) -> str:
-    merged = "merged" if is_merged(repository, worker) else "not merged"
-    return f"{merged}, {'clean' if is_clean(repository, worker) else 'not clean'}"
-
-
-def _rounded(seconds: float) -> str:
-    seconds = max(seconds, 0.0)
-    size, unit = next((entry for entry in _SINCE if seconds >= entry[0]), _SINCE[-1])
-    return f"{int(seconds // size)} {unit}"
+            age = max(worker.age(), 0.0)
+            size, unit = next((entry for entry in _SINCE if age >= entry[0]), _SINCE[-1])
+            merged = "merged" if is_merged(repository, worker) else "not merged"
+            clean = "clean" if is_clean(repository, worker) else "not clean"
+            yield f"worker {number}: ended {int(age // size)} {unit} ago, {merged}, {clean}"
 
 
 def check_disk(
@@ -96,7 +88,13 @@ def check_disk(
     shared = config.worktrees != "start"
     # Untracked files cannot be added to a shared checkout.
     copies = 0 if overlay and not (shared and copied) else min(config.workers, jobs)
-    needed = (checkout + copied) * (shown + copies + shared) + _history(repository, config) + ROOM
+    history = 0
+    if config.isolation.history != "shallow":
+        # An upper limit for git objects that are copied once for all workers.
+        counts = repository.git.text("count-objects", "-v").split("\n")
+        sizes = dict(line.split(": ") for line in counts)
+        history = sum(int(sizes.get(key, 0)) * 1024 for key in ("size", "size-pack"))
+    needed = (checkout + copied) * (shown + copies + shared) + history + ROOM
     places = (repository.top, repository.common_dir, place_of_worktrees(repository, config))
     fullest = min(places, key=lambda place: shutil.disk_usage(place).free)
     free = shutil.disk_usage(fullest).free
@@ -121,11 +119,3 @@ def checkout_size(repository: Repository, commit: str) -> int | None:
     except GitCommandError:
         return None
     return total
-
-
-def _history(repository: Repository, config: ParallelConfig) -> int:
-    """Return an upper limit, in bytes, for git objects that are copied once for all workers."""
-    if config.isolation.history == "shallow":
-        return 0
-    entries = (line.split(": ") for line in repository.git.text("count-objects", "-v").split("\n"))
-    return sum(int(value) * 1024 for key, value in entries if key in ("size", "size-pack"))

@@ -164,20 +164,15 @@ def _check_run(
     texts = [_beginning(place / name, _MOST_SEARCHED) for name in _LOGS]
     said = "\n".join(text.decode("utf-8", "replace") for text in texts)
     cases = read_cases(junit) if junit else None
+    answer: Answer = "pass" if result.status is Status.SUCCESS else "fail"
     return CheckRun(
-        answer=_answer(result),
+        answer="none" if result.reason in BLAMELESS else answer,
         duration=result.duration,
         cases=cases,
         coverage=read_coverage(coverage) if coverage else None,
         output=output_lines(texts[0][-_MOST_OUTPUT:].decode("utf-8", "replace")),
         failed=find_failed_tests(said, cases, watched) if watched else (),
     )
-
-
-def _answer(result: WorkerResult) -> Answer:
-    if result.reason in BLAMELESS:
-        return "none"
-    return "pass" if result.status is Status.SUCCESS else "fail"
 
 
 def _beginning(path: Path, most: int) -> bytes:

@@ -41,7 +41,7 @@ def continue_in_background(directory: RunDirectory, *, top: Path) -> int:
     return child.pid
 
 
-def handed_down() -> int | None:
+def take_inherited_lease() -> int | None:
     """Return the inherited descriptor of the run's lock file on the first call, else None."""
     lease = os.environ.pop(LEASE, None)
     return int(lease) if lease and lease.isdecimal() else None

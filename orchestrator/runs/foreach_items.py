@@ -31,7 +31,7 @@ Watch = Callable[[str], AbstractContextManager[Emit]]
 """Function that takes a command and returns a context that shows the command's progress."""
 
 
-def _unwatched(command: str) -> AbstractContextManager[Emit]:  # noqa: ARG001
+def _without_progress(command: str) -> AbstractContextManager[Emit]:  # noqa: ARG001
     return nullcontext(ignore)
 
 
@@ -43,7 +43,7 @@ class Expansion:
         config: ParallelConfig,
         root: Path,
         *,
-        watch: Watch = _unwatched,
+        watch: Watch = _without_progress,
         engine: ContainerEngine | None = None,
         runs: bool = True,
     ) -> None:
@@ -87,36 +87,51 @@ class Expansion:
         repository.resolve(self._config.base)
 
         @cache
-        def listed() -> dict[str, tuple[str, int]]:
+        def files() -> dict[str, tuple[str, int]]:
+            """Return object id and size of each file in the base commit, by path."""
+            found = {}
             # protection: foreach-includes-uncommitted-files
-            return _listed(repository, base_commit(repository, self._config))
+            base = base_commit(repository, self._config)
+            listing = repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base)
+            for entry in filter(None, listing.split(b"\0")):
+                facts, _, path = entry.partition(b"\t")
+                mode, _, name, size = facts.split()
+                if mode in _FILES:
+                    found[os.fsdecode(path)] = (name.decode(), int(size))
+            return found
 
-        return expander(
-            files=listed,
-            read=lambda path: _read(repository, listed(), path),
-            run=self._printed if self._runs else None,
-        )
+        def read(path: str) -> bytes | None:
+            if path not in files():
+                return None
+            name, size = files()[path]
+            if size > LONGEST_LIST:
+                raise ConfigError(f"`{path}` is larger than {LONGEST_LIST // 1024**2} MiB")
+            return repository.git.run("cat-file", "blob", name)
 
-    def _printed(self, command: str) -> str:
-        """Run a command in a container of a temporary worker, and return its output.
+        return expander(files=files, read=read, run=self._output_of if self._runs else None)
 
-        Raises:
-            ConfigError: The command failed, was stopped, or printed too much.
-        """
+    def _output_of(self, command: str) -> str:
+        """Run a command in a container of a temporary worker, and return its output."""
+        config = self._config
+        closed = config.isolation.model_copy(update={"network": "none", "ports": {}})
+        update = {
+            "tasks": (command,), "models": (), "workers": 1, "agent_cli": "shell",
+            "image": choose_agent(config, None)[1], "budget_per_worker": None,
+            "isolation": closed, "project": type(config.project)(),
+        }  # fmt: skip
+        config = config.model_copy(update=update)
         with self._watch(command) as emit:
-            runner = ParallelRunner(
-                _only(self._config, command), self._root, emit=emit, engine=self._engine
-            )
+            runner = ParallelRunner(config, self._root, emit=emit, engine=self._engine)
             with self._lock:
                 self._runner = runner
                 if self._stopped:
                     raise ConfigError(f"the command of `foreach` was not started: {_STOPPED}")
             try:
-                return self._output(runner.execute())
+                return self._read_output(runner.execute())
             finally:
                 self._runner = None
 
-    def _output(self, result: RunResult) -> str:
+    def _read_output(self, result: RunResult) -> str:
         (worker,) = result.results
         try:
             if self._stopped:
@@ -134,40 +149,3 @@ class Expansion:
         if len(said) > LONGEST_LIST:
             raise ConfigError(_TOO_LONG)
         return said.decode("utf-8", "surrogateescape")
-
-
-def _only(config: ParallelConfig, command: str) -> ParallelConfig:
-    """Return the run's settings with a command as the only task."""
-    return config.model_copy(
-        update={
-            "tasks": (command,),
-            "models": (),
-            "workers": 1,
-            "agent_cli": "shell",
-            "image": choose_agent(config, None)[1],
-            "budget_per_worker": None,
-            "isolation": config.isolation.model_copy(update={"network": "none", "ports": {}}),
-            "project": type(config.project)(),
-        }
-    )
-
-
-def _listed(repository: Repository, base: str) -> dict[str, tuple[str, int]]:
-    """Return object id and size of each file in a commit, by path."""
-    found = {}
-    listing = repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base)
-    for entry in filter(None, listing.split(b"\0")):
-        facts, _, path = entry.partition(b"\t")
-        mode, _, name, size = facts.split()
-        if mode in _FILES:
-            found[os.fsdecode(path)] = (name.decode(), int(size))
-    return found
-
-
-def _read(repository: Repository, files: dict[str, tuple[str, int]], path: str) -> bytes | None:
-    if path not in files:
-        return None
-    name, size = files[path]
-    if size > LONGEST_LIST:
-        raise ConfigError(f"`{path}` is larger than {LONGEST_LIST // 1024**2} MiB")
-    return repository.git.run("cat-file", "blob", name)

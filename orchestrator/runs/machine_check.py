@@ -75,14 +75,11 @@ def roominess(
     each = demands or [demand(config, cpus=features.cpus)] * config.workers
     fit = room_for(each, cpus=features.cpus, memory=features.memory)
     least = "" if len({*each}) == 1 else " at least"
-    return (
-        f"`--workers auto`: {_each_uses(each)}, the machine has {features.cpus} CPUs and "
-        f"{size(features.memory)} RAM: room for{least} {fit} at the same time"
-    )
-
-
-def _each_uses(demands: Sequence[Demand]) -> str:
-    cpus, memory = ({demand[place] for demand in demands} for place in (0, 1))
+    cpus, memory = ({demand[place] for demand in each} for place in (0, 1))
     many = " to ".join(dict.fromkeys(f"{number:g}" for number in (min(cpus), max(cpus))))
     sizes = " to ".join(dict.fromkeys(size(int(number)) for number in (min(memory), max(memory))))
-    return f"a worker needs about {many} CPUs and {sizes}"
+    return (
+        f"`--workers auto`: a worker needs about {many} CPUs and {sizes}, the machine has "
+        f"{features.cpus} CPUs and {size(features.memory)} RAM: "
+        f"room for{least} {fit} at the same time"
+    )

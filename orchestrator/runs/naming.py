@@ -71,7 +71,7 @@ def name_workers(
     names = _Names(repository, config, base, claimed)
     while True:
         first = repository.free_block(job_count(config), taken=taken)
-        workers = tuple(names.named(spec) for spec in plan(first))
+        workers = tuple(names.name_worker(spec) for spec in plan(first))
         conflicts = list(names.conflicts(workers))
         for conflict in conflicts:
             if not conflict.movable:
@@ -85,7 +85,11 @@ def note_names(
     repository: Repository, workers: Sequence[WorkerSpec], config: ParallelConfig
 ) -> None:
     """Record the names of workers before they are used. The caller holds the repository lock."""
-    patterns = [] if config.worktree_dir == WORKTREE_DIR else [_pattern(repository, config)]
+    directory = config.worktree_dir
+    if leads_outside(directory):
+        fixed = _absolute(repository, literal_directory(directory)).resolve()
+        directory = str(fixed / directory.removeprefix(literal_directory(directory)).lstrip("/"))
+    patterns = [] if config.worktree_dir == WORKTREE_DIR else [pattern(directory)]
     branches = [spec.branch_name for spec in workers if spec.branch_name is not None]
     repository.note_names(patterns, branches)
 
@@ -93,14 +97,6 @@ def note_names(
 def place_of_worktrees(repository: Repository, config: ParallelConfig) -> Path:
     """Return the existing directory in or below which the worktrees will be created."""
     return _existing(_absolute(repository, literal_directory(config.worktree_dir)))
-
-
-def _pattern(repository: Repository, config: ParallelConfig) -> str:
-    if not leads_outside(config.worktree_dir):
-        return pattern(config.worktree_dir)
-    fixed = _absolute(repository, literal_directory(config.worktree_dir)).resolve()
-    rest = config.worktree_dir.removeprefix(literal_directory(config.worktree_dir)).lstrip("/")
-    return pattern(str(fixed / rest))
 
 
 def _absolute(repository: Repository, directory: str) -> Path:
@@ -135,14 +131,19 @@ class _Names:
         if self._worktree_dir != WORKTREE_DIR:
             self._check_top()
         if self._worktree_dir != WORKTREE_DIR or self._branch != BRANCH:
-            self._look()
+            found = all_worktrees(repository)
+            self._places = frozenset(tree.path for tree in found if tree.path is not None)
+            # A branch without a commit is no ref yet.
+            unborn = (head for tree in found if (head := tree.head) is not None)
+            refs = split_lines(repository.git.text("for-each-ref", "--format=%(refname)"))
+            self._refs = frozenset([*refs, *unborn, *(worker.spec.ref for worker in claimed)])
 
-    def named(self, spec: WorkerSpec) -> WorkerSpec:
+    def name_worker(self, spec: WorkerSpec) -> WorkerSpec:
         """Return a worker's specification with its worktree and branch names."""
         number, task_id = spec.worker_id, spec.name
         update: dict[str, str] = {}
         if self._worktree_dir != WORKTREE_DIR:
-            update["worktree_dir"] = self._placed(
+            update["worktree_dir"] = self._resolve(
                 render(self._worktree_dir, number=number, task_id=task_id)
             )
         if self._branch != BRANCH:
@@ -167,11 +168,7 @@ class _Names:
                 yield from self._of_directory(spec)
 
     def _check_top(self) -> None:
-        """Check that worktrees are not created in a directory that has tracked files.
-
-        Raises:
-            ConfigError: The base commit has files in such a directory.
-        """
+        """Check that worktrees are not created in a directory that has tracked files."""
         if leads_outside(self._worktree_dir):
             return
         first, star, _ = pattern(self._worktree_dir).partition("/")[0].partition("*")
@@ -184,21 +181,8 @@ class _Names:
                     hint="use a directory without tracked files, such as `.worktrees/{n}`",
                 )
 
-    def _look(self) -> None:
-        listed = all_worktrees(self._repository)
-        self._places = frozenset(worktree.path for worktree in listed if worktree.path is not None)
-        # A branch without a commit is no ref yet.
-        unborn = (head for worktree in listed if (head := worktree.head) is not None)
-        git = self._repository.git
-        refs = split_lines(git.text("for-each-ref", "--format=%(refname)"))
-        self._refs = frozenset([*refs, *unborn, *(worker.spec.ref for worker in self._claimed)])
-
-    def _placed(self, directory: str) -> str:
-        """Return a worktree's path, relative to the repository's top, or absolute if outside of it.
-
-        Raises:
-            ConfigError: No worktree can be created at the path.
-        """
+    def _resolve(self, directory: str) -> str:
+        """Return a worktree's path: relative to the repository's top, or absolute outside of it."""
         if not leads_outside(directory):
             return directory
         wanted = _absolute(self._repository, directory)
@@ -268,11 +252,16 @@ class _Names:
         if len(os.fsencode(path.name)) > _NAME_MAX or len(os.fsencode(path)) > _LONGEST_PATH:
             return "the path is too long"
         parents = path.parents[: len(path.relative_to(top).parts) - 1] if inside else path.parents
-        problems = (_occupied(parent, may_be_link=not inside) for parent in parents)
-        return next(filter(None, problems), None) or _unfit(_existing(path.parent))
+        problems = (_obstacle(parent, may_be_link=not inside) for parent in parents)
+        problem, ground = next(filter(None, problems), None), _existing(path.parent)
+        if problem is None and not ground.is_dir():
+            return f"{ground} is not a directory"
+        if problem is None and not os.access(ground, os.W_OK | os.X_OK):
+            return f"nothing can be created in {ground}"
+        return problem
 
 
-def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
+def _obstacle(directory: Path, *, may_be_link: bool) -> str | None:
     """Return why no worktree can be created below a directory; None if a worktree can."""
     # protection: worktree-paths-do-not-follow-links-of-repository
     if directory.is_symlink() and not may_be_link:
@@ -282,14 +271,6 @@ def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
         return f"{directory} is another worktree or repository"
     if all(os.path.lexists(directory / name) for name in _GIT_DIRECTORY):
         return f"{directory} is a git directory"
-    return None
-
-
-def _unfit(ground: Path) -> str | None:
-    if not ground.is_dir():
-        return f"{ground} is not a directory"
-    if not os.access(ground, os.W_OK | os.X_OK):
-        return f"nothing can be created in {ground}"
     return None
 
 

@@ -83,7 +83,7 @@ def check_request(request: RunRequest) -> CheckedRequest:
     """
     problems = Problems()
     repository, settings = _check_settings(request, problems)
-    return _checked(request, repository, settings, problems)
+    return _read_inputs(request, repository, settings, problems)
 
 
 def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
@@ -96,7 +96,7 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     request = _with_known_runtime(request, engine, problems)
     repository, settings = _check_settings(request, problems)
     features = _check_engine(engine, settings, problems)
-    checked = _checked(request, repository, settings, problems)
+    checked = _read_inputs(request, repository, settings, problems)
     isolations = [own.config.isolation for _, own in checked.by_task()]
     proven = check_enforcement(engine, features[0].value, repository, isolations)
     return CheckedRun(request=checked, engine=engine, features=proven)
@@ -112,7 +112,7 @@ def _with_known_runtime(
     isolation = request.config.isolation
     if isolation.runtime is None:
         return request
-    if not problems.attempt(engine.check, images=(), runtime=isolation.runtime).failed:
+    if not problems.attempt(engine.check, images=(), runtime=isolation.runtime).has_problem:
         return request
     without = isolation.model_copy(update={"runtime": None})
     return replace(request, config=request.config.model_copy(update={"isolation": without}))
@@ -138,7 +138,7 @@ def _check_settings(request: RunRequest, problems: Problems) -> tuple[Repository
 
         problems.attempt(signing_key)
     repository = problems.attempt(Repository, request.root)
-    if repository.failed:
+    if repository.has_problem:
         problems.raise_all()
     if config.include_uncommitted:
         problems.attempt(check_settled, repository.value)
@@ -166,15 +166,15 @@ def _check_worker(
     if config.project.services:
         attempt(check_shared_network, config.isolation.runtime)
     base = attempt(repository.resolve, config.base)
-    if not base.failed:
+    if not base.has_problem:
         attempt(check_dotenv, repository, base.value, config.project.dotenv)
         attempt(check_confined, config, repository, base.value)
     chosen = attempt(choose_agent, config, request.agent)
-    if chosen.failed:
+    if chosen.has_problem:
         return None
     agent, image = chosen.value
     variables = attempt(user_variables, config, agent, request.environ)
-    inherited_env = {} if variables.failed else variables.value
+    inherited_env = {} if variables.has_problem else variables.value
     config = with_needed_broker(config, agent, inherited_env)
     attempt(check_supported, config, agent)
     attempt(check_length, config, agent)
@@ -190,7 +190,7 @@ def _check_worker(
         agent=agent,
         image=image,
         access=stage_access(config),
-        egress={} if egress.failed else egress.value,
+        egress={} if egress.has_problem else egress.value,
         inherited_env=inherited_env,
     )
     for model in dict.fromkeys(spec.model for spec in plan_workers(config)):
@@ -210,12 +210,12 @@ def _check_engine(
         images = (settings.image, BASE_IMAGE, *broker, *services)
         features = of_task.attempt(engine.check, images=images, runtime=config.isolation.runtime)
         found.append(features)
-        if features.failed:
+        if features.has_problem:
             # The engine's check ended at the first missing image and returned no machine data.
             for image in images[1:]:
                 of_task.attempt(engine.check, images=(image,), runtime=None)
             features = of_task.attempt(engine.check, images=(), runtime=None)
-        if not features.failed:
+        if not features.has_problem:
             # protection: engine-without-gateways-refused-for-allow-list
             of_task.attempt(check_gateways, config, settings.egress, features.value)
             for too_large in machine_problems(config, features.value):
@@ -230,11 +230,6 @@ def _check_engine(
 
 
 def _check_service(engine: ContainerEngine, name: str, service: Service) -> None:
-    """Check that a service has a command.
-
-    Raises:
-        ConfigError: Neither the service nor its image has one.
-    """
     with suppress(ImageNotFoundError):  # reported already
         if not service.command and not engine.has_command(service.image):
             raise ConfigError(
@@ -243,14 +238,10 @@ def _check_service(engine: ContainerEngine, name: str, service: Service) -> None
             )
 
 
-def _checked(
+def _read_inputs(
     request: RunRequest, repository: Repository, every: _Settings, problems: Problems
 ) -> CheckedRequest:
-    """Read the inputs that all workers share, such as secrets, and return the checked request.
-
-    Raises:
-        OrchestratorError: This check or an earlier check of the request found problems.
-    """
+    """Read the inputs that all workers share, such as secrets, and return the checked request."""
     config = request.config
     secrets = problems.attempt(read_secrets, config.isolation.secrets, request.environ)
     copies = problems.attempt(choose_copies, repository, config.isolation.copied)
@@ -291,7 +282,6 @@ def _redactor(
     secrets: Secrets,
     copied: Mapping[str, str],
 ) -> Redactor:
-    """Return a redactor that knows the secrets of all workers of a run."""
     environments = [{**copied, **inherited_env}]
     tokens: dict[str, bytes] = {}
     for config in configs:

@@ -24,7 +24,7 @@ class Attempt(Generic[T]):
         self._values = values
 
     @property
-    def failed(self) -> bool:
+    def has_problem(self) -> bool:
         """Return whether the check found a problem."""
         return not self._values
 
@@ -81,15 +81,10 @@ class Problems:
         if len(errors) == 1:
             raise errors[0]
         if errors:
-            raise _kind(errors)(_listed(errors)) from errors[0]
-
-
-def _kind(errors: list[OrchestratorError]) -> type[OrchestratorError]:
-    found = (kind for kind in _GRAVEST if any(isinstance(error, kind) for error in errors))
-    return next(found, ConfigError)
-
-
-def _listed(errors: list[OrchestratorError]) -> str:
-    lines = [f"\n  {error}" for error in errors[:_MOST]]
-    more = [f"\n  and {len(errors) - _MOST} more"] if len(errors) > _MOST else []
-    return f"{len(errors)} problems prevent the run:{''.join([*lines, *more])}"
+            graver = (kind for kind in _GRAVEST if any(isinstance(error, kind) for error in errors))
+            lines = [f"\n  {error}" for error in errors[:_MOST]]
+            more = [f"\n  and {len(errors) - _MOST} more"] if len(errors) > _MOST else []
+            listed = "".join([*lines, *more])
+            raise next(graver, ConfigError)(
+                f"{len(errors)} problems prevent the run:{listed}"
+            ) from errors[0]

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Self
@@ -24,15 +24,21 @@ from orchestrator.record.stop_request import request_stop
 from orchestrator.reports.formats import FORMATS
 from orchestrator.reports.model import read_run
 from orchestrator.results import RunResult
-from orchestrator.runs.rerun import settings_to_repeat
+from orchestrator.runs.reservation import COMMANDS, SERVICE_VARIABLES
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
-from orchestrator.state.run_record import require_record
+from orchestrator.state.run_record import RunRecord, require_record
 from orchestrator.text.sanitize import one_line
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.planning import config_of
 
 _TICK = 0.1
 """Seconds between two checks whether a run's files contain new events."""
+_SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY"}
+"""Settings whose values are not recorded, each with the variable from which it is read."""
+_REDACTED = "[redacted:"
+_AGAIN = "start the task again with `orchestrator parallel`"
 
 
 class History(RunHistory):
@@ -182,6 +188,72 @@ def config_to_repeat(repository: Repository, run: str | None, worker: int) -> Pa
         record = require_record(history.directory)
         base = RecordedWorker(history.directory, record, history.workers[worker].spec).base
         return settings_to_repeat(record, worker, os.environ, base=base)
+
+
+def settings_to_repeat(
+    record: RunRecord, worker_id: int, environ: Mapping[str, str], *, base: str
+) -> ParallelConfig:
+    """Return the settings to repeat one worker alone, with the same task, model, base and settings.
+
+    Args:
+        record: The record of the earlier run.
+        worker_id: The worker.
+        environ: Environment variables, among them the values that are not recorded.
+        base: The commit that the worker started from.
+
+    Raises:
+        ConfigError: A variable with a value that was not recorded is missing.
+    """
+    spec = next(spec for spec in record.workers if spec.worker_id == worker_id)
+    if "tasks" in record.private and _REDACTED in spec.task + spec.model_name:
+        raise ConfigError(
+            f"the task of worker {spec.worker_id} contained a secret, which is not recorded",
+            hint=_AGAIN,
+        )
+    config = _settings_of_task(record, spec)
+    private = set(record.private)
+    names = sorted(private - {*_SETTINGS, "tasks"})
+    settings = {name: variable for name, variable in _SETTINGS.items() if name in private}
+    missing = [name for name in (*names, *settings.values()) if name not in environ]
+    if missing:
+        others = (*COMMANDS, "workflow")
+        are_variables = not any(
+            name in others or name.startswith(SERVICE_VARIABLES) for name in missing
+        )
+        raise ConfigError(
+            f"run {record.run_id} used values that are not recorded: "
+            f"{', '.join(f'`{name}`' for name in missing)}",
+            hint="set the variables in the environment" if are_variables else _AGAIN,
+        )
+    env = {name: environ[name] for name in names}
+    return config.model_copy(
+        update={
+            "tasks": (spec.task,),
+            "models": () if spec.model is None else (spec.model,),
+            "workers": 1,
+            "base": base,
+            "include_uncommitted": False,
+            "api_base": environ[settings["api_base"]] if "api_base" in settings else None,
+            "isolation": config.isolation.model_copy(update={"env": env}),
+            "triggers": config.triggers.model_copy(
+                update={"notify": environ[settings["notify"]] if "notify" in settings else None}
+            ),
+        }
+    )
+
+
+def _settings_of_task(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
+    """Return the settings that the worker's own task had in the earlier run."""
+    if record.workflow is None or spec.name is None:
+        return record.config
+    task = record.workflow[spec.name]
+    if task.inputs:
+        raise ConfigError(
+            f"task `{task.id}` uses the results of other tasks and cannot be repeated alone",
+            hint=f"`orchestrator spec run FILE --after {record.run_id}` runs the tasks that "
+            "did not succeed",
+        )
+    return config_of(record.config, task, record.programs)
 
 
 def clean_up(

@@ -10,11 +10,10 @@ from orchestrator.files.shared import make_shared
 from orchestrator.git.repository import Repository
 from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.runs.capacity import check_worktrees
-from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.naming import name_workers, note_names
-from orchestrator.state.private_inputs import Inputs, keep_inputs
+from orchestrator.runs.recorder import ClaimedRun
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import RunRecord, new_run_id
+from orchestrator.state.run_record import Inputs, RunRecord, keep_inputs, new_run_id
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.worker_spec import WorkerSpec
@@ -79,22 +78,16 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
 
 
 def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> None:
-    """Reject names that contain a secret: recorded names are redacted, so cleanup would fail.
-
-    Raises:
-        ConfigError: A name contains a secret.
-    """
+    """Reject names that contain a secret: recorded names are redacted, so cleanup would fail."""
     for worker in workers:
+        shown = request.redactor.model(worker)
+        same = (shown.directory, shown.branch) == (worker.directory, worker.branch)
         # protection: name-with-secret-refused
-        if worker.is_named and not _is_same(request.redactor.model(worker), worker):
+        if worker.is_named and not same:
             raise ConfigError(
                 "a name from `worktree_dir` or `branch` contains the value of a secret",
                 hint="choose another name: directory and branch names are visible to others",
             )
-
-
-def _is_same(shown: WorkerSpec, worker: WorkerSpec) -> bool:
-    return (shown.directory, shown.branch) == (worker.directory, worker.branch)
 
 
 def _keep_private(request: CheckedRequest, record: RunRecord) -> None:

@@ -11,13 +11,12 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Emit, Notice, RunDone, ignore
 from orchestrator.execution.cancel import Cancel
-from orchestrator.git.git_directory import pointed_git_dir
+from orchestrator.git.git_directory import git_dir_named_by
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import RunHistory
 from orchestrator.results import RunResult
-from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.preflight import RunRequest, check_run
-from orchestrator.runs.recorder import Recorder, announce
+from orchestrator.runs.recorder import ClaimedRun, Recorder, announce
 from orchestrator.runs.shared_resources import (
     network_closed,
     prepare_shared,
@@ -25,9 +24,8 @@ from orchestrator.runs.shared_resources import (
     remove_helpers,
 )
 from orchestrator.scheduling.scheduler import run_workers
-from orchestrator.state.private_inputs import Inputs, read_inputs
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.state.run_record import Inputs, RunRecord, read_inputs, read_record
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.attempts import attempt
 
@@ -91,28 +89,25 @@ class ResumedRun:
                 hint=f"watch the run with `orchestrator watch {directory.run_id}`",
             )
         try:
-            return self._go_on(directory)
+            record, inputs = _read(directory)
+            config = inputs.config if inputs else record.config
+            config = config.model_copy(update={"base": record.base, "context": None})
+            with connected(self._engine) as engine:
+                if _is_done(directory, record):
+                    return self._conclude(ClaimedRun(record, directory), engine)
+                checked = check_run(self._request(config, record, inputs), engine)
+                _check_worktrees(directory, record)
+                _claim_again(checked.request.repository, directory, record)
+                redactor, notify = checked.request.redactor, config.triggers.notify
+                claimed = ClaimedRun(record, directory)
+                recorder = Recorder(claimed, self._emit, redactor, notify=notify)
+                remove_helpers(engine, directory.run_id)
+                run = prepare_shared(checked, claimed, recorder, self._cancel, resumed=True)
+                with release_shared(engine, claimed, recorder), network_closed(run):
+                    announce(recorder, record, run.notices)
+                    return run_workers(run, record.workers, attempt, since=record.created_at)
         finally:
             directory.release()
-
-    def _go_on(self, directory: RunDirectory) -> RunResult:
-        record, inputs = _read(directory)
-        config = inputs.config if inputs else record.config
-        config = config.model_copy(update={"base": record.base, "context": None})
-        with connected(self._engine) as engine:
-            if _is_done(directory, record):
-                return self._conclude(ClaimedRun(record, directory), engine)
-            checked = check_run(self._request(config, record, inputs), engine)
-            _check_worktrees(directory, record)
-            _claim_again(checked.request.repository, directory, record)
-            redactor, notify = checked.request.redactor, config.triggers.notify
-            claimed = ClaimedRun(record, directory)
-            recorder = Recorder(claimed, self._emit, redactor, notify=notify)
-            remove_helpers(engine, directory.run_id)
-            run = prepare_shared(checked, claimed, recorder, self._cancel, resumed=True)
-            with release_shared(engine, claimed, recorder), network_closed(run):
-                announce(recorder, record, run.notices)
-                return run_workers(run, record.workers, attempt, since=record.created_at)
 
     def _request(
         self, config: ParallelConfig, record: RunRecord, inputs: Inputs | None
@@ -152,14 +147,10 @@ class ResumedRun:
 
 
 def _check_worktrees(directory: RunDirectory, record: RunRecord) -> None:
-    """Check that git finds the worktrees of workers without a result, as not in a moved repository.
-
-    Raises:
-        RepositoryError: Git does not find one of them.
-    """
+    """Check that git finds the worktrees of workers that continue: not so in a moved repository."""
     for spec in record.workers:
         worker = RecordedWorker(directory, record, spec)
-        is_made = pointed_git_dir(worker.path) is not None
+        is_made = git_dir_named_by(worker.path) is not None
         if is_made and directory.result(spec.worker_id) is None:
             worker.open_worktree()
 
@@ -185,11 +176,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
 
 
 def _claim_again(repository: Repository, directory: RunDirectory, record: RunRecord) -> None:
-    """Create the branches that the dead process had planned but not created.
-
-    Raises:
-        ConfigError: Another run now uses numbers of the run's workers.
-    """
+    """Create the branches that the dead process had planned but not created."""
     workers = [RecordedWorker(directory, record, spec) for spec in record.workers]
     waiting = [worker for worker in workers if directory.result(worker.number) is None]
     with repository.lock():

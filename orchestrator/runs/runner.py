@@ -15,17 +15,16 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import MOMENTARY, Emit, Event, ignore
 from orchestrator.execution.cancel import Cancel
-from orchestrator.git.dead_ends import dead_ends
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import required_filters
+from orchestrator.git.required_filters import find_required_filters
 from orchestrator.git.settings import is_partial
+from orchestrator.git.submodules import dead_ends
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.capacity import check_disk, check_worktrees
-from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.machine_check import crowding, roominess
 from orchestrator.runs.naming import name_workers
 from orchestrator.runs.preflight import RunRequest, check_request, check_run
-from orchestrator.runs.recorder import Recorder, announce
+from orchestrator.runs.recorder import ClaimedRun, Recorder, announce
 from orchestrator.runs.reservation import reserve, undo
 from orchestrator.runs.shared_resources import network_closed, prepare_shared, release_shared
 from orchestrator.scheduling.scheduler import run_workers
@@ -153,16 +152,16 @@ class ParallelRunner:
 
     def _notices(self, repository: Repository) -> Iterator[str]:
         if self._config.include_uncommitted:
-            for path in repository.nested():
+            for path in repository.repositories_inside():
                 yield f"workers do not see the contents of `{path}`, which is a separate repository"
         elif repository.is_dirty():
             yield (
                 "workers do not see the uncommitted changes of the checkout; include "
                 "them with `--include-uncommitted`"
             )
-        if is_partial(repository.configured) and self._config.isolation.history == "full":
+        if is_partial(repository.user_settings) and self._config.isolation.history == "full":
             yield "the repository is a partial clone: workers get the base commit without history"
-        if filters := required_filters(repository.configured):
+        if filters := find_required_filters(repository.user_settings):
             shown = ", ".join(f"`{one_line(name, limit=60)}`" for name in sorted(filters))
             yield (
                 f"the required filters {shown} do not run for workers: files under them come as "
@@ -204,13 +203,13 @@ class ParallelRunner:
             OrchestratorError: The run could not start; nothing was created.
         """
         with connected(self._engine) as engine:
-            checked, removed = self._checked(engine)
+            checked, removed = self._check_and_make_room(engine)
             claimed = reserve(checked, warms=self._warms)
             self._run_id = claimed.directory.run_id
             redactor, notify = checked.request.redactor, self._config.triggers.notify
             recorder = Recorder(claimed, self._emit, redactor, notify=notify)
             with release_shared(engine, claimed, recorder):
-                run, notices = self._shared(checked, claimed, recorder)
+                run, notices = self._prepare(checked, claimed, recorder)
                 with network_closed(run):
                     announce(recorder, claimed.record, (*removed, *notices, *run.notices))
                     return run_workers(run, claimed.record.workers, attempt)
@@ -258,14 +257,14 @@ class ParallelRunner:
             OrchestratorError: The run could not start; nothing was created.
         """
         with connected(self._engine) as engine:
-            checked, removed = self._checked(engine)
+            checked, removed = self._check_and_make_room(engine)
             notices = self._all_notices(checked)
             claimed = reserve(checked)
             recorder = Recorder(claimed, self._emit, checked.request.redactor)
             announce(recorder, claimed.record, (*removed, *notices))
             return claimed.directory
 
-    def _checked(self, engine: ContainerEngine) -> tuple[CheckedRun, list[str]]:
+    def _check_and_make_room(self, engine: ContainerEngine) -> tuple[CheckedRun, list[str]]:
         """Check the request, and remove old workers; return notices of the removal."""
         checked = check_run(self._request, engine)
         request, features = checked.request, checked.features
@@ -305,7 +304,7 @@ class ParallelRunner:
         told = f"merged and older than {self._config.retention}: removed worker {numbers}"
         return [told] if numbers else []
 
-    def _shared(
+    def _prepare(
         self, checked: CheckedRun, claimed: ClaimedRun, recorder: Recorder
     ) -> tuple[RunContext, tuple[str, ...]]:
         """Prepare what all workers need, and look for what the user should know meanwhile."""

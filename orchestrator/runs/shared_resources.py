@@ -21,7 +21,7 @@ from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.files.atomic import write_private
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
-from orchestrator.git.object_packs import History, pack_commit
+from orchestrator.git.object_packs import pack_commit
 from orchestrator.git.repository import Repository
 from orchestrator.git.settings import is_partial
 from orchestrator.git.submodules import ready_submodules
@@ -31,13 +31,12 @@ from orchestrator.runs.broker_container import (
     needs_broker,
     start_broker,
 )
-from orchestrator.runs.claimed_run import ClaimedRun
-from orchestrator.runs.recorder import Recorder
+from orchestrator.runs.recorder import ClaimedRun, Recorder
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget, memory_root
 from orchestrator.threads import meanwhile
-from orchestrator.worker.checked_run import CheckedRun, CheckedSettings
+from orchestrator.worker.checked_run import CheckedRun
 from orchestrator.worker.context import RunContext, run_labels
 from orchestrator.worker.place import CA_FILE
 from orchestrator.worker.prepare import checkouts_of, ready_objects
@@ -73,25 +72,18 @@ def release_shared(
         yield
     finally:
         if not claimed.outcome.resumable:
-            _clean_up(engine, claimed, recorder)
+            ended = claimed.directory
+            for problem in _sweep(engine, ended.run_id):
+                # The results are kept; later, cleanup finds the leftovers by their labels.
+                left = f"some containers or networks of the run could not be removed ({problem})"
+                recorder(Notice(message=left))
+            ended.drop_objects()
+            remove_tree(ended.path / INPUTS_PLACE)
+            with suppress(OrchestratorError, OSError):
+                prune_checkouts(Repository(claimed.record.top), keep=KEPT_UNUSED)
+            forget(ended.run_id, os.environ)
         recorder.close()
         claimed.directory.release()
-
-
-def _clean_up(engine: ContainerEngine, claimed: ClaimedRun, recorder: Recorder) -> None:
-    directory = claimed.directory
-    for problem in _sweep(engine, directory.run_id):
-        # The results are kept; later, cleanup finds the leftovers by their labels.
-        recorder(
-            Notice(
-                message=f"some containers or networks of the run could not be removed ({problem})"
-            )
-        )
-    directory.drop_objects()
-    remove_tree(directory.path / INPUTS_PLACE)
-    with suppress(OrchestratorError, OSError):
-        prune_checkouts(Repository(claimed.record.top), keep=KEPT_UNUSED)
-    forget(directory.run_id, os.environ)
 
 
 def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
@@ -165,6 +157,13 @@ def _prepare(
             repository, base, config.project.caches, directory.path, warms=record.warms
         )
     shallow = packing.result()
+    notices = []
+    known = history == "shallow" or is_partial(repository.user_settings)
+    if shallow == {base} and not known and base not in repository.shallow_commits():
+        notices = [
+            "objects of the history are missing or damaged: workers get the base commit without "
+            "history; `git fsck --connectivity-only` names the objects"
+        ]
     submodules = ready_submodules(
         repository, base, directory.objects, partial(pack_commit, history=history)
     )
@@ -187,7 +186,7 @@ def _prepare(
         content=content,
         caches=caches,
         notices=(
-            *_notice_of_past(repository, base, history, shallow),
+            *notices,
             *submodules.notices,
             *content.notices,
             *caches.notices,
@@ -203,31 +202,11 @@ def _prepare(
         switch=switch,
         resumed=resumed,
     )
-    _write_authorities(request.settings, directory)
+    ca_file = directory.path / CA_FILE
+    authorities = None if ca_file.exists() else request.settings.company.bundle()
+    if authorities is not None:
+        write_private(ca_file, authorities, mode=0o644)
     return run
-
-
-def _notice_of_past(
-    repository: Repository, base: str, history: History, shallow: frozenset[str]
-) -> Iterator[str]:
-    known = history == "shallow" or is_partial(repository.configured)
-    if shallow == {base} and not known and base not in repository.shallow_commits():
-        yield (
-            "objects of the history are missing or damaged: workers get the base commit without "
-            "history; `git fsck --connectivity-only` names the objects"
-        )
-
-
-def _write_authorities(settings: CheckedSettings, directory: RunDirectory) -> None:
-    """Write the company's certificate authorities for all containers, once for a run.
-
-    Raises:
-        ConfigError: The file with the authorities cannot be used.
-    """
-    file = directory.path / CA_FILE
-    bundle = None if file.exists() else settings.company.bundle()
-    if bundle is not None:
-        write_private(file, bundle, mode=0o644)
 
 
 def _network(checked: CheckedRun, directory: RunDirectory, *, resumed: bool) -> str:

@@ -10,7 +10,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.events import Event, RunStarted
 from orchestrator.git.repository import Repository
-from orchestrator.results import Reason, WorkerResult
+from orchestrator.results import Reason
 from orchestrator.runs.run_factory import MakeRunner, Runner
 from orchestrator.state.run_directory import RunDirectory
 
@@ -82,7 +82,13 @@ class Trial:
         self._runner = self._make_runner(config, self._root, emit=self._note, engine=self._engine)
         result = self._runner.execute()
         cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)
-        return _tried(result.results[0], len(checks))
+        (worker,) = result.results
+        said = worker.message or str(worker.reason)
+        if worker.reason is Reason.SETUP_FAILED:
+            return Tried(setup=said.removeprefix("setup: "), checks=(said,) * len(checks))
+        found = [None if check.passed else check.message or said for check in worker.checks or ()]
+        # Checks without a result: the machine failed, or the run was cancelled.
+        return Tried(setup=None, checks=(*found, *[said] * (len(checks) - len(found))))
 
     def cancel(self, *, kill: bool = False) -> None:
         """Stop the commands.
@@ -96,12 +102,3 @@ class Trial:
     def _note(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             RunDirectory(self._state_dir / "runs" / event.run_id).mark_as_test()
-
-
-def _tried(result: WorkerResult, checks: int) -> Tried:
-    said = result.message or str(result.reason)
-    if result.reason is Reason.SETUP_FAILED:
-        return Tried(setup=said.removeprefix("setup: "), checks=(said,) * checks)
-    found = [None if check.passed else check.message or said for check in result.checks or ()]
-    # Checks without a result: the machine failed, or the run was cancelled.
-    return Tried(setup=None, checks=(*found, *[said] * (checks - len(found))))

@@ -46,21 +46,16 @@ def signing_key(environ: Mapping[str, str] = os.environ) -> bytes | None:
     text = environ.get(KEY_VARIABLE)
     if not text:
         return None
-    key = _decoded(text.removeprefix(_PREFIX))
+    try:
+        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
     if not text.startswith(_PREFIX) or len(key) < _SHORTEST_KEY:
         raise ConfigError(
             f"environment variable `{KEY_VARIABLE}` must be `{_PREFIX}` followed by a base64 key",
             hint=f'create a key: echo "{_PREFIX}$(head -c 32 /dev/urandom | base64)"',
         )
     return key
-
-
-def _decoded(text: str) -> bytes:
-    """Decode base64; return an empty value for other text."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
 
 
 def post(address: str, body: bytes, *, key: bytes | None = None) -> None:
@@ -94,7 +89,7 @@ def _is_temporary(error: BaseException) -> bool:
 )
 def send_once(address: str, body: bytes, message_id: str, key: bytes | None) -> None:
     """Send one request; the decorator repeats it after temporary failures."""
-    headers = {"Content-Type": "application/json", **signed(message_id, body, key)}
+    headers = {"Content-Type": "application/json", **sign(message_id, body, key)}
     request = urllib.request.Request(  # noqa: S310  # the scheme was checked
         address, body, headers, method="POST"
     )
@@ -103,7 +98,7 @@ def send_once(address: str, body: bytes, message_id: str, key: bytes | None) -> 
         pass
 
 
-def signed(message_id: str, body: bytes, key: bytes | None) -> dict[str, str]:
+def sign(message_id: str, body: bytes, key: bytes | None) -> dict[str, str]:
     """Return the headers that identify and sign a message."""
     now = str(int(time.time()))
     headers = {"webhook-id": message_id, "webhook-timestamp": now}

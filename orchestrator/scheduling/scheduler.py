@@ -199,7 +199,7 @@ class _Slots:
     def _starts_at_once(self, worker: WorkerContext) -> bool:
         return worker.cancel.stop_asked or (
             self._run.resumed
-            and worker.checkpoints.given_up() is None
+            and worker.checkpoints.attempt_result() is None
             and worker.checkpoints.launch() is not None
         )
 

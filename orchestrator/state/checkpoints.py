@@ -75,7 +75,7 @@ class Checkpoints:
         self._directory = directory
 
     @property
-    def prepared(self) -> bool:
+    def is_prepared(self) -> bool:
         """Return whether the worker's worktree and private git directory are complete."""
         return (self._directory / "prepared").exists()
 
@@ -117,7 +117,7 @@ class Checkpoints:
         """Record how the task's container ended."""
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
 
-    def noticed(self) -> tuple[Noticed, ...]:
+    def alerts(self) -> tuple[Noticed, ...]:
         """Return the alerts that were recorded while the task ran."""
         return self._read("noticed.json", _NOTICED) or ()
 
@@ -149,7 +149,7 @@ class Checkpoints:
         """Record how a stage (such as the setup) ended, so that it is not repeated."""
         write_atomically(self._directory / f"{stage}.json", _ENDING.dump_json(ending).decode())
 
-    def harvested(self) -> Harvested | None:
+    def harvest(self) -> Harvested | None:
         """Return the result of importing the worker's commits; None if they were not imported."""
         return self._read("harvest.json", _HARVESTED)
 
@@ -165,7 +165,7 @@ class Checkpoints:
         """Record the results of checks, so that they are not repeated."""
         write_atomically(self._directory / "checks.json", _CHECKS.dump_json(checks).decode())
 
-    def given_up(self) -> WorkerResult | None:
+    def attempt_result(self) -> WorkerResult | None:
         """Return the result of a failed attempt that will be retried; otherwise None."""
         return self._read(_GIVEN_UP, TypeAdapter(WorkerResult))
 

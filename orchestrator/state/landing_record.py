@@ -152,7 +152,7 @@ def landings(repository: Repository, branch: str, run_id: str | None) -> list[La
     ]
 
 
-def landed_in(repository: Repository, run_id: str, worker: int, commit: str) -> Iterator[str]:
+def commits_after(repository: Repository, run_id: str, worker: int, commit: str) -> Iterator[str]:
     """Yield the commits of branches into which a worker's commit was merged, newest first.
 
     A squash or rebase adds other commits with the same changes, which only the record knows.

@@ -17,15 +17,15 @@ def worker_result_in(run: Path, result: WorkerResult) -> WorkerResult:
     if recorded == run or recorded.name != run.name:
         return result
 
-    def moved(path: str) -> str:
+    def present(path: str) -> str:
         return os.path.normpath(run / os.path.relpath(path, recorded))
 
     worktree = result.worktree_path
     # A checkout outside of the repository's directory did not move with it.
-    if worktree and (os.path.lexists(moved(worktree)) or not os.path.lexists(worktree)):
-        worktree = moved(worktree)
-    checks = [check.model_copy(update={"log": moved(check.log)}) for check in result.checks]
-    log = moved(str(result.log))
+    if worktree and (os.path.lexists(present(worktree)) or not os.path.lexists(worktree)):
+        worktree = present(worktree)
+    checks = [check.model_copy(update={"log": present(check.log)}) for check in result.checks]
+    log = present(str(result.log))
     return result.model_copy(update={"worktree_path": worktree, "log": log, "checks": checks})
 
 

@@ -48,7 +48,7 @@ class PublicRecord:
 
     def sign(self) -> None:
         """Record that this process carries out the run."""
-        mark = {"process": os.getpid(), "started": _started(os.getpid())}
+        mark = {"process": os.getpid(), "started": _start_time(os.getpid())}
         with suppress(OSError):
             self.write({**self.read(), **mark})
 
@@ -81,7 +81,7 @@ class PublicRecord:
         # protection: users-run-of-another-user-is-live-while-its-process-is
         if process == _NONE:
             return False
-        return process_exists(process) and started in (None, _started(process))
+        return process_exists(process) and started in (None, _start_time(process))
 
 
 def process_exists(process: int) -> bool:
@@ -95,7 +95,7 @@ def process_exists(process: int) -> bool:
     return True
 
 
-def _started(process: int) -> int | None:
+def _start_time(process: int) -> int | None:
     """Return when a process started, in ticks since the boot; None if that cannot be known.
 
     A process that has ended and whose parent has not noticed is a process that never started.

@@ -140,20 +140,17 @@ class RunDirectory:
             self._lease = os.fdopen(inherited, "r+")
         else:
             lease = (self.path / "lease").open("r+")
-            if not self._locked(lease):
+            if not self._lock(lease):
                 lease.close()
                 return False
             self._lease = lease
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
-        self._end_last_line()
-        return True
-
-    def _end_last_line(self) -> None:
         # After an incomplete last line, the next event must still start on its own line.
         with suppress(OSError), (self.path / "events.ndjson").open("rb+") as file:
             if file.seek(0, os.SEEK_END) and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 file.write(b"\n")
+        return True
 
     @property
     def lease_descriptor(self) -> int:
@@ -225,7 +222,7 @@ class RunDirectory:
         return False
 
     @contextmanager
-    def held(self) -> Iterator[bool]:
+    def hold(self) -> Iterator[bool]:
         """Lock the run; yield whether that was possible: False if the run is in progress."""
         with ExitStack() as stack:
             try:
@@ -233,14 +230,14 @@ class RunDirectory:
             except OSError:
                 yield True
                 return
-            held = self._locked(lease)
+            held = self._lock(lease)
             os.set_inheritable(lease.fileno(), held)
             yield held
 
-    def _locked(self, lease: IO[str]) -> bool:
+    def _lock(self, lease: IO[str]) -> bool:
         """Lock a lease file; wait a moment, in case its present owner unlocks the file."""
         deadline = time.monotonic() + _ORPHANS
-        while not _locked(lease):
+        while not _try_lock(lease):
             process = self.process
             if (process and process_exists(process)) or time.monotonic() > deadline:
                 return False
@@ -309,7 +306,11 @@ class RunDirectory:
         try:
             path = self.worker(worker_id) / "result.json"
             content = read_at_most(path, MOST_OF_WORKER)
-            found = _begun(path) if content is None else WorkerResult.model_validate_json(content)
+            found = (
+                _read_beginning(path)
+                if content is None
+                else WorkerResult.model_validate_json(content)
+            )
         except (OSError, ValidationError):
             return None
         return worker_result_in(self.path, found)
@@ -338,7 +339,7 @@ def read_at_most(path: Path, most: int) -> bytes | None:
     return content if len(content) <= most else None
 
 
-def _begun(path: Path) -> WorkerResult:
+def _read_beginning(path: Path) -> WorkerResult:
     """Return the first fields of a very large result that an older version wrote.
 
     Raises:
@@ -376,7 +377,7 @@ def _made_at(run: Path) -> tuple[str, int, str]:
     return run.name[:_SECOND], written, run.name
 
 
-def _locked(lease: IO[str]) -> bool:
+def _try_lock(lease: IO[str]) -> bool:
     """Lock a lease file, with retries: other processes lock it briefly to check for a live run."""
     for _ in range(_ATTEMPTS):
         try:

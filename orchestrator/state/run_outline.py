@@ -4,6 +4,7 @@ The rest of the record has the run's settings. Importing and validating them wou
 runs several times slower.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,7 +42,7 @@ class RunOutline(BaseModel):
 _Outline = TypeVar("_Outline", bound=RunOutline)
 
 
-def placed(outline: _Outline, run: RunDirectory) -> _Outline:
+def with_present_top(outline: _Outline, run: RunDirectory) -> _Outline:
     """Return a record with the present path of its checkout: the repository may have been moved."""
     common_dir = run.path.parents[2]
     return outline.model_copy(update={"top": present_place(outline.top, common_dir)})
@@ -54,8 +55,10 @@ def read_outline(run: RunDirectory) -> RunOutline | None:
     """
     try:
         if run.other_user is not None:
-            return placed(RunOutline.model_validate(run.public.read()), run)
-        return placed(RunOutline.model_validate_json((run.path / RECORD).read_bytes()), run)
+            return with_present_top(RunOutline.model_validate(run.public.read()), run)
+        return with_present_top(
+            RunOutline.model_validate_json((run.path / RECORD).read_bytes()), run
+        )
     except (OSError, ValidationError):
         return None
 
@@ -64,3 +67,43 @@ def live_numbers(state_dir: Path) -> frozenset[int]:
     """Return the worker numbers of runs in progress, even of workers whose branches are gone."""
     outlines = (read_outline(run) for run in all_runs(state_dir) if run.is_live())
     return frozenset(spec.worker_id for outline in outlines if outline for spec in outline.workers)
+
+
+Entry = tuple[RunDirectory, RunOutline, WorkerSpec]
+"""A worker, after the directory and the record of the run that it belongs to."""
+
+
+def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:
+    """Return, for each worker number, the worker that the number refers to.
+
+    A number refers to the worker of the newest run that used it. If runs name their
+    worktrees and branches differently, workers of several runs may exist with the same number; the
+    number then refers to the newest of these workers whose worktree or branch still exists.
+
+    Args:
+        entries: The workers of all runs, oldest run first.
+        refs: The existing branches.
+    """
+    found: dict[int, Entry] = {}
+    for entry in entries:
+        spec = entry[2]
+        before = found.get(spec.worker_id)
+        if (
+            before is None
+            or spec.collides(before[2])
+            or is_left(*entry[1:], refs)
+            or not is_left(*before[1:], refs)
+        ):
+            found[spec.worker_id] = entry
+    return found
+
+
+def is_left(record: RunOutline, spec: WorkerSpec, refs: frozenset[str]) -> bool:
+    """Return whether the worktree or the branch of a worker still exists.
+
+    Args:
+        record: The record of the worker's run.
+        spec: The worker.
+        refs: The existing branches.
+    """
+    return (record.top / spec.directory).exists() or spec.ref in refs

@@ -1,20 +1,30 @@
-"""The record of a run, in the file `run.json`: its plan, without values of variables."""
+"""The record of a run in the file `run.json`, and the inputs that are kept in memory instead.
 
+The record has no values of the user's variables, and secrets in tasks are redacted. The complete
+inputs are stored in memory (on a tmpfs) like the workers' secrets, for a process that resumes the
+run, and removed at the run's end.
+"""
+
+import os
 import re
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, EngineError
+from orchestrator.state import secret_files
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_outline import RECORD, RunOutline, placed
+from orchestrator.state.run_outline import RECORD, RunOutline, with_present_top
+from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
 """Names of the fields of a service whose values are not recorded."""
+_INPUTS = "inputs.json"
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
@@ -55,7 +65,6 @@ def _private_fields(config: ParallelConfig) -> dict[str, Any]:
 
 
 def _private_fields_of_tasks(workflow: Workflow | None) -> dict[str, Any]:
-    """Return the parts of a workflow whose values are not recorded."""
     tasks = {
         place: {"settings": {"services": dict.fromkeys(task.settings.services, _SERVICE)}}
         for place, task in enumerate(workflow.tasks if workflow else ())
@@ -77,7 +86,9 @@ def is_run_id(text: str) -> bool:
 def read_record(run: RunDirectory) -> RunRecord | None:
     """Read a run's record; return None if the record is missing or has an unknown format."""
     try:
-        return placed(RunRecord.model_validate_json((run.path / RECORD).read_bytes()), run)
+        return with_present_top(
+            RunRecord.model_validate_json((run.path / RECORD).read_bytes()), run
+        )
     except (OSError, ValidationError):
         return None
 
@@ -92,3 +103,44 @@ def require_record(run: RunDirectory) -> RunRecord:
     if record is None:
         raise ConfigError(f"the record of run {run.run_id} is missing or unreadable")
     return record
+
+
+class Inputs(BaseModel):
+    """All inputs of a run, with the values of variables."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64"
+    )
+
+    config: ParallelConfig
+    workers: tuple[WorkerSpec, ...]
+    workflow: Workflow | None = None
+    programs: dict[str, ParallelConfig] = {}
+    inherited_env: dict[str, str]
+    secrets: dict[str, bytes]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Return the user's variables that the run needs, with their values."""
+        secrets = {name: os.fsdecode(value) for name, value in self.secrets.items()}
+        return {**self.inherited_env, **secrets}
+
+
+def keep_inputs(run_id: str, inputs: Inputs, environ: Mapping[str, str]) -> bool:
+    """Store the inputs in memory while the run is in progress; return whether that was possible."""
+    try:
+        root = secret_files.memory_root(environ)
+        secret_files.keep_private(root, run_id, _INPUTS, inputs.model_dump_json().encode())
+    except (ConfigError, EngineError, ValueError):
+        # Variables that are not text cannot be stored either; the run continues without.
+        return False
+    return True
+
+
+def read_inputs(run_id: str, environ: Mapping[str, str]) -> Inputs | None:
+    """Return the stored inputs of a run; None if they are lost, as after a reboot."""
+    content = secret_files.read_private(run_id, _INPUTS, environ)
+    try:
+        return None if content is None else Inputs.model_validate_json(content)
+    except ValidationError:
+        return None

@@ -1,7 +1,8 @@
-"""Store workers' secrets as files in memory, and remove them when the worker has ended.
+"""Store secrets of workers and grants of the credential broker as files in memory.
 
 A secret's value is never in an argument, variable, label or record. It is only on a tmpfs of the
-host (a file system in memory), in a directory that one worker's container mounts as `/run/secrets`.
+host (a file system in memory), in a directory that one worker's container mounts as `/run/secrets`,
+and is removed when the worker has ended.
 """
 
 import os
@@ -68,8 +69,12 @@ class Secrets:
             yield directory
         finally:
             with _threads:
-                # protection: secrets-are-removed-after-any-error
-                _withdraw(directory)
+                # protection: another-users-directory-is-not-removed
+                if _is_ours(directory.parent):
+                    # protection: secrets-are-removed-after-any-error
+                    _remove(directory)
+                    with suppress(OSError):
+                        directory.parent.rmdir()
 
 
 def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
@@ -84,7 +89,7 @@ def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
     for entry in entries:
         name, _, file = entry.partition("=@")
         try:
-            values[name] = _checked(name, _read(file) if file else _variable(name, environ))
+            values[name] = _read_secret(name, file, environ)
         except ConfigError as error:
             problems.append(error)
     if problems:
@@ -93,28 +98,24 @@ def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
     return Secrets(values=values, root=memory_root(environ) if values else None)
 
 
-def _variable(name: str, environ: Mapping[str, str]) -> bytes:
-    if name not in environ:
+def _read_secret(name: str, file: str, environ: Mapping[str, str]) -> bytes:
+    if file:
+        try:
+            with Path(file).open("rb") as opened:
+                # protection: length-of-read-secret-files-limited
+                value = opened.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise ConfigError(
+                f"secret file `{file}` cannot be read: {error.strerror}",
+                hint="use a readable file in `--secret NAME=@FILE`",
+            ) from error
+    elif name in environ:
+        value = os.fsencode(environ[name])
+    else:
         raise ConfigError(
             f"secret `{name}` is not set in the environment",
             hint=f"set the variable, or read the secret from a file with `--secret {name}=@FILE`",
         )
-    return os.fsencode(environ[name])
-
-
-def _read(file: str) -> bytes:
-    try:
-        with Path(file).open("rb") as opened:
-            # protection: length-of-read-secret-files-limited
-            return opened.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"secret file `{file}` cannot be read: {error.strerror}",
-            hint="use a readable file in `--secret NAME=@FILE`",
-        ) from error
-
-
-def _checked(name: str, value: bytes) -> bytes:
     # protection: long-secrets-refused
     if len(value) > MAX_BYTES:
         raise ConfigError(
@@ -200,6 +201,44 @@ def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | 
     return None
 
 
+def grant_directory(root: Path, run_id: str, owner: tuple[int, int]) -> Path:
+    """Return the directory for the grants, which is in memory and belongs to the broker's user.
+
+    Args:
+        root: A directory on a file system in memory.
+        run_id: Id of the run.
+        owner: User of the broker.
+
+    Raises:
+        EngineError: The directory could not be created.
+    """
+    try:
+        found = private_directory(root, run_id) / "broker"
+        found.mkdir(mode=0o700, exist_ok=True)
+        os.chown(found, *owner)
+    except OSError as error:
+        raise EngineError(f"cannot write the credential broker's keys: {error.strerror}") from error
+    return found
+
+
+def write_grant(directory: Path, name: str, content: bytes, owner: tuple[int, int]) -> None:
+    """Write a worker's grant (allowed API calls), so that the broker sees no half-written file.
+
+    Raises:
+        EngineError: The file could not be written.
+    """
+    try:
+        write_private(directory / name, content, mode=0o400, owner=owner)
+    except OSError as error:
+        raise EngineError(f"cannot write the credential broker's keys: {error.strerror}") from error
+
+
+def remove_grant(directory: Path, name: str) -> None:
+    """Remove a worker's grant if it exists."""
+    with suppress(OSError):
+        (directory / name).unlink()
+
+
 def _own_directory(directory: Path) -> None:
     # protection: runs-directory-is-private-to-caller
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -211,14 +250,6 @@ def _own_directory(directory: Path) -> None:
             f"secrets cannot be stored in {directory}, which is not a directory of your own",
             hint="set `XDG_RUNTIME_DIR` to a directory of your own on a tmpfs",
         )
-
-
-def _withdraw(directory: Path) -> None:
-    # protection: another-users-directory-is-not-removed
-    if _is_ours(directory.parent):
-        _remove(directory)
-        with suppress(OSError):
-            directory.parent.rmdir()
 
 
 def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:

@@ -18,7 +18,7 @@ from orchestrator.record.history import RunHistory
 from orchestrator.record.stop_request import request_stop
 from orchestrator.reports.decisions import kept_lines
 from orchestrator.results import Form, Status
-from orchestrator.state.excluded_commits import excluded_commits
+from orchestrator.state.judgements import find_excluded_commits
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
@@ -163,7 +163,9 @@ def _good(view: View) -> list[int]:
         for worker in view.snapshot.workers
         if worker.result and worker.result.status is Status.SUCCESS
     ]
-    if onto is None or not excluded_commits(run.path for run in all_runs(repository.state_dir)):
+    if onto is None or not find_excluded_commits(
+        run.path for run in all_runs(repository.state_dir)
+    ):
         return good
     run = read_branches(repository, view.snapshot.run_id)
     out = {branch.worker_id for branch in run.branches if exclusion(repository, run, branch, onto)}

@@ -6,7 +6,7 @@ from functools import partial
 from urllib.parse import urlencode
 
 from orchestrator.results import Status
-from orchestrator.state.excluded_commits import judgement_numbers
+from orchestrator.state.judgements import judgement_numbers
 from orchestrator.web.formats import ago, moment, now
 from orchestrator.web.rendering import Page, Site, render
 from orchestrator.web.run_catalog import PAGE, ListedRun, RunCatalog

@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
-from orchestrator.agents.output.limit_hints import limits_named
+from orchestrator.agents.output.no_report import limits_named
 from orchestrator.engine.place import Place
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError

@@ -78,10 +78,10 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         UnfinishedError: The work could not be collected; a resumed run tries again.
     """
     earlier = earlier_results(worker)
-    given_up = worker.checkpoints.given_up()
+    given_up = worker.checkpoints.attempt_result()
     if given_up is not None:
         earlier = [*earlier, given_up]
-    under_way = given_up is None and worker.checkpoints.prepared
+    under_way = given_up is None and worker.checkpoints.is_prepared
     if earlier and not under_way and worker.cancel.stop_asked:
         return with_attempts(result_of_cancel(worker, earlier[-1]), earlier[:-1])
     left = worker.budget.after(earlier)

@@ -270,8 +270,8 @@ class WorkerContext:
 
     def has_begun(self) -> bool:
         """Return whether the worker has a container to stop, or work that must be kept."""
-        given_up = self.checkpoints.given_up() is not None
-        return self.checkpoints.prepared or given_up or bool(self.attempts())
+        given_up = self.checkpoints.attempt_result() is not None
+        return self.checkpoints.is_prepared or given_up or bool(self.attempts())
 
     def labels(self, *, role: str) -> dict[str, str]:
         """Return labels for a container of the worker, by which another process finds it."""

@@ -14,11 +14,11 @@ from orchestrator.errors import (
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.remove_tree import remove_tree
-from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
+from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, note_of_refs
 from orchestrator.git.lfs import note_made, take_objects
 from orchestrator.git.packed_work import Harvested, HarvestRefusedError, read_tip
 from orchestrator.git.quarantine import import_harvest
-from orchestrator.git.required_filters import named, unfiltered_files
+from orchestrator.git.required_filters import files_without_filter, some_paths
 from orchestrator.git.secret_scan import leak_notes, leaks
 from orchestrator.results import Reason, Status
 from orchestrator.threads import meanwhile
@@ -77,13 +77,15 @@ def harvest_worker(
 def _check_filters(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict:
     """Return the verdict; a success becomes `partial` if a required filter did not run."""
     try:
-        files = unfiltered_files(worker.run.repository, base=worker.base, tip=tip)
+        files = files_without_filter(worker.run.repository, base=worker.base, tip=tip)
     except OrchestratorError as error:
         said = f"files under required filters of git could not be looked for ({error.message})"
     else:
         if not files:
             return verdict
-        said = f"required filters of git did not run, so these are in plain text: {named(files)}"
+        said = (
+            f"required filters of git did not run, so these are in plain text: {some_paths(files)}"
+        )
     if verdict.status is not Status.SUCCESS:
         return verdict.with_note(said)
     return Verdict(Status.PARTIAL, Reason.UNFILTERED, said)
@@ -161,7 +163,7 @@ def harvest(request: HarvestRequest) -> Harvested:
         OrchestratorError: Nothing was accepted; the worker's files are still in its state
             directory.
     """
-    workspace, known = request.workspace, request.checkpoints.harvested()
+    workspace, known = request.workspace, request.checkpoints.harvest()
     reclaim_worktree = partial(
         workspace.reclaim_worktree, request.repository, again=request.resumed
     )
@@ -231,7 +233,7 @@ def _last_good(request: HarvestRequest) -> str | None:
 
 
 def _notes(kept: Kept) -> tuple[str, ...]:
-    return (*told(kept.refs), *kept.notes)
+    return (*note_of_refs(kept.refs), *kept.notes)
 
 
 def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) -> Harvested:

@@ -8,7 +8,7 @@ from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerPreparing
 from orchestrator.execution.output import WorkerLog, log_files
 from orchestrator.execution.verdict import Verdict, judge
-from orchestrator.git.changes import Changes, changed_paths, changes
+from orchestrator.git.changes import Changes, changes, differing_paths
 from orchestrator.git.packed_work import Harvested
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.endings import Ending
@@ -164,7 +164,7 @@ def _stray_paths(worker: WorkerContext, changed: Changes, tip: str) -> tuple[lis
     all_of_them: Iterable[str] = changed.files
     # protection: paths-are-enforced-for-unlisted-files
     if not changed.total or not changed.is_whole:
-        all_of_them = changed_paths(worker.run.repository, base=worker.base, tip=tip)
+        all_of_them = differing_paths(worker.run.repository, base=worker.base, tip=tip)
     shown: list[str] = []
     count, rest = 0, iter(all_of_them)
     while batch := list(islice(rest, 1000)):

@@ -15,7 +15,7 @@ from orchestrator.errors import EngineError, EngineUnavailableError, Orchestrato
 from orchestrator.execution.dead_man_switch import LATE
 from orchestrator.execution.launch import removed_on_error
 from orchestrator.files.bundle import bundle
-from orchestrator.git.disk_full import disk_full
+from orchestrator.git.failures import disk_full
 from orchestrator.git.packed_work import HarvestRefusedError
 from orchestrator.text.quantities import size
 from orchestrator.text.redact import Redactor
@@ -180,7 +180,7 @@ def start_packing(request: HarvestRequest, *onto: str, idle: bool = False) -> Co
     arguments = (*paths, request.base, branch, request.message, *onto)
     # protection: program-imports-only-its-own-modules
     program = ("python3", "-I", "-S", "-c", bundle(_PROGRAM), *arguments)
-    env = {ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())}
+    env = {ROOM: str(request.room), RESERVED: "/".join(request.repository.worktree_names())}
     start = Start(command=("true",) if idle else program, env=env)
     container = request.place.order(HARVEST_STEP, start)
     with removed_on_error(container):

@@ -31,7 +31,7 @@ def pack_plainly(request: HarvestRequest) -> bool:
     excluded = {"core.excludesFile": str(workspace.store.harvest / "info" / "exclude")}
     worktree = workspace.worktree
     rules = Git(worktree.git_dir, work_tree=worktree.path, config=excluded)
-    reserved = request.repository.reserved()
+    reserved = request.repository.worktree_names()
     if any(is_reserved(file.path, reserved) for file in plain.files):
         return False
     commit = PlainCommit(

@@ -112,7 +112,7 @@ def ready_workspace(worker: WorkerContext) -> Workspace:
 
 def _ready(worker: WorkerContext) -> Workspace:
     repository, checkpoints = worker.run.repository, worker.checkpoints
-    if checkpoints.prepared:
+    if checkpoints.is_prepared:
         return reopen(
             repository, worker.run.directory, worker.spec, base=worker.base, objects=worker.objects,
             checkouts=worker.run.checkouts,
@@ -266,7 +266,7 @@ def show_worktree(worker: WorkerContext) -> None:
         OSError: The disk is full.
     """
     run, checkpoints = worker.run, worker.checkpoints
-    if run.config.worktrees != "end" or not checkpoints.prepared or checkpoints.is_shown:
+    if run.config.worktrees != "end" or not checkpoints.is_prepared or checkpoints.is_shown:
         return
     repository, spec = run.repository, worker.spec
     with repository.lock():

@@ -210,7 +210,7 @@ def with_note(result: WorkerResult, note: str) -> WorkerResult:
 
 def earlier_results(worker: WorkerContext) -> list[WorkerResult]:
     """Return the results of the worker's failed attempts, first attempt first."""
-    found = (Checkpoints(path).given_up() for _, path in worker.attempts())
+    found = (Checkpoints(path).attempt_result() for _, path in worker.attempts())
     return [result for result in found if result is not None]
 
 

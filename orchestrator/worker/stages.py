@@ -75,7 +75,7 @@ def tear_down(
     if not worker.config.project.teardown or not has_begun:
         return ()
     known = checkpoints.stage("teardown")
-    if known is None and checkpoints.harvested() is not None:
+    if known is None and checkpoints.harvest() is not None:
         return ()
     cancel = _KilledAlone(worker.cancel)
     if known is None and cancel.stop_asked:

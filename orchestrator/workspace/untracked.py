@@ -226,7 +226,7 @@ def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
         file.write(os.fsencode("\n".join(patterns) + "\n"))
         file.flush()
         found = _ls_files(repository, f"--exclude-from={file.name}")
-    reserved = repository.reserved()
+    reserved = repository.worktree_names()
     return {path for path in found if not is_reserved(path, reserved)}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents import in_container as inside
-from orchestrator.agents.launcher import starter
+from orchestrator.agents.start import starter
 from tests.support.live import PATIENCE
 
 TRAJECTORY = Path(__file__).parents[1] / "data" / "agents" / "mini" / "ok.traj.json"

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import LONGEST_WORD, AgentSettings
-from orchestrator.agents.long_task import on_stdin
 from orchestrator.agents.settings_check import check_length
+from orchestrator.agents.start import on_stdin
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.worker_spec import WorkerSpec

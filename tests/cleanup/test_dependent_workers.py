@@ -10,7 +10,7 @@ from orchestrator.cleanup.remove import cleanup
 from orchestrator.cleanup.restore import restore
 from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status
-from orchestrator.runs.rerun import settings_to_repeat
+from orchestrator.runs.recorded import settings_to_repeat
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import read_record

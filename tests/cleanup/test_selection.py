@@ -352,7 +352,7 @@ class TestAbandoned:
         shell_run(repo, engine, "true")
         run = die(repo, 1)
         container(repo, engine, run, 1)
-        with run.held() as held:
+        with run.hold() as held:
             assert held
             assert leftover_notices(Repository(repo), engine) == []
             report = clean(repo, engine)

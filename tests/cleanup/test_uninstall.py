@@ -118,7 +118,7 @@ def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(machine: Machin
 def test_a_live_run_is_found(repo: Path, machine: Machine) -> None:
     result = shell_run(repo, machine, "true")
     directory = repo / ".git" / "orchestrator" / "runs" / str(result.run_id)
-    with RunDirectory(directory).held():
+    with RunDirectory(directory).hold():
         found = find_belongings(machine, [Repository(repo)])
     assert found.live == (f"{result.run_id} in {repo / '.git'}",)
 

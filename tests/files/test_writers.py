@@ -58,20 +58,20 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "execution/output.py": "WorkerLog._open",
         "execution/sidecar.py": "Sidecar._follow",
         "git/kept_refs.py": "Parts.let_in",
-        "git/lfs.py": "_replace write_record _copy_checked note_made",
+        "git/lfs.py": "_replace write_record _take note_made",
         "git/repository.py": "Repository.exclude_worktrees",
         "git/submodules.py": "ready_submodules",
         "git/worktree.py": "add_worktree _make_absolute put_aside put_worktree_aside clear_place",
         "judging/evidence.py": "Evidence._together",
         "judging/mutant_runs.py": "_chance",
         "landing/checkout.py": "_index_copy",
-        "runs/broker_container.py": "_place",
+        "runs/broker_container.py": "start_broker",
         "runs/detach.py": "continue_in_background",
         "scheduling/scheduler.py": "_finish",
         "state/checkpoints.py": "Checkpoints.note_given_up",
         "state/run_directory.py": "RunDirectory.create RunDirectory.take_over "
-        "RunDirectory._end_last_line RunDirectory._sign RunDirectory.mark_as_test "
-        "RunDirectory.is_live RunDirectory.held RunDirectory.write_result RunDirectory.log_event",
+        "RunDirectory._sign RunDirectory.mark_as_test "
+        "RunDirectory.is_live RunDirectory.hold RunDirectory.write_result RunDirectory.log_event",
         "worker/attempts.py": "_archive_attempt",
         "worker/checks.py": "_Checks._check_out _Checks._run",
         "worker/plain_harvest.py": "pack_plainly",
@@ -86,9 +86,8 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "The git directory is new: a quarantine, or the store of a worker before any task runs.": {
         "git/git_directory.py": "make_bare",
         "git/merge_tree.py": "make_quarantine",
-        "git/object_packs.py": "pack_commit _empty _pack_history",
+        "git/object_packs.py": "pack_commit _empty _pack_history put_file",
         "git/private_place.py": "private_place",
-        "git/pack_files.py": "put_file",
         "git/shared_packs.py": "pack_base _keep _remove",
         "git/quarantine.py": "_make_quarantine",
         "git/snapshot.py": "snapshot",
@@ -99,7 +98,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "An index or configuration is replaced under git's own lock, which must not exist before.": {
         "git/checkout.py": "Worktree.accept_owner Worktree._lock_index",
-        "git/disarm.py": "_changing _create",
+        "git/disarm.py": "_changing",
     },
     "The tree is a new worktree, no task runs, and no link is followed.": {
         "git/worktree.py": "make_parent",
@@ -111,8 +110,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The tree is being removed; it is never left.": {"files/remove_tree.py": "_remove_entry"},
     "The directory in memory was checked to belong to this user.": {
-        "state/grant_files.py": "grant_directory",
-        "state/secret_files.py": "_own_directory _write_files",
+        "state/secret_files.py": "grant_directory _own_directory _write_files",
     },
     "The directory is in the user's home; the file is written by the helper.": {
         "cli/output/build_progress.py": "BuildProgress.end",

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import RepositoryError
 from orchestrator.git import changes as listing
-from orchestrator.git.changes import changed_paths, changes, patch
+from orchestrator.git.changes import changes, differing_paths, patch
 from orchestrator.git.repository import Repository
 from tests.support.repository import git
 
@@ -44,7 +44,7 @@ def test_number_of_listed_paths_is_bounded(
     assert (found.total, found.insertions) == (10, 10)
     assert found.notes == ("10 files changed, of which 3 are listed",)
     assert not found.is_whole
-    assert len(list(changed_paths(Repository(repo), base=base, tip=tip))) == 10
+    assert len(list(differing_paths(Repository(repo), base=base, tip=tip))) == 10
 
 
 def test_large_file_of_empty_lines_counts_as_binary(repo: Path, base: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.changes import typed_name
+from orchestrator.git.changes import branch_to_type
 from orchestrator.git.ref_names import numbers_in_refs
 from orchestrator.git.repository import Repository
 from tests.support.local_engine import LocalEngine
@@ -40,11 +40,11 @@ def test_refs_with_similar_names_take_no_number(repo: Path) -> None:
 @pytest.mark.parametrize("ref", AMBIGUOUS)
 def test_typed_name_is_the_branch_for_git(repo: Path, ref: str) -> None:
     git(repo, "branch", "architect/parallel-1")
-    assert typed_name(Repository(repo), "architect/parallel-1") == "architect/parallel-1"
+    assert branch_to_type(Repository(repo), "architect/parallel-1") == "architect/parallel-1"
 
     other = git(repo, "commit-tree", "HEAD^{tree}", "-m", "other")
     git(repo, "update-ref", ref, other)
-    name = typed_name(Repository(repo), "architect/parallel-1")
+    name = branch_to_type(Repository(repo), "architect/parallel-1")
 
     said = subprocess.run(
         ["git", "rev-parse", name], cwd=repo, capture_output=True, text=True, check=True

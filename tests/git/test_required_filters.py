@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import required_filters
+from orchestrator.git.required_filters import find_required_filters
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.results import Reason
@@ -99,7 +99,7 @@ def test_run_names_the_filter_at_its_start(secret: Path, local_engine: LocalEngi
     ],
 )
 def test_required_filters(settings: dict[str, str], found: set[str]) -> None:
-    assert required_filters(settings) == found
+    assert find_required_filters(settings) == found
 
 
 CONVERTED = {

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.git.disarm import give_back, keep_off
 from orchestrator.git.plain_commit import takes_as_they_are
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import required_filters
+from orchestrator.git.required_filters import find_required_filters
 from orchestrator.git.settings import is_partial, is_true
 from orchestrator.git.worktree import remove_worktree
 from tests.support.local_engine import LocalEngine
@@ -36,10 +36,10 @@ def test_value_means_what_it_means_for_git(repo: Path, text: str) -> None:
     assert said == str(expected).lower()
 
     repository = Repository(repo)
-    configured = repository.configured
+    configured = repository.user_settings
 
     assert is_true(configured["core.sparsecheckout"]) is expected
-    assert required_filters(configured) == ({"crypt"} if expected else set())
+    assert find_required_filters(configured) == ({"crypt"} if expected else set())
     assert is_partial(configured) is expected
     assert takes_as_they_are(repository, repository.git, ["a.txt"]) is not expected
 

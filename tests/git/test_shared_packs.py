@@ -15,8 +15,7 @@ import pytest
 
 from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git import object_packs, reached_objects, shared_packs
-from orchestrator.git.object_packs import pack_commit
-from orchestrator.git.pack_files import put_pack
+from orchestrator.git.object_packs import pack_commit, put_pack
 from orchestrator.git.repository import Repository
 from orchestrator.git.shared_packs import pack_base, remove_packs
 from tests.support.repository import git
@@ -245,7 +244,7 @@ def test_largest_pack_of_the_repository_is_linked_if_it_holds_nothing_else(runs:
 def listed(repo: Path, commit: str) -> tuple[list[str], int]:
     """Return the ids of a list of reached objects, and the number of its parts."""
     repository = Repository(repo)
-    with reached_objects.reached_objects(
+    with reached_objects.list_reached_objects(
         repository.git, repository.common_dir, commit, repository.common_dir
     ) as parts:
         return [line.split()[0].decode() for part in parts for line in part.lines()], len(parts)

@@ -13,8 +13,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import CheckRun, Watched
 from orchestrator.judging.judgement import lessons_of
 from orchestrator.judging.store import read_judgement
-from orchestrator.state.excluded_commits import ExcludedCommit, excluded_commits
-from orchestrator.state.judged_results import JUDGED, LOCK
+from orchestrator.state.judgements import JUDGED, LOCK, ExcludedCommit, find_excluded_commits
 from tests.support.judging import (
     CHECK,
     FAST,
@@ -96,14 +95,14 @@ def test_excluded_commits_are_named_with_the_findings(world: World) -> None:
     judge(world, branches=(cheat, right), must_fix=(FAST,), checks=("! grep -q area tests/*.py",))
     place = Repository(world.repo).state_dir / "runs" / "run"
     out = ExcludedCommit("run", 1, cheat.commit, "tests_weakened")
-    assert excluded_commits([place]) == {cheat.commit: out}
+    assert find_excluded_commits([place]) == {cheat.commit: out}
     (place / "judgement-2.json").write_text("{")
-    assert excluded_commits([place]) == {cheat.commit: out}, "the latest readable one"
+    assert find_excluded_commits([place]) == {cheat.commit: out}, "the latest readable one"
     later = place.with_name("later")
     shutil.copytree(place, later)
     file = later / "judgement-1.json"
     file.write_text(file.read_text().replace('"out": true', '"out": false'))
-    assert excluded_commits([later, place]) == {}, "the latest judgement about the commit"
+    assert find_excluded_commits([later, place]) == {}, "the latest judgement about the commit"
 
 
 def test_judgement_with_the_names_of_earlier_versions_is_read(world: World) -> None:

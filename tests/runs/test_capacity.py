@@ -80,7 +80,7 @@ class TestWorktrees:
         shell_run(repo, local_engine, "true", max_worktrees=2)
         git(repo, "worktree", "remove", ".architect-parallel-3")
         (run.worker(2) / "result.json").unlink()
-        with run.held():
+        with run.hold():
             error = refused(repo, local_engine, "true", max_worktrees=2)
         assert "worker 2: its run is live" in error.message
 

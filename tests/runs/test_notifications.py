@@ -25,8 +25,7 @@ from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.runs import notifications as notify
 from orchestrator.runs import webhooks
-from orchestrator.runs.notification_messages import notification
-from orchestrator.runs.notifications import Notifier, send
+from orchestrator.runs.notifications import Notifier, notification, send
 from orchestrator.runs.webhooks import KEY_VARIABLE
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record

@@ -1,6 +1,7 @@
-"""Derive the outcome of an agent program that crashed or was killed before it could report."""
+"""Derive an outcome from the exit code and the last errors of a program, not from its report."""
 
 import re
+from pathlib import Path
 from typing import Final
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
@@ -11,6 +12,20 @@ from orchestrator.text.sanitize import output_line
 
 _SIGNALLED: Final = 128
 _TAIL: Final = 16 * 1024
+_LAST: Final = 8 * 1024
+_LIMITS: Final = {
+    # A fork bomb may end before it can be measured; its error messages are the only evidence.
+    "pids": (
+        "Cannot fork",  # dash
+        "fork: Resource temporarily unavailable",  # bash, git
+        "can't start new thread",  # Python
+        "BlockingIOError: [Errno 11]",
+        "spawn EAGAIN",  # Node.js
+    ),
+    "open_files": ("Too many open files", "EMFILE"),
+    # The worktree has a different limit; this message comes only from the tmpfs mounts.
+    "tmp": ("No space left on device", "ENOSPC"),
+}
 _COMPLAINT: Final = re.compile(r"^error: .*", re.MULTILINE | re.IGNORECASE)
 
 
@@ -45,3 +60,11 @@ def contradicted(exit_code: int) -> tuple[Status, Reason, str]:
     """Return the failure of an agent that claimed success but exited with another code than 0."""
     claim = f"the agent reported success, but {describe_exit(exit_code)}"
     return Status.FAILED, Reason.AGENT_ERROR, claim
+
+
+def limits_named(stderr: Path) -> tuple[str, ...]:
+    """Return the limits that a program's last errors mention: `pids`, `open_files`, `tmp`."""
+    tail = text_tail(stderr, _LAST)
+    return tuple(
+        limit for limit, phrases in _LIMITS.items() if any(phrase in tail for phrase in phrases)
+    )

@@ -7,6 +7,7 @@ the time that a worker waits.
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -94,7 +95,9 @@ def _readings(text: str, now: datetime) -> Iterator[float]:
     for match in _EPOCH.finditer(text):
         yield float(match["number"]) - now.timestamp()
     for match in _ISO.finditer(text):
-        yield from _until_time(match, now)
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(match["time"] + (match["zone"] or "Z").upper())
+            yield (moment - now).total_seconds()
     for match in _BEFORE_DURATION.finditer(text):
         yield from _duration(text, match.end())
     for match in _CLOCK.finditer(text):
@@ -112,14 +115,6 @@ def _duration(text: str, start: int) -> Iterator[float]:
         position = part.end()
     if position > start:
         yield seconds
-
-
-def _until_time(match: re.Match[str], now: datetime) -> Iterator[float]:
-    try:
-        moment = datetime.fromisoformat(match["time"] + (match["zone"] or "Z").upper())
-    except ValueError:
-        return
-    yield (moment - now).total_seconds()
 
 
 def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:

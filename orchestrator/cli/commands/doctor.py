@@ -123,10 +123,10 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
     problems = Problems()
     problems.attempt(read_secrets, config.isolation.secrets, os.environ)
     chosen = problems.attempt(choose_agent, config, None)
-    if not chosen.failed:
+    if not chosen.has_problem:
         agent, _ = chosen.value
         variables = problems.attempt(user_variables, config, agent, os.environ)
-        inherited_env = {} if variables.failed else variables.value
+        inherited_env = {} if variables.has_problem else variables.value
         config = with_needed_broker(config, agent, inherited_env)
         problems.attempt(check_supported, config, agent)
         problems.attempt(check_length, config, agent)
@@ -171,7 +171,9 @@ def _repository() -> Iterator[Check]:
         yield failed_check("repository", error)
         return
     shallow = ", shallow" if repository.shallow_commits() else ""
-    partial = ", partial clone: no history for workers" if is_partial(repository.configured) else ""
+    partial = (
+        ", partial clone: no history for workers" if is_partial(repository.user_settings) else ""
+    )
     yield Check(name="repository", detail=f"{repository.top}, HEAD {head[:12]}{shallow}{partial}")
     yield _disk(repository.top)
 

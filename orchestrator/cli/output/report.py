@@ -16,8 +16,8 @@ from orchestrator.cli.output.formats import (
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import OrchestratorError
-from orchestrator.git.changes import typed_name
-from orchestrator.git.kept_refs import told
+from orchestrator.git.changes import branch_to_type
+from orchestrator.git.kept_refs import note_of_refs
 from orchestrator.git.repository import Repository
 from orchestrator.results import (
     RunResult,
@@ -111,7 +111,7 @@ def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
     lines = []
     for worker in workers:
         who = name_of(worker.worker_id, worker.name)
-        names_refs = worker.message == "; ".join(told(worker.kept_refs))
+        names_refs = worker.message == "; ".join(note_of_refs(worker.kept_refs))
         if worker.status is Status.SUCCESS and not names_refs and not is_consequence(worker):
             lines += [f"{who}{said}"] if (said := explanation(worker)) else []
         if worker.kept_refs:
@@ -226,7 +226,7 @@ _NAMED = 3
 def name_to_type(branch: str) -> str:
     """Return the name of a branch of the repository for a git command: in full if ambiguous."""
     try:
-        return typed_name(Repository(Path.cwd()), branch)
+        return branch_to_type(Repository(Path.cwd()), branch)
     except OrchestratorError:
         return branch
 

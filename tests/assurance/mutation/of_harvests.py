@@ -144,7 +144,7 @@ def kept() -> Iterator[Protection]:
     yield from marked(
         (KEPT_IMPORT, KEPT),
         ("ref names are sanitised", Unwrap("sub")),
-        ("ref name cannot be a prefix of another ref", Without("name in folders")),
+        ("ref name cannot be a prefix of another ref", Replace("taken | folders", "taken")),
         ("ref names differ in more than case", Unwrap(".lower")),
         ("length of ref names limited", Replace("part[:_LONGEST_PART]", "part")),
         ("listed refs must be object ids", Unwrap("fullmatch")),
@@ -202,7 +202,8 @@ def integration() -> Iterator[Protection]:
         ("leftover quarantine is removed", Remove(at="leftover-quarantine-of-merge-is-removed")),
         ("quarantine is removed", Remove(at="quarantine-of-merge-is-removed")),
         ("names in messages are sanitised", Unwrap("one_line")),
-        ("number of names in messages limited", Replace("paths[:MOST_FILES]", "paths")),
+        ("number of names in messages limited",
+         Replace("result.paths[:MOST_FILES]", "result.paths")),
     )  # fmt: skip
 
 

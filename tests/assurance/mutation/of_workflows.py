@@ -60,5 +60,5 @@ def workflows() -> Iterator[Protection]:
         ("tests/runs/test_foreach_items.py",),
         ("`foreach` command can be stopped", Remove()),
         ("`foreach` includes uncommitted files",
-         Instead("_listed(repository, repository.resolve(self._config.base))")),
+         Instead("repository.resolve(self._config.base)")),
     )  # fmt: skip

@@ -31,7 +31,7 @@ from orchestrator.reports.formats import FORMATS
 from orchestrator.reports.model import read_run
 from orchestrator.reports.plain_text import tally_of_workers
 from orchestrator.results import Reason, Status, WorkerResult, sum_up
-from orchestrator.runs.notification_messages import notification
+from orchestrator.runs.notifications import notification
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_outline import read_outline
 from orchestrator.state.run_record import RunRecord

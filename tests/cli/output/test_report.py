@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.cli.output.formats import table
 from orchestrator.cli.output.report import after_run, run_table
-from orchestrator.git.kept_refs import told
+from orchestrator.git.kept_refs import note_of_refs
 from orchestrator.results import NetworkCounts, RunResult, Status
 from orchestrator.text.quantities import count, duration, money
 
@@ -102,7 +102,7 @@ def test_kept_refs_and_notes_of_a_success_are_printed(result):
     assert first.startswith(f"worker 1: commits on no branch are kept in {refs[0]}, {refs[1]}, ")
     assert first.endswith(f"{refs[4]} and 2 more: git for-each-ref refs/orchestrator/kept")
     assert f"worker 2: commits on no branch are kept in {refs[0]}" in lines
-    named = good.model_copy(update={"kept_refs": refs[:1], "message": told(refs[:1])[0]})
+    named = good.model_copy(update={"kept_refs": refs[:1], "message": note_of_refs(refs[:1])[0]})
     lines = run_table(result.model_copy(update={"results": [named]})).splitlines()
     assert [line for line in lines if "kept" in line] == [
         f"worker 1: commits on no branch are kept in {refs[0]}"

@@ -1,4 +1,8 @@
-"""Read which commits the latest judgements exclude, below the package that judges."""
+"""The files of judgements, for packages below the one that judges.
+
+They have the commits that the latest judgements exclude, and the results of checks, so that a
+judgement does not repeat a check on the same files.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,8 +10,16 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
+from orchestrator.files.lock_file import take_lock
+from orchestrator.files.owner import own_place
+from orchestrator.files.remove_tree import remove_tree
 from orchestrator.files.safe_open import read_limited
+from orchestrator.git.repository import Repository
 
+JUDGED = "judged"
+"""Name of the directory, in the state directory, with a file for each result of a check."""
+LOCK = "judging.lock"
+"""Name of the lock file, in the state directory, that a judgement locks while it runs."""
 JUDGEMENT = "judgement-"
 """Beginning of the names of the files with judgements, in a run's directory."""
 LARGEST_JUDGEMENT = 64 * 1024**2
@@ -48,7 +60,7 @@ def judgement_numbers(run: Path) -> list[int]:
     return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
 
-def excluded_commits(runs: Iterable[Path]) -> dict[str, ExcludedCommit]:
+def find_excluded_commits(runs: Iterable[Path]) -> dict[str, ExcludedCommit]:
     """Return the commits that the latest judgement about them excludes.
 
     Args:
@@ -78,3 +90,22 @@ def _judgements(runs: Iterable[Path]) -> Iterator[tuple[int, str, _Judgement]]:
                 continue
             yield time, run.name, judgement
             break
+
+
+def drop_results(repository: Repository, *, dry_run: bool = False) -> int:
+    """Remove the stored results of checks, unless a judgement runs; return the number removed.
+
+    Args:
+        repository: The repository.
+        dry_run: Only return the number.
+    """
+    place = own_place(repository.state_dir, JUDGED)
+    found = len([*place.iterdir()]) if place.is_dir() else 0
+    if not found or dry_run:
+        return found
+    lock = take_lock(repository.state_dir / LOCK)
+    if lock is None:
+        return 0
+    with lock:
+        remove_tree(place)
+    return found

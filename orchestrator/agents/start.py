@@ -1,8 +1,10 @@
-"""Pass a task that is too long for one argument to an agent program's stdin.
+"""Start an agent program through the helper `in_container`, or with a long task on its stdin.
 
-The task is split into several arguments of a shell, which writes the whole task to the stdin.
+A task that is too long for one argument is split into several arguments of a shell, which writes
+the whole task to the stdin.
 """
 
+from importlib.resources import files
 from typing import Final
 
 from orchestrator.agents.base import LONGEST_WORD
@@ -36,3 +38,9 @@ def on_stdin(task: str, argv: tuple[str, ...]) -> tuple[str, ...]:
     """
     parts = pieces(task)
     return ("sh", "-c", _ON_STDIN, "sh", str(len(parts)), *parts, *argv)
+
+
+def starter() -> tuple[str, ...]:
+    """Return the command that starts a program through `in_container`, with the image's Python."""
+    text = files("orchestrator.agents").joinpath("in_container.py").read_text(encoding="utf-8")
+    return ("python3", "-I", "-c", text)

@@ -1,0 +1,49 @@
+"""Say what an error of git means: a full disk, or a directory without a work tree."""
+
+import errno
+import os
+import shlex
+from pathlib import Path
+
+_FULL = "No space left on device"
+_TEXTS = (_FULL, "Out of diskspace")
+"""Error messages for a full disk: of the operating system, and of git when it writes packs and
+indexes.
+"""
+_POINTER = "gitdir: "
+_LONGEST = 10_000
+
+
+def disk_full(said: str) -> OSError | None:
+    """Return an error if git's error output says that the disk is full; otherwise None."""
+    return OSError(errno.ENOSPC, _FULL) if any(text in said for text in _TEXTS) else None
+
+
+def no_work_tree(directory: Path) -> tuple[str, str]:
+    """Return message and hint: the repository is bare, or its worktrees wrongly count as bare."""
+    for place in (directory, *directory.parents):
+        git_dir = _git_dir_named_by(place)
+        if git_dir is not None and git_dir.parent.name == "worktrees":
+            # As older versions of this program left it, which did not move the setting.
+            common_dir = git_dir.parent.parent
+            git = f"git --git-dir={shlex.quote(str(common_dir))} config"
+            return (
+                f"`core.bare` of the repository {common_dir} applies to its worktree {place} too, "
+                "because `extensions.worktreeConfig` is on",
+                f"repair it with `{git} --worktree core.bare true "
+                f"&& {git} --local --unset core.bare`",
+            )
+        if git_dir is not None or ((place / "HEAD").exists() and (place / "objects").exists()):
+            break
+    hint = "run the command inside a checkout of the repository"
+    return f"the repository at {directory} is bare", hint
+
+
+def _git_dir_named_by(place: Path) -> Path | None:
+    file = place / ".git"
+    if not file.is_file() or file.stat().st_size > _LONGEST:
+        return None
+    text = os.fsdecode(file.read_bytes()).rstrip("\r\n")
+    if not text.startswith(_POINTER):
+        return None
+    return Path(os.path.normpath(place / text.removeprefix(_POINTER)))
