@@ -72,7 +72,7 @@ def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
         path: The worktree.
         git_dir: The worktree's own git directory.
     """
-    configured = repository.user_settings
+    configured = repository.git_config
     risky = {key for key, value in configured.items() if _replacement(key) and _inside(value, path)}
     if not configured.get(_HOOKS, "/").startswith(("/", "~")):
         risky.add(_HOOKS)

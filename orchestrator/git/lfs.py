@@ -149,7 +149,7 @@ def _with_filter(
 
 
 def _place(repository: Repository, oid: str) -> Path:
-    configured = repository.user_settings.get("lfs.storage")
+    configured = repository.git_config.get("lfs.storage")
     storage = repository.common_dir / (configured or "lfs") / "objects"
     return storage / oid[:2] / oid[2:4] / oid
 

@@ -213,12 +213,12 @@ class Repository:
 
     @cached_property
     def _identities(self) -> tuple[Identity, Identity]:
-        git = self.git.within(None, identity_settings(self.user_settings))
+        git = self.git.within(None, identity_settings(self.git_config))
         author, committer = (resolve_identity(git.run, who) for who in ("AUTHOR", "COMMITTER"))
         return author or committer or _NOBODY, committer or author or _NOBODY
 
     @cached_property
-    def user_settings(self) -> dict[str, str]:
+    def git_config(self) -> dict[str, str]:
         """Return the user's effective git settings for this repository."""
         # Read all at once and cached: one git process for each key and worker would add up.
         answer = self.git.run("config", "--list", "--show-scope", "-z")
@@ -232,7 +232,7 @@ class Repository:
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the user's values of the given settings (names in lower case), if they are set."""
-        return {key: self.user_settings[key] for key in keys if key in self.user_settings}
+        return {key: self.git_config[key] for key in keys if key in self.git_config}
 
     def without_filters(self) -> dict[str, str]:
         """Return settings that switch off all clean and smudge filters of the user's configuration.
@@ -240,7 +240,7 @@ class Repository:
         A filter may be a program in the tree, which a worker has rewritten. Without filters, git
         writes and reads files exactly as they are committed.
         """
-        off = filters_off(self.user_settings)
+        off = filters_off(self.git_config)
         if (self.common_dir / "lfs").is_dir():
             # Files hold content in place of LFS pointers; git compares only their size and time.
             off |= SIZE_AND_TIME

@@ -17,8 +17,8 @@ from orchestrator.git.command import Git
 from orchestrator.git.failures import disk_full
 from orchestrator.git.merge_tree import merge_base, quarantine, require_git
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import files_without_filter, some_paths
 from orchestrator.git.sealed_commits import import_commits
+from orchestrator.git.settings import files_without_filter, some_paths
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.chain import CannotAddError, Chain
 from orchestrator.landing.checkout import scratch

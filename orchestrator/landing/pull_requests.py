@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.errors import ConfigError
 from orchestrator.git.remotes import Remote
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import files_without_filter, some_paths
+from orchestrator.git.settings import files_without_filter, some_paths
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.exclusion import Exclusion, exclusion
 from orchestrator.landing.forges import Existing, Forge, Request, shell_text

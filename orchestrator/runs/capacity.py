@@ -59,11 +59,16 @@ def _candidates(repository: Repository, taken: frozenset[int]) -> Iterator[str]:
         elif worker.directory.is_live():
             yield f"worker {number}: its run is live"
         else:
-            age = max(worker.age(), 0.0)
-            size, unit = next((entry for entry in _SINCE if age >= entry[0]), _SINCE[-1])
             merged = "merged" if is_merged(repository, worker) else "not merged"
             clean = "clean" if is_clean(repository, worker) else "not clean"
-            yield f"worker {number}: ended {int(age // size)} {unit} ago, {merged}, {clean}"
+            yield f"worker {number}: ended {round_age(worker.age())} ago, {merged}, {clean}"
+
+
+def round_age(seconds: float) -> str:
+    """Return an age in its largest whole unit, such as `2 d`."""
+    seconds = max(seconds, 0.0)
+    size, unit = next((entry for entry in _SINCE if seconds >= entry[0]), _SINCE[-1])
+    return f"{int(seconds // size)} {unit}"
 
 
 def check_disk(

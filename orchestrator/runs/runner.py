@@ -16,8 +16,7 @@ from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import MOMENTARY, Emit, Event, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import find_required_filters
-from orchestrator.git.settings import is_partial
+from orchestrator.git.settings import find_required_filters, is_partial
 from orchestrator.git.submodules import dead_ends
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.capacity import check_disk, check_worktrees
@@ -159,9 +158,9 @@ class ParallelRunner:
                 "workers do not see the uncommitted changes of the checkout; include "
                 "them with `--include-uncommitted`"
             )
-        if is_partial(repository.user_settings) and self._config.isolation.history == "full":
+        if is_partial(repository.git_config) and self._config.isolation.history == "full":
             yield "the repository is a partial clone: workers get the base commit without history"
-        if filters := find_required_filters(repository.user_settings):
+        if filters := find_required_filters(repository.git_config):
             shown = ", ".join(f"`{one_line(name, limit=60)}`" for name in sorted(filters))
             yield (
                 f"the required filters {shown} do not run for workers: files under them come as "

@@ -158,7 +158,7 @@ def _prepare(
         )
     shallow = packing.result()
     notices = []
-    known = history == "shallow" or is_partial(repository.user_settings)
+    known = history == "shallow" or is_partial(repository.git_config)
     if shallow == {base} and not known and base not in repository.shallow_commits():
         notices = [
             "objects of the history are missing or damaged: workers get the base commit without "

@@ -18,8 +18,8 @@ from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, note_o
 from orchestrator.git.lfs import note_made, take_objects
 from orchestrator.git.packed_work import Harvested, HarvestRefusedError, read_tip
 from orchestrator.git.quarantine import import_harvest
-from orchestrator.git.required_filters import files_without_filter, some_paths
 from orchestrator.git.secret_scan import leak_notes, leaks
+from orchestrator.git.settings import files_without_filter, some_paths
 from orchestrator.results import Reason, Status
 from orchestrator.threads import meanwhile
 from orchestrator.worker.context import WorkerContext

@@ -65,7 +65,7 @@ def base_objects(
     Returns:
         The commits whose parents are not in the pack.
     """
-    if is_partial(repository.user_settings):
+    if is_partial(repository.git_config):
         history = "shallow"
     if history == "full":
         return pack_base(repository, base, directory)
@@ -242,7 +242,7 @@ def _quoted(value: str) -> str:
 
 
 def _is_sparse(repository: Repository) -> bool:
-    return is_true(repository.user_settings.get("core.sparsecheckout", "false"))
+    return is_true(repository.git_config.get("core.sparsecheckout", "false"))
 
 
 def _check_out(repository: Repository, store: Store, worktree: Worktree, base: str) -> None:

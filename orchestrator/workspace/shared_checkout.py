@@ -100,7 +100,7 @@ def _locked(repository: Repository) -> AbstractContextManager[Path]:
 
 def _key(repository: Repository, commit: str) -> str:
     """Return a name that is equal for checkouts with the same files."""
-    settings = {k: v for k, v in repository.user_settings.items() if k.startswith("core.")}
+    settings = {k: v for k, v in repository.git_config.items() if k.startswith("core.")}
     # protection: checkouts-are-shared-only-with-equal-attributes
     files = (
         repository.git_dir / "info" / "sparse-checkout",

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import find_required_filters
+from orchestrator.git.settings import find_required_filters
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish, merge_branches
 from orchestrator.results import Reason

@@ -8,8 +8,7 @@ import pytest
 from orchestrator.git.disarm import give_back, keep_off
 from orchestrator.git.plain_commit import takes_as_they_are
 from orchestrator.git.repository import Repository
-from orchestrator.git.required_filters import find_required_filters
-from orchestrator.git.settings import is_partial, is_true
+from orchestrator.git.settings import find_required_filters, is_partial, is_true
 from orchestrator.git.worktree import remove_worktree
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -36,7 +35,7 @@ def test_value_means_what_it_means_for_git(repo: Path, text: str) -> None:
     assert said == str(expected).lower()
 
     repository = Repository(repo)
-    configured = repository.user_settings
+    configured = repository.git_config
 
     assert is_true(configured["core.sparsecheckout"]) is expected
     assert find_required_filters(configured) == ({"crypt"} if expected else set())

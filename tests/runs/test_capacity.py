@@ -98,7 +98,7 @@ class TestWorktrees:
         [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (200_000, "2 d")],
     )
     def test_ages_are_rounded(self, seconds: float, text: str) -> None:
-        assert capacity._rounded(seconds) == text
+        assert capacity.round_age(seconds) == text
 
 
 class TestDisk:

@@ -171,9 +171,7 @@ def _repository() -> Iterator[Check]:
         yield failed_check("repository", error)
         return
     shallow = ", shallow" if repository.shallow_commits() else ""
-    partial = (
-        ", partial clone: no history for workers" if is_partial(repository.user_settings) else ""
-    )
+    partial = ", partial clone: no history for workers" if is_partial(repository.git_config) else ""
     yield Check(name="repository", detail=f"{repository.top}, HEAD {head[:12]}{shallow}{partial}")
     yield _disk(repository.top)
 
