@@ -57,12 +57,12 @@ LIMITS: Mapping[str, Limit] = {
     "public names per module, most": Limit(40, 40),
     "docstrings with a vague verb, percent": Limit(2, 2),
     # Places with volumes (`engine/in_place` and what uses it) came on top of what existed.
-    "lines": Limit(83_000, 70_000),
+    "lines": Limit(82_500, 70_000),
     "lines of docstrings, percent": Limit(14, 13),
-    "modules": Limit(580, 440),
-    "lines per function": Limit(17.3, 20),
-    "private functions with one caller, percent": Limit(27.5, 20),
-    "function names that begin with a participle, percent": Limit(5.5, 2.5),
+    "modules": Limit(562, 440),
+    "lines per function": Limit(17.8, 20),
+    "private functions with one caller, percent": Limit(23.6, 20),
+    "function names that begin with a participle, percent": Limit(3.1, 2.5),
     "variables named `one`": Limit(0, 0),
 }
 AT_LEAST = frozenset({"lines per function"})
