@@ -48,8 +48,6 @@ _MEASURING = 10.0
 _TICK = 0.5
 _REAP = 2.0
 _TURNS = 200
-_TO_DIE = 60.0
-"""Seconds after SIGKILL in which a step's processes end, unless the kernel cannot end them."""
 _NOTHING = DiskUse(size=0, files=0, hidden=0)
 
 
@@ -136,7 +134,7 @@ class Porter:
                 for step in active:
                     step.channel.send("reap")
             wait = self._spec["collect_within" if self._began else "start_within"]
-            if not active and now - self._idle_since > wait:
+            if all(step.killed for step in active) and now - self._idle_since > wait:
                 return ABANDONED
         return 0
 
@@ -207,7 +205,8 @@ class Porter:
         if step.state not in ("starting", "running"):
             return
         if signal == "SIGKILL":
-            step.killed = True
+            # A step that the kernel cannot end does not keep the place: steps after it never run.
+            step.killed, step.until, self._idle_since = True, math.inf, uptime()
             step.channel.kill()
         else:
             step.channel.send("TERM")
@@ -274,13 +273,12 @@ class Porter:
         """Stop a step at its limits."""
         written = step.use.size - step.base.size
         files = step.use.files - step.base.files
-        if now >= step.until and (step.state == "starting" or step.killed):
-            # Without a shim, or with one that the engine cannot end, there is no end of output.
+        if now >= step.until and step.state == "starting":
+            # No shim came, so there is no end of output.
             self._end(step)
         # protection: step-is-killed-after-its-grace
         elif now >= step.until and step.reason is not None:
             self._stop(step, "SIGKILL")
-            step.until = now + _TO_DIE
         # protection: step-is-stopped-at-its-deadline
         elif now >= step.until:
             self._stop_for(step, "timeout", now)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -260,6 +261,23 @@ def test_death_of_the_porter_kills_the_steps(open_place: Open) -> None:
     place.order("agent", "sh", "-c", "trap '' TERM; echo up; sleep 300; sleep 300")
     assert place.output_so_far("agent.stdout", b"up\n")
     place.porter.kill()
+    assert shim.wait(60) == 137
+
+
+def test_nothing_follows_a_step_that_cannot_be_ended(open_place: Open) -> None:
+    steps = {"agent": {"timeout": 0.5, "grace": 0.1}, "harvest": {"after": "agent"}}
+    place = open_place(steps, collect_within=2.0)
+    place.order("harvest", "true")
+    shim = place.start("agent")
+    harvest = place.start("harvest")
+    place.order("agent", "sleep", "300")
+    wait_for(lambda: len(place.journal()) == 1)
+    children = Path(f"/proc/{shim.pid}/task/{shim.pid}/children").read_text()
+    os.kill(int(children), signal.SIGSTOP)
+    assert place.porter.wait(60) == 3
+    assert harvest.wait(60) == 125
+    assert [entry["event"] for entry in place.journal()] == ["started", "stopping", "stopping"]
+    os.kill(int(children), signal.SIGCONT)
     assert shim.wait(60) == 137
 
 
