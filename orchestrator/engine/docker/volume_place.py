@@ -93,7 +93,7 @@ class VolumePlace:
             "parts": {name: f"{_PARTS}/{name}" for name in self._written},
             "start_within": spec.start_within,
             "collect_within": spec.collect_within,
-            "steps": {s.name: {**asdict(s.limits), "after": s.after} for s in spec.steps},
+            "steps": {step.name: self._limits(step) for step in spec.steps},
         }
         program = bundle("orchestrator.engine.in_place.porter")
         own = {"porter.py": program.encode(), "spec.json": json.dumps(place).encode()}
@@ -107,6 +107,11 @@ class VolumePlace:
         volumes.write(self._porter.name, STATE, own)
         with translated("start the porter of the place"):
             self._client.start(self._porter.name)
+
+    def _limits(self, step: Step) -> dict[str, object]:
+        """Return what the porter knows of a step. Parts that no step writes cannot grow."""
+        limited = [name for name in step.limits.limited if name in self._written]
+        return {**asdict(step.limits), "limited": limited, "after": step.after}
 
     def put(self, parts: Sequence[Part]) -> None:
         """Send the files of parts that are new or have changed."""

@@ -39,7 +39,7 @@ _SYMLINK = 1 << 27
 """Bit of a symbolic link in the modes that the engine reports."""
 _LARGEST_FILE = 16 * 1024**2
 _MOST_FILES = 2_000_000
-_HELPER_MEMORY = 256 * 1024**2
+_HELPER_MEMORY = 512 * 1024**2
 _HELPER_PIDS = 64
 _sharing = threading.Lock()
 """Held while files that places share are sent, so that this process sends them once."""

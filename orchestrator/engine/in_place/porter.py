@@ -41,7 +41,7 @@ ABANDONED = 3
 """Exit code of a porter that waited in vain for an order, or to be released."""
 LARGEST_ORDER = 16 * 1024**2
 """Maximum size in bytes of a command with its variables."""
-_MOST_FILES = 2_000_000
+_MOST_FILES = 1_000_000
 _MEASURE = 0.5
 """Seconds between two measurements of the files; longer if measuring takes long."""
 _MEASURING = 10.0
@@ -114,8 +114,10 @@ class Porter:
 
     def serve(self) -> int:
         """Keep the place until it is released, or nobody comes; return the exit code."""
-        threading.Thread(target=self._measure, daemon=True).start()
-        while not self._released:
+        measuring = threading.Thread(target=self._measure, daemon=True)
+        measuring.start()
+        # Without measurements, the limits of disk and files would not be enforced.
+        while not self._released and measuring.is_alive():
             for key, _ in self._selector.select(_TICK):
                 if key.data is None:
                     self._answer()
@@ -136,7 +138,7 @@ class Porter:
             wait = self._spec["collect_within" if self._began else "start_within"]
             if all(step.killed for step in active) and now - self._idle_since > wait:
                 return ABANDONED
-        return 0
+        return 0 if self._released else 1
 
     def _active(self) -> list[Step]:
         return [step for step in self._steps.values() if step.state in ("starting", "running")]
