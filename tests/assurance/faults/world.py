@@ -320,7 +320,7 @@ class PlainWorld(World):
 
 def scratch(state: Path) -> list[str]:
     """List what is left in a run's state besides records, logs and handed-over files."""
-    kept = {"lock", "memory", "overlay", "owners", "runs", "checkouts", "packs"}
+    kept = {"lock", "memory", "overlay", "owners", "probes", "runs", "checkouts", "packs"}
     found = [path.name for path in state.glob("*") if path.name not in kept]
     places = (*state.glob("checkouts/*"), *state.glob("packs/*"))
     found += [path.name for path in places if path.name != "lock"]
