@@ -19,7 +19,9 @@ import pytest
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.seccomp import profile
 from orchestrator.engine.docker.volume_place import VolumePlace
+from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import ROLE
 from orchestrator.engine.place import Part, Place, PlaceSpec, Start, Step, StepLimits
 from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineError, EngineUnavailableError, UnsupportedError
@@ -29,14 +31,18 @@ from tests.support.dying_client import order_and_die
 
 pytestmark = pytest.mark.docker
 LIMITS = StepLimits(timeout=120, grace=5)
+Labels = Mapping[str, str]
 NAP = Start(command=("sleep", "300"))
 
 
 class Places:
     """Describes and opens places, and removes them at the end of the test."""
 
-    def __init__(self, client: docker.APIClient, labels: Mapping[str, str], root: Path) -> None:
-        self.client, self._labels, self._root = client, labels, root
+    def __init__(
+        self, kind: str, engine: DockerEngine, client: docker.APIClient, labels: Labels, root: Path
+    ) -> None:
+        self.client, self.labels, self._root = client, labels, root
+        self._kind, self._engine = kind, engine
 
     def directory(self, name: str, **files: str) -> Path:
         """Return a new directory that belongs to the steps' user, with some files."""
@@ -67,7 +73,7 @@ class Places:
                 command=words,
                 user=f"{USER}:{USER}",
                 workdir="/",
-                labels=self._labels,
+                labels={**self.labels, ROLE: called},
                 memory=memory,
             )
             own = limits if following is None else StepLimits(timeout=60, grace=5)
@@ -75,10 +81,12 @@ class Places:
 
         steps = [step("agent", None, ())]
         steps += [step(called, other, command) for called, other in (after or {}).items()]
-        return PlaceSpec(name=name, labels=self._labels, parts=parts, steps=tuple(steps), **rest)
+        return PlaceSpec(name=name, labels=self.labels, parts=parts, steps=tuple(steps), **rest)
 
     def open(self, spec: PlaceSpec, client: docker.APIClient | None = None) -> Place:
-        place = VolumePlace(client or self.client, spec, seccomp=profile())
+        place: Place = HostPlace(self._engine, spec)
+        if self._kind == "volumes":
+            place = VolumePlace(client or self.client, spec, seccomp=profile())
         place.put(spec.parts)
         return place
 
@@ -96,21 +104,35 @@ def part(
     return Part(name=name, mount=mount, seen_by=frozenset(seen_by or {"agent"}), **rest)
 
 
-@pytest.fixture(params=["volumes"])
-def places(
+@pytest.fixture(params=["volumes", pytest.param("mounts", marks=pytest.mark.extra)])
+def every(
+    request: pytest.FixtureRequest,
     docker_engine: DockerEngine,
     client: docker.APIClient,
-    labels: Mapping[str, str],
+    labels: Labels,
     tmp_path: Path,
 ) -> Iterator[Places]:
     """Return what opens places of each kind in turn; at the end nothing of them is left."""
-    yield Places(client, labels, tmp_path)
-    left = docker_engine.leftovers(labels)
-    for kind in ("container", "volume", "network"):
+    yield from _opened(request.param, docker_engine, client, labels, tmp_path)
+
+
+@pytest.fixture
+def places(
+    docker_engine: DockerEngine, client: docker.APIClient, labels: Labels, tmp_path: Path
+) -> Iterator[Places]:
+    """Return what opens places that need no client: others leave their limits to it."""
+    yield from _opened("volumes", docker_engine, client, labels, tmp_path)
+
+
+def _opened(kind: str, engine: DockerEngine, *rest: Any) -> Iterator[Places]:
+    places = Places(kind, engine, *rest)
+    yield places
+    left = engine.leftovers(places.labels)
+    for wanted in ("container", "volume", "network"):
         for leftover in left:
-            if leftover.kind == kind:
-                docker_engine.remove(leftover)
-    assert docker_engine.leftovers(labels) == []
+            if leftover.kind == wanted:
+                engine.remove(leftover)
+    assert engine.leftovers(places.labels) == []
 
 
 @pytest.fixture
@@ -127,8 +149,8 @@ find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"""
 @pytest.mark.variants("*odd*")
 @pytest.mark.parametrize("kind", ["odd", "10000 files", "300 MB"])
 @pytest.mark.parametrize("read_only", [True, False], ids=["read", "written"])
-def test_a_part_arrives_byte_for_byte(places: Places, kind: str, read_only: bool) -> None:
-    tree = places.directory("tree")
+def test_a_part_arrives_byte_for_byte(every: Places, kind: str, read_only: bool) -> None:
+    tree = every.directory("tree")
     if kind == "odd":
         (tree / "empty").mkdir(mode=0o700)
         (tree / ("n" * 200)).mkdir()
@@ -147,14 +169,14 @@ def test_a_part_arrives_byte_for_byte(places: Places, kind: str, read_only: bool
                 large.write(os.urandom(1024**2))
     for path in (tree, *tree.rglob("*")):
         os.chown(path, USER, USER, follow_symlinks=False)
-    place = places.open(places.spec(part("tree", tree, "/tree", read_only=read_only)))
-    status, inside, problems = places.run(place, "sh", "-c", LIST, "/tree")
+    place = every.open(every.spec(part("tree", tree, "/tree", read_only=read_only)))
+    status, inside, problems = every.run(place, "sh", "-c", LIST, "/tree")
     assert (status.exit_code, problems) == (0, b"")
     outside = subprocess.run(["sh", "-c", LIST, str(tree)], check=True, capture_output=True)
     assert inside == outside.stdout
 
 
-@pytest.mark.variants("*-copied")
+@pytest.mark.variants("copied")
 @pytest.mark.parametrize("read_only", [True, False], ids=["read", "copied"])
 def test_equal_digests_are_sent_once(places: Places, cut: CutSocket, read_only: bool) -> None:
     tree = places.directory("tree", big="x" * 3_000_000)
@@ -173,7 +195,7 @@ def test_equal_digests_are_sent_once(places: Places, cut: CutSocket, read_only: 
     assert opened("another") > 3_000_000
 
 
-@pytest.mark.variants("*-90")
+@pytest.mark.variants("90")
 @pytest.mark.parametrize("percent", range(10, 100, 10))
 def test_interrupted_put_is_repeated(places: Places, cut: CutSocket, percent: int) -> None:
     tree = places.directory("tree", **{f"f{n}": f"{n}" * 20_000 for n in range(100)})
@@ -226,24 +248,24 @@ def test_a_step_sees_only_its_parts(places: Places) -> None:
 
 
 @pytest.mark.parametrize("in_memory", [False, True], ids=["on disk", "in memory"])
-def test_a_part_may_be_a_file(places: Places, in_memory: bool) -> None:
-    tree, other = places.directory("tree", a="a"), places.directory("other", pointer="gitdir: /git")
-    place = places.open(
-        places.spec(
+def test_a_part_may_be_a_file(every: Places, in_memory: bool) -> None:
+    tree, other = every.directory("tree", a="a"), every.directory("other", pointer="gitdir: /git")
+    place = every.open(
+        every.spec(
             part("tree", tree, "/tree"),
             part("file", other / "pointer", "/tree/.git", read_only=True, in_memory=in_memory),
         )
     )
     task = "cat /tree/a /tree/.git; ls -A /tree | wc -l; echo x > /tree/.git; rm /tree/.git"
-    _, said, problems = places.run(place, "sh", "-c", task)
+    _, said, problems = every.run(place, "sh", "-c", task)
     assert said == b"agitdir: /git2\n"
     assert problems.count(b"Read-only file system") == 1
     assert problems.count(b"busy") == 1
 
 
-def test_a_second_order_is_refused_until_the_step_is_removed(places: Places) -> None:
-    own = places.directory("own")
-    place = places.open(places.spec(part("own", own, "/own")))
+def test_a_second_order_is_refused_until_the_step_is_removed(every: Places) -> None:
+    own = every.directory("own")
+    place = every.open(every.spec(part("own", own, "/own")))
     task = ("sh", "-c", "echo run >> /own/runs; cat /own/runs")
     step = place.order("agent", Start(command=task))
     with pytest.raises(EngineError):
@@ -254,7 +276,7 @@ def test_a_second_order_is_refused_until_the_step_is_removed(places: Places) -> 
     with pytest.raises(EngineError):
         place.order("agent", Start(command=task))
     step.remove()
-    assert places.run(place, *task)[1] == b"run\nrun\n"
+    assert every.run(place, *task)[1] == b"run\nrun\n"
 
 
 def test_no_step_runs_before_its_start(places: Places) -> None:
@@ -304,10 +326,10 @@ def test_a_place_that_was_half_opened_is_opened_again(places: Places) -> None:
     assert places.run(places.open(spec), "cat", "/own/a")[1] == b"a"
 
 
-def test_output_is_complete_and_its_streams_are_apart(places: Places) -> None:
-    place = places.open(places.spec())
+def test_output_is_complete_and_its_streams_are_apart(every: Places) -> None:
+    place = every.open(every.spec())
     task = "printf first; printf other >&2; head -c 5000000 /dev/zero; printf last"
-    status, stdout, stderr = places.run(place, "sh", "-c", f"{task}; exit 7")
+    status, stdout, stderr = every.run(place, "sh", "-c", f"{task}; exit 7")
     assert (status.exit_code, status.oom_killed, stderr) == (7, False, b"other")
     assert stdout == b"first" + bytes(5_000_000) + b"last"
 
@@ -320,7 +342,7 @@ def test_a_line_of_100_mb_is_complete(places: Places) -> None:
     assert sum(chunk.data.count(0) for chunk in step.logs()) == 10**8
 
 
-@pytest.mark.variants("*-500000")
+@pytest.mark.variants("500000")
 @pytest.mark.parametrize("every", [500_000, 50_000])
 def test_output_is_resumed_at_the_same_byte(places: Places, cut: CutSocket, every: int) -> None:
     place = places.open(places.spec(), cut.client())
@@ -341,7 +363,7 @@ def test_output_is_resumed_at_the_same_byte(places: Places, cut: CutSocket, ever
 DEFIANT = ("sh", "-c", "trap '' TERM; echo up > /own/up; while :; do sleep 300; done")
 
 
-@pytest.mark.variants("*-SIGKILL")
+@pytest.mark.variants("SIGKILL")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["SIGKILL", "SIGSTOP"])
 def test_deadline_and_following_steps_need_no_client(places: Places, number: int) -> None:
     own = places.directory("own")
@@ -404,7 +426,7 @@ def test_no_step_traces_what_stops_it(places: Places) -> None:
     assert b"Permission denied: '/proc/1/mem'" in problems
 
 
-@pytest.mark.variants("*-disk")
+@pytest.mark.variants("disk")
 @pytest.mark.parametrize(
     ("limit", "task"),
     [
@@ -428,7 +450,7 @@ def test_disk_limit_needs_no_client(places: Places, limit: dict[str, int], task:
     assert place.usage(["own"], most_files=1000).files >= 2
 
 
-@pytest.mark.variants("*-flip")
+@pytest.mark.variants("flip")
 @pytest.mark.parametrize("percent", [*range(10, 100, 10), "flip"])
 def test_what_is_taken_is_complete_and_unaltered(
     places: Places, cut: CutSocket, percent: int | str
@@ -459,7 +481,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.variants("*-sparse giant")
+@pytest.mark.variants("sparse giant")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_cannot_be_taken_is_an_error_soon(places: Places, name: str) -> None:
     own = places.directory("own")
@@ -500,27 +522,26 @@ def test_removal_by_another_program_is_no_success(places: Places) -> None:
 
 
 @pytest.mark.extra
-def test_kill_of_pid_1_from_outside_is_no_success(places: Places) -> None:
-    place = places.open(places.spec())
+def test_kill_of_pid_1_from_outside_is_no_success(every: Places) -> None:
+    place = every.open(every.spec())
     step = place.order("agent", NAP)
     step.start()
     step.kill("SIGKILL")
     status = step.wait(60)
     assert (status.exit_code, status.oom_killed) == (137, False)
-    _await(lambda: bool(place.journal(0)))
-    assert place.journal(0)[-1].exit_code is None
+    assert all(entry.exit_code is None for entry in place.journal(0))
 
 
-def test_out_of_memory_is_no_success(places: Places) -> None:
-    place = places.open(places.spec(memory=48 * 1024**2))
-    status, _, _ = places.run(place, "python3", "-c", "x = b'x' * 200_000_000")
+def test_out_of_memory_is_no_success(every: Places) -> None:
+    place = every.open(every.spec(memory=48 * 1024**2))
+    status, _, _ = every.run(place, "python3", "-c", "x = b'x' * 200_000_000")
     assert status.exit_code != 0
     assert status.oom_killed
 
 
 @pytest.mark.extra
-def test_sigterm_reaches_the_command(places: Places) -> None:
-    place = places.open(places.spec())
+def test_sigterm_reaches_the_command(every: Places) -> None:
+    place = every.open(every.spec())
     task = "trap 'echo bye; exit 9' TERM; echo ready; sleep 300 & wait"
     step = place.order("agent", Start(command=("sh", "-c", task)))
     step.start()
@@ -532,9 +553,9 @@ def test_sigterm_reaches_the_command(places: Places) -> None:
     step.kill("SIGTERM")
 
 
-def test_of_two_clients_one_gets_the_step(places: Places) -> None:
-    spec = places.spec()
-    clients = [places.open(spec) for _ in range(3)]
+def test_of_two_clients_one_gets_the_step(every: Places) -> None:
+    spec = every.spec()
+    clients = [every.open(spec) for _ in range(3)]
     got: list[str] = []
 
     def order(place: Place) -> None:

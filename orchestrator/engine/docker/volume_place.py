@@ -61,7 +61,6 @@ class VolumePlace:
         """
         _check(spec)
         self._client, self.spec = client, spec
-        self._steps = {step.name: step for step in spec.steps}
         self._memory = {part.name for part in spec.parts if part.in_memory}
         self._written = {part.name for part in spec.parts if not part.mount.read_only}
         """Names of the parts that some step may write."""
@@ -78,9 +77,9 @@ class VolumePlace:
         """Create the volumes that steps write to, and start the porter."""
         spec, volumes = self.spec, self._volumes
         mounts = [mount(STATE, volumes.create("state"))]
-        for name in self._steps:
-            channel = volumes.create(f"channel-{name}", memory=_CHANNEL_OPTIONS)
-            mounts.append(mount(f"{_CHANNELS}/{name}", channel))
+        for step in spec.steps:
+            channel = volumes.create(f"channel-{step.name}", memory=_CHANNEL_OPTIONS)
+            mounts.append(mount(f"{_CHANNELS}/{step.name}", channel))
         for name in sorted(self._memory):
             # protection: secret-parts-are-in-memory
             volume = volumes.create(f"part-{name}", memory=_MEMORY_OPTIONS)
@@ -150,7 +149,7 @@ class VolumePlace:
 
     def order(self, step: str, start: Start) -> VolumeStep:
         """Create the container of a step, and those of the steps that follow it."""
-        described = self._steps[step]
+        described = self.spec.step(step)
         filtered = described.spec.egress is not None or described.spec.link is not None
         if start.network_of or start.ports or (start.network != "none" and filtered):
             raise UnsupportedError("a place with volumes cannot filter or share a network")
@@ -218,7 +217,7 @@ class VolumePlace:
 
     def step(self, name: str) -> VolumeStep | None:
         """Return the container of a step; None if it was not ordered."""
-        return find_step(self._client, self._steps[name].spec.name, self._porter, name)
+        return find_step(self._client, self.spec.step(name).spec.name, self._porter, name)
 
     def usage(
         self, parts: Collection[str], *, most_files: int, seconds: float = math.inf
