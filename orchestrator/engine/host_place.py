@@ -52,6 +52,7 @@ class HostPlace:
     def order(self, step: str, start: Start) -> Container:
         """Create the container of a step, which mounts the parts of the step."""
         spec = self.spec.step(step).spec
+        # protection: step-mounts-only-its-parts
         mounts = (part.mount for part in self._parts if step in part.seen_by)
         return self._engine.create(
             replace(

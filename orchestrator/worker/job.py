@@ -79,7 +79,7 @@ class Work:
         worker, run, workspace = self.worker, self.worker.run, self.workspace
         step = self.place.spec.step(self.job.name)
         terms = job_limits(worker, workspace, self.place, self.job)
-        # protection: no-secrets-for-found-files-commands
+        # protection: no-secrets-in-memory-for-found-files-commands
         handed = Secrets(values={}, root=None) if self.job.closed else run.request.secrets
         given = handed.laid_out(run.directory.run_id, worker.number, workspace.user)
         token = None

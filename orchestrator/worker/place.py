@@ -100,6 +100,7 @@ def _files(worker: WorkerContext, steps: Sequence[Step], jobs: Sequence[Job]) ->
     if secrets is not None:
         # protection: secrets-mounted-read-only
         mount = BindMount(source=secrets, target=secret_files.TARGET, read_only=True)
+        # protection: no-secrets-for-found-files-commands
         trusted = every - {job.name for job in jobs if job.closed}
         yield Part(name="secrets", mount=mount, seen_by=trusted, in_memory=True)
     if keys is not None and keys.repositories:

@@ -91,11 +91,12 @@ class Workspace:
         """
         every = frozenset(steps)
         harvest = every & {HARVEST_STEP}
+        tasks = every - harvest
         # `read_only` is a setting of the agent alone.
-        sealed = every & {AGENT_STEP} if self.read_only else frozenset()
+        sealed = tasks & {AGENT_STEP} if self.read_only else frozenset()
         writing = replace(self, read_only=False)
         whole = replace(writing, confined_to=())
-        kinds = ((self, sealed), (writing, every - sealed - harvest), (whole, harvest))
+        kinds = ((self, sealed), (writing, tasks - sealed), (whole, harvest))
         views = [(view, seen_by) for view, seen_by in kinds if seen_by]
         for view, seen_by in views:
             for name, mount in view._tree():
@@ -110,8 +111,8 @@ class Workspace:
         # protection: bases-objects-read-only
         objects = BindMount(source=self.objects, target=OBJECTS, read_only=True)
         yield Part(name="objects", mount=objects, seen_by=every)
-        for mount in (*self.caches, *self.shared):
-            yield Part(name=part_of(mount.target), mount=mount, seen_by=every - harvest)
+        for mount in (*self.caches, *self.shared) if tasks else ():
+            yield Part(name=part_of(mount.target), mount=mount, seen_by=tasks)
         for name, mount in self._packing() if harvest else ():
             yield Part(name=name, mount=mount, seen_by=harvest)
 

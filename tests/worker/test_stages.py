@@ -277,6 +277,7 @@ def test_stages_get_no_untrusted_or_agent_variables(
         assert spec.env["ORCHESTRATOR_WORKER_ID"] == "1"
         given = "MINE" in spec.env, "/run/secrets" in {mount.target for mount in spec.mounts}
         assert given == (not closed, not closed)
+        assert ("ORCHESTRATOR_SECRETS" in spec.env) == (not closed)
         assert ("pass-word" in str(spec.env)) == (not closed)
     networks = {role: spec.egress is not None for role, spec in seen.items()}
     opened = not closed

@@ -26,6 +26,10 @@ CLEANUP = "tests/cleanup/test_remove.py"
 def workspace() -> Iterator[Protection]:
     """Return the protections of a worker's view of the host."""
     yield from marked(
+        ("tests/engine/test_host_place.py",),
+        ("step mounts only its parts", Without("step in part.seen_by")),
+    )  # fmt: skip
+    yield from marked(
         ("tests/workspace/test_private_git.py",),
         ("`.git` pointer read-only", Give("read_only=False")),
         ("base's objects read-only", Give("read_only=False")),

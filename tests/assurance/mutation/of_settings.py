@@ -76,7 +76,8 @@ def settings() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         (STAGES,),
-        ("no secrets for a found file's commands", Instead("run.request.secrets")),
+        ("no secrets for a found file's commands", Instead("every")),
+        ("no secrets in memory for a found file's commands", Instead("run.request.secrets")),
     )  # fmt: skip
     yield from marked(
         (SETTINGS, STAGES),
