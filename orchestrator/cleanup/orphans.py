@@ -2,20 +2,23 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Protocol
 
+from orchestrator.engine import engine_of_run, installed_engines
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine, Leftover
+from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.git_directory import git_dir_named_by
 from orchestrator.git.repository import DIRECTORIES, Repository
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_outline import read_outline
+from orchestrator.state.run_outline import RunOutline, read_outline
 
 _AT_ONCE = 8
 _ROUNDS = 4
@@ -51,6 +54,41 @@ def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str,
     for leftover in engine.leftovers(labels):
         found[leftover.labels.get(RUN, "")].append(leftover)
     return found
+
+
+class Job(Protocol):
+    """A cleanup of several runs, which may have used different engines."""
+
+    repository: Repository
+    engine: ContainerEngine | None
+    leftovers: dict[str, list[Leftover]]
+    problems: list[str]
+    known: dict[RunEngine, bool]
+    """Whether the engine of a run is that of the command."""
+
+
+@contextmanager
+def engine_of(job: Job, run: RunOutline) -> Iterator[None]:
+    """Use a run's own engine in the block, if the command's engine is another one."""
+    used, mine = run.engine_used, (job.engine, job.leftovers)
+    if used is None or job.engine is None or used.kind not in installed_engines():
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            if used not in job.known:
+                found = job.engine.check(images=(), runtime=None).id
+                job.known[used] = used.is_same(job.engine.name, found)
+            if not job.known[used]:
+                job.engine = stack.enter_context(closing(engine_of_run(used)))
+                job.leftovers = find_leftovers(job.repository, job.engine)
+        except OrchestratorError as error:
+            job.engine, job.leftovers = None, {}
+            job.problems.append(f"containers of run {run.run_id}: {error.message}")
+        try:
+            yield
+        finally:
+            job.engine, job.leftovers = mine
 
 
 def worker_of(leftover: Leftover) -> int | None:

@@ -27,7 +27,8 @@ def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEng
         OrchestratorError: Not all work was accepted; the written files are still in the state
             directory.
     """
-    switch = make_switch(engine, worker.directory.path)
+    used = worker.record.engine_used
+    switch = make_switch(engine, worker.directory.path, used.address if used else "")
     try:
         request = _request(worker, repository, engine, switch)
         harvested = harvest(request)

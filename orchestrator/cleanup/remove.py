@@ -23,6 +23,7 @@ from orchestrator.cleanup.inventory import (
     worker_refs,
 )
 from orchestrator.cleanup.orphans import (
+    engine_of,
     find_leftovers,
     find_unrecorded_worktrees,
     remove_all,
@@ -31,6 +32,7 @@ from orchestrator.cleanup.orphans import (
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
 from orchestrator.cleanup.retention import conclude, drop_scratch, is_unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
+from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError, RepositoryError
 from orchestrator.git.disarm import give_back
 from orchestrator.git.kept_refs import list_kept
@@ -70,6 +72,7 @@ class _Cleanup:
     purged: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     freed: int = 0
+    known: dict[RunEngine, bool] = field(default_factory=dict)
 
     def report(self) -> CleanupReport:
         return CleanupReport(
@@ -191,7 +194,8 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     with run.hold() as held:
         # protection: live-runs-are-left-alone
         if held:
-            _clean_workers(job, run, workers)
+            with engine_of(job, record):
+                _clean_workers(job, run, workers)
         elif _concerns(job, record):
             job.live.append(run.run_id)
 

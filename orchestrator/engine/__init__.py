@@ -15,6 +15,7 @@ from orchestrator.errors import (
     ImageBuildError,
     ImageNotFoundError,
     NotRunningError,
+    OrchestratorError,
     PortTakenError,
     UnsupportedError,
 )
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         TerminalSize,
         Usage,
     )
+    from orchestrator.engine.run_engine import RunEngine
     from orchestrator.engine.spec import (
         BindMount,
         BrokerLink,
@@ -120,8 +122,12 @@ def installed_engines() -> "dict[str, EntryPoint]":
     return {point.name: point for point in entry_points(group="orchestrator.engines")}
 
 
-def load_engine(name: str) -> "Engine":
+def load_engine(name: str, address: str = "") -> "Engine":
     """Create the container engine that is installed under a name.
+
+    Args:
+        name: Name of its entry point.
+        address: Where to reach it. Default: the engine that the user chose.
 
     Raises:
         ConfigError: No installed package provides the engine.
@@ -132,13 +138,55 @@ def load_engine(name: str) -> "Engine":
         raise ConfigError(
             f"unknown engine: `{name}`", hint=f"installed engines: {', '.join(sorted(offered))}"
         )
-    engine: Engine = offered[name].load()()
+    create = offered[name].load()
+    engine: Engine = create(address) if address else create()
     return engine
 
 
+def engine_of_run(used: "RunEngine | None") -> "Engine":
+    """Connect to the engine of a recorded run: at the recorded address, else at the user's.
+
+    Args:
+        used: The record. None for a run of an older version, which used Docker.
+
+    Raises:
+        ConfigError: The engines at these addresses are others.
+        EngineUnavailableError: No engine can be reached.
+    """
+    # An engine that no package provides was an object of a Python program.
+    if used is None or used.kind not in installed_engines():
+        return load_engine("docker")
+    problem: OrchestratorError | None = None
+    for address in dict.fromkeys((used.address, "")):
+        try:
+            engine = load_engine(used.kind, address)
+        except EngineUnavailableError as error:
+            problem = problem or error
+            continue
+        try:
+            # protection: another-engine-than-that-of-run-is-refused
+            if used.is_same(engine.name, engine.check(images=(), runtime=None).id):
+                return engine
+        except BaseException:
+            engine.close()
+            raise
+        engine.close()
+        problem = ConfigError(
+            f"the run was started with another engine: {used.version} at `{used.address}`",
+            hint="set `DOCKER_HOST` to the address of that engine",
+        )
+    raise problem or EngineUnavailableError("no engine can be reached")
+
+
 @contextmanager
-def connected(engine: "ContainerEngine | None") -> "Iterator[ContainerEngine]":
+def connected(
+    engine: "ContainerEngine | None", used: "RunEngine | None" = None
+) -> "Iterator[ContainerEngine]":
     """Yield `engine`, or else a connection to Docker that is closed at the end of the block.
+
+    Args:
+        engine: The engine.
+        used: The engine of the recorded run that the block is about.
 
     Raises:
         EngineUnavailableError: The Docker engine cannot be reached.
@@ -146,7 +194,7 @@ def connected(engine: "ContainerEngine | None") -> "Iterator[ContainerEngine]":
     if engine is not None:
         yield engine
         return
-    docker = load_engine("docker")
+    docker = engine_of_run(used)
     try:
         yield docker
     finally:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -78,14 +78,15 @@ NO_SWITCH = NoSwitch()
 class DeadMan:
     """The dead man's switch of one run; its process starts with the first container."""
 
-    def __init__(self, engine: str, run: Path) -> None:
+    def __init__(self, engine: str, run: Path, address: str = "") -> None:
         """Store the arguments; no process is started yet.
 
         Args:
             engine: Name of the engine, for the separate process to connect to.
             run: The run's directory.
+            address: Where that process reaches the engine. Default: as this process does.
         """
-        self._engine = engine
+        self._engine = (engine, run.name, *filter(None, [address]))
         self._run = run
         self._lines: dict[int, str] = {}
         self._pipe: int | None = None
@@ -153,19 +154,25 @@ class DeadMan:
                 self._launched.pop().wait()
 
 
-def make_switch(engine: ContainerEngine, run: Path) -> Switch:
-    """Create the dead man's switch of a run; it does nothing if no process can reach the engine."""
+def make_switch(engine: ContainerEngine, run: Path, address: str = "") -> Switch:
+    """Create the dead man's switch of a run; it does nothing if no process can reach the engine.
+
+    Args:
+        engine: The engine.
+        run: The run's directory.
+        address: Where another process reaches the engine. Default: as this process does.
+    """
     if engine.name not in installed_engines():
         return NO_SWITCH
-    return DeadMan(engine.name, run)
+    return DeadMan(engine.name, run, address)
 
 
 def _moment(seconds: float | None) -> str:
     return "-" if seconds is None else f"{uptime() + seconds:.3f}"
 
 
-def _launch(source: int, run: Path, engine: str) -> "subprocess.Popen[bytes]":
-    kill = (sys.executable, "-P", "-m", "orchestrator.execution.overdue", engine, run.name)
+def _launch(source: int, run: Path, engine: Sequence[str]) -> "subprocess.Popen[bytes]":
+    kill = (sys.executable, "-P", "-m", "orchestrator.execution.overdue", *engine)
     program = (sys.executable, "-I", "-S", dead_man_process.__file__)
     # protection: switch-has-its-own-session
     # protection: switch-gets-no-secrets

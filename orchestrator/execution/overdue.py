@@ -72,11 +72,11 @@ def main(arguments: Sequence[str]) -> int:
     A line has the latest start to kill (seconds since the epoch), `tasks` or `all`, and workers.
 
     Args:
-        arguments: Engine name and run id.
+        arguments: Engine name and run id, and the engine's address if it is known.
     """
-    name, run_id = arguments
+    name, run_id, *address = arguments
     try:
-        engine = load_engine(name)
+        engine = load_engine(name, *address)
     except OrchestratorError:
         return 1
     try:

@@ -10,7 +10,8 @@ from pydantic.dataclasses import dataclass as checked
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.values import CHECKED
-from orchestrator.engine import load_engine
+from orchestrator.engine import engine_of_run
+from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.events import Emit, ignore
 from orchestrator.files.atomic import write_atomically
@@ -24,6 +25,7 @@ from orchestrator.landing.branches import read_branches
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.commit_checks import ContainerTest
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_outline import engine_used
 from orchestrator.text.quantities import count
 
 _AT_ONCE = 4
@@ -107,7 +109,7 @@ class CandidateJudge:
         repository = self._repository
         runs = [*(read_branches(repository, run) for run in earlier)]
         runs.append(read_branches(repository, run, workers))
-        with self._tester() as tester:
+        with self._tester(engine_used(repository.state_dir, runs[-1].run_id)) as tester:
             found = sum(len(run.branches) for run in runs)
             self._note(f"judging {count(found, 'worker')} of run {runs[-1].run_id}")
             return judge_run(repository, runs, self._rules, tester)
@@ -166,9 +168,9 @@ class CandidateJudge:
         return config.model_copy(update={"context": str(place), "tasks": told})
 
     @contextmanager
-    def _tester(self) -> Iterator[Tester]:
-        """Yield an object that runs checks in containers."""
-        with closing(load_engine("docker")) as engine:
+    def _tester(self, used: RunEngine | None = None) -> Iterator[Tester]:
+        """Yield an object that runs checks in containers, by the engine of a run."""
+        with closing(engine_of_run(used)) as engine:
             image = ParallelRunner(self._config, self._repository.top).plan().image
             test = ContainerTest(self._config, (), self._repository.top, engine, ParallelRunner)
             with self._cancel_with(lambda _: test.cancel()):

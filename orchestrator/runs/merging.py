@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from orchestrator.config.judging import Pattern
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.values import CHECKED, Commands
-from orchestrator.engine import Engine, load_engine
+from orchestrator.engine import Engine, engine_of_run
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
@@ -36,6 +36,7 @@ from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.landing_record import Landed
+from orchestrator.state.run_outline import engine_used
 from orchestrator.text.sanitize import one_line
 
 MOST_DIFF = 64 * 1024**2
@@ -132,7 +133,8 @@ class Merger:
         wish = _wish(options, named=bool(workers))
         if not options.checks and wish.on_conflict != "agent":
             return merge_branches(self._repository, branches, wish)
-        with closing(load_engine("docker")) as engine, self._stoppable():
+        used = engine_used(self._repository.state_dir, branches.run_id)
+        with closing(engine_of_run(used)) as engine, self._stoppable():
             if options.checks:
                 wish = self._tested(wish, branches, options, engine)
             if wish.on_conflict == "agent":
@@ -157,7 +159,8 @@ class Merger:
         base = self._repository.resolve("HEAD")
         if not checks:
             return find_conflicts(self._repository, changed, run_id=branches.run_id, base=base)
-        with closing(load_engine("docker")) as engine, self._stoppable():
+        used = engine_used(self._repository.state_dir, branches.run_id)
+        with closing(engine_of_run(used)) as engine, self._stoppable():
             free = Protection(self._repository, base, "free", branches.began)
             test, identity = self._test(checks, free, engine)
             pairs = PairTest(test=test, identity=identity)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from orchestrator.cleanup.inventory import base_ref
 from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.files.shared import make_shared
 from orchestrator.git.repository import Repository
@@ -55,6 +56,12 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
             top=repository.top,
             base=base,
             engine=checked.features.version,
+            engine_used=RunEngine(
+                kind=checked.engine.name,
+                id=checked.features.id,
+                address=checked.features.address,
+                version=checked.features.version,
+            ),
             config=config,
             workers=workers,
             private=_private(request, workers),

@@ -92,7 +92,7 @@ class ResumedRun:
             record, inputs = _read(directory)
             config = inputs.config if inputs else record.config
             config = config.model_copy(update={"base": record.base, "context": None})
-            with connected(self._engine) as engine:
+            with connected(self._engine, record.engine_used) as engine:
                 if _is_done(directory, record):
                     return self._conclude(ClaimedRun(record, directory), engine)
                 checked = check_run(self._request(config, record, inputs), engine)

@@ -293,7 +293,7 @@ def network_closed(run: RunContext) -> Iterator[None]:
 
 def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
     """Return the switch, a process that kills overdue containers, and tell it of existing ones."""
-    switch = make_switch(checked.engine, directory.path)
+    switch = make_switch(checked.engine, directory.path, checked.features.address)
     for spec in running:
         checkpoints = Checkpoints(directory.worker(spec.worker_id))
         launched = checkpoints.launch()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from orchestrator.engine.run_engine import RunEngine
 from orchestrator.git.git_directory import present_place
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.worker_spec import WorkerSpec
@@ -29,6 +30,9 @@ class RunOutline(BaseModel):
     top: Path
     base: str
     engine: str
+    """Name and version of the engine."""
+    engine_used: RunEngine | None = None
+    """The engine, for commands that use it later; None in records of older versions."""
     workers: tuple[WorkerSpec, ...]
 
     def public(self) -> dict[str, Any]:
@@ -61,6 +65,12 @@ def read_outline(run: RunDirectory) -> RunOutline | None:
         )
     except (OSError, ValidationError):
         return None
+
+
+def engine_used(state_dir: Path, run_id: str) -> RunEngine | None:
+    """Return the engine with which a run was started; None if it is not recorded."""
+    outline = read_outline(RunDirectory(state_dir / "runs" / run_id))
+    return None if outline is None else outline.engine_used
 
 
 def live_numbers(state_dir: Path) -> frozenset[int]:

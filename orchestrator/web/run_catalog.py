@@ -6,9 +6,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.engine.run_engine import RunEngine
 from orchestrator.events import Event, WorkerMeasured
 from orchestrator.git.repository import Repository
 from orchestrator.record.history import RunHistory
@@ -29,11 +31,11 @@ PATIENCE = 10.0
 class LiveUsage:
     """Measures the live runs that pages show, in one thread per run, not per page. Thread-safe."""
 
-    def __init__(self, connect: Callable[[], ContainerEngine]) -> None:
+    def __init__(self, connect: Callable[[RunEngine | None], ContainerEngine]) -> None:
         """Store the argument.
 
         Args:
-            connect: Connects to the container engine; called again after it raised an error.
+            connect: Connects to the engine of a run; called again after it raised an error.
         """
         self._connect = connect
         self._runs: dict[str, _RunUsage] = {}
@@ -45,7 +47,7 @@ class LiveUsage:
             usage = self._runs.get(history.run_id)
             if usage is None or not usage.is_wanted():
                 usage = self._runs[history.run_id] = _RunUsage()
-                usage.start(history, self._connect)
+                usage.start(history, partial(self._connect, history.record.engine_used))
             usage.asked_at = time.monotonic()
             self._runs = {run: usage for run, usage in self._runs.items() if usage.is_wanted()}
         return dict(usage.latest)

@@ -26,12 +26,8 @@ def test_every_state_has_a_sentence_of_its_own() -> None:
 @pytest.fixture
 def _there(repo: Path, monkeypatch: pytest.MonkeyPatch, local_engine: LocalEngine) -> None:
     monkeypatch.chdir(repo)
-    monkeypatch.setattr(
-        "orchestrator.cli.commands.exec.load_engine", lambda _: Closing(local_engine)
-    )
-    monkeypatch.setattr(
-        "orchestrator.cli.commands.cleanup.load_engine", lambda _: Closing(local_engine)
-    )
+    for place in ("engine", "cli.commands.cleanup"):
+        monkeypatch.setattr(f"orchestrator.{place}.load_engine", lambda *_: Closing(local_engine))
 
 
 class Closing:

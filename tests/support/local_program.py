@@ -25,7 +25,7 @@ def _run() -> None:
     folder = os.environ.pop(FOLDER, None)
     for module in [*sys.modules.values()] if folder else []:
         if getattr(module, "load_engine", None) is original:
-            module.load_engine = lambda _: _Engine(Path(str(folder)))  # type: ignore[attr-defined]
+            module.load_engine = lambda *_: _Engine(Path(str(folder)))  # type: ignore[attr-defined]
     for number in map(int, os.environ.pop(CLOSED, "").split()):
         os.close(number)
         # Python does the same at its start.

@@ -142,7 +142,7 @@ class World:
             return
         for module in list(sys.modules.values()):
             if hasattr(module, "load_engine"):
-                module.load_engine = lambda _: self._engine(user)  # type: ignore[attr-defined]
+                module.load_engine = lambda *_: self._engine(user)  # type: ignore[attr-defined]
 
     def fork(self, user: str, act: Callable[[], int], *, cwd: Path | None = None) -> int:
         """Call a function in a process of a user, and return the id of the process."""

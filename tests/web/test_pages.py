@@ -454,7 +454,7 @@ def test_running_workers_are_measured_while_a_page_shows_them(
     live = LiveRun(repo, tmp_path / "gate")
     connected = []
 
-    def connect():
+    def connect(_):
         connected.append(1)
         return local_engine
 

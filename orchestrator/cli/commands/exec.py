@@ -16,7 +16,7 @@ from orchestrator.cli.output.messages import put
 from orchestrator.cli.output.streams import end_with_reader
 from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.cli.tty import converse, terminal_size, unwinding
-from orchestrator.engine import load_engine
+from orchestrator.engine import engine_of_run
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import Engine, InnerProcess, TerminalSize
 from orchestrator.errors import ConfigError, NotRunningError, OrchestratorError
@@ -116,6 +116,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
     """Yield engine and id of a worker's container, in `run` or the newest run with the worker."""
     with open_run(run, worker=worker) as history:
         run_id, said = history.run_id, history.sentence(worker)
+        used = history.record.engine_used
     labels = {
         MANAGED: "true",
         REPOSITORY: str(Repository(Path.cwd()).common_dir),
@@ -123,7 +124,7 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
         WORKER: str(worker),
         ROLE: "worker",
     }
-    engine: Engine = load_engine("docker")
+    engine = engine_of_run(used)
     try:
         containers = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
         if not containers:

@@ -15,7 +15,7 @@ import typer
 from orchestrator.cli.options import with_options
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.cli.tty import unwinding
-from orchestrator.engine import load_engine
+from orchestrator.engine import engine_of_run
 from orchestrator.errors import ConfigError
 from orchestrator.files.user_state import state_home
 from orchestrator.git.repository import Repository
@@ -88,7 +88,7 @@ def ui(options: UiOptions) -> None:
     repositories = [Repository(path) for path in options.root or [Path.cwd()]]
     usage = None
     if options.export is None:
-        usage = _web("live_usage").LiveUsage(lambda: load_engine("docker"))
+        usage = _web("run_catalog").LiveUsage(engine_of_run)
     with closing(_web("run_catalog").RunCatalog(repositories, usage)) as catalog:
         _show(catalog, options)
 

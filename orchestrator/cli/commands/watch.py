@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import ExitStack
+from functools import partial
 
 import typer
 
@@ -10,7 +11,7 @@ from orchestrator.cli.output.messages import tell
 from orchestrator.cli.output.overview import timeline
 from orchestrator.cli.output.views import is_redrawn, make_view
 from orchestrator.cli.run_arguments import Run, follow, open_run, show_ending
-from orchestrator.engine import load_engine
+from orchestrator.engine import engine_of_run
 from orchestrator.events import Emit, Stream, WorkerOutput
 from orchestrator.execution.network_log import NETWORK_LOG, ConnectionTally
 from orchestrator.files.tail import LineTail, end_of
@@ -57,7 +58,8 @@ def _show(history: RunHistory) -> None:
         stack.callback(connections.close)
         stack.enter_context(view)
         if is_redrawn(sys.stderr) and history.directory.is_live():
-            stack.enter_context(UsageMonitor(history, view, connect=lambda: load_engine("docker")))
+            connect = partial(engine_of_run, history.record.engine_used)
+            stack.enter_context(UsageMonitor(history, view, connect=connect))
         follow(step, is_live=history.directory.is_live)
 
 

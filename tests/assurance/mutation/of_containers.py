@@ -150,6 +150,10 @@ def engine() -> Iterator[Protection]:
         ("rootless engine refused", Replace("'rootless'", "'no such'")),
     )  # fmt: skip
     yield from marked(
+        ("tests/engine/test_run_engine.py",),
+        ("another engine than that of the run is refused", Always()),
+    )  # fmt: skip
+    yield from marked(
         ("tests/workspace/test_mount_tests.py",),
         ("mounts are tested for each engine", Replace("features.fingerprint", "''")),
     )  # fmt: skip

@@ -32,7 +32,7 @@ def run_id(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatc
     """Return the id of a run with two workers; its repository is the current directory."""
     shell_run(repo, local_engine, "true", "true")
     monkeypatch.chdir(repo)
-    monkeypatch.setattr(inside, "load_engine", lambda _: local_engine)
+    monkeypatch.setattr("orchestrator.engine.load_engine", lambda *_: local_engine)
     (directory,) = all_runs(Repository(repo).state_dir)
     return directory.run_id
 

@@ -86,10 +86,8 @@ class Closing:
 @pytest.fixture(autouse=True)
 def _there(repo: Path, monkeypatch: pytest.MonkeyPatch, local_engine: LocalEngine) -> None:
     monkeypatch.chdir(repo)
-    for command in ("exec", "cleanup"):
-        monkeypatch.setattr(
-            f"orchestrator.cli.commands.{command}.load_engine", lambda _: Closing(local_engine)
-        )
+    for place in ("engine", "cli.commands.cleanup"):
+        monkeypatch.setattr(f"orchestrator.{place}.load_engine", lambda *_: Closing(local_engine))
 
 
 def written(repo: Path, state: str) -> RunDirectory:

@@ -1,0 +1,143 @@
+"""Tests that commands on a recorded run use the run's engine, whatever the user's settings are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import orchestrator.engine
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.engine import ContainerSpec, Engine, engine_of_run
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.run_engine import RunEngine
+from orchestrator.errors import ConfigError, EngineUnavailableError
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_outline import read_outline
+from tests.support.answering_engine import AnsweringEngine
+from tests.support.runs import configured
+
+USED = RunEngine(kind="docker", id="A", address="unix:///a", version="docker 1")
+
+
+class Reached(AnsweringEngine):
+    """An engine that says it is Docker."""
+
+    name = "docker"
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Reached]:
+    """Return the engines by address; the empty address is the one that the user chose."""
+    found: dict[str, Reached] = {}
+
+    def load(name: str, address: str = "") -> Engine:
+        assert name == "docker"
+        if address not in found:
+            raise EngineUnavailableError(f"nothing at {address}")
+        return found[address]  # type: ignore[return-value]
+
+    monkeypatch.setattr(orchestrator.engine, "load_engine", load)
+    return found
+
+
+def made(tmp_path: Path, name: str) -> Reached:
+    return Reached(tmp_path / f"engine-{name}", id=name, address=f"unix:///{name.lower()}")
+
+
+def test_engine_at_the_recorded_address_is_used(
+    engines: dict[str, Reached], tmp_path: Path
+) -> None:
+    engines |= {"unix:///a": made(tmp_path, "A"), "": made(tmp_path, "B")}
+    assert engine_of_run(USED) is engines["unix:///a"]
+
+
+@pytest.mark.parametrize("there", [None, "B"])
+def test_engine_that_moved_is_found_where_the_user_points(
+    engines: dict[str, Reached], tmp_path: Path, there: str | None
+) -> None:
+    engines[""] = made(tmp_path, "A")
+    if there is not None:
+        engines["unix:///a"] = made(tmp_path, there)
+    assert engine_of_run(USED) is engines[""]
+    assert not engines[""].closed
+
+
+def test_another_engine_is_refused(engines: dict[str, Reached], tmp_path: Path) -> None:
+    engines |= {"unix:///a": made(tmp_path, "B"), "": made(tmp_path, "C")}
+    with pytest.raises(ConfigError, match="docker 1 at `unix:///a`") as caught:
+        engine_of_run(USED)
+    assert caught.value.exit_code == 3
+    assert "`DOCKER_HOST`" in (caught.value.hint or "")
+    assert all(engine.closed for engine in engines.values())
+
+
+def test_no_engine_is_unavailable(engines: dict[str, Reached]) -> None:
+    assert engines == {}
+    with pytest.raises(EngineUnavailableError, match="unix:///a"):
+        engine_of_run(USED)
+
+
+def test_run_of_an_older_version_used_docker(engines: dict[str, Reached], tmp_path: Path) -> None:
+    engines[""] = made(tmp_path, "B")
+    assert engine_of_run(None) is engines[""]
+
+
+def test_run_records_its_engine_without_passwords(repo: Path, tmp_path: Path) -> None:
+    engine = made(tmp_path, "A")
+    engine.features["address"] = "tcp://me:password@there:1"
+    ParallelRunner(configured("true"), repo, engine=engine).execute()
+    (run,) = all_runs(repo / ".git/orchestrator")
+    text = (run.path / "run.json").read_text()
+    assert json.loads(text)["engine_used"] == {
+        "kind": "docker", "id": "A", "address": "tcp://there:1", "version": "local 1"
+    }  # fmt: skip
+    assert "password" not in text
+
+
+def test_record_without_an_engine_is_read(repo: Path, tmp_path: Path) -> None:
+    ParallelRunner(configured("true"), repo, engine=made(tmp_path, "A")).execute()
+    (run,) = all_runs(repo / ".git/orchestrator")
+    record = json.loads((run.path / "run.json").read_text())
+    del record["engine_used"]
+    (run.path / "run.json").write_text(json.dumps(record))
+    outline = read_outline(run)
+    assert outline is not None
+    assert outline.engine_used is None
+
+
+def test_cleanup_removes_containers_from_the_engine_of_each_run(
+    repo: Path, tmp_path: Path, engines: dict[str, Reached]
+) -> None:
+    theirs, mine = made(tmp_path, "A"), made(tmp_path, "B")
+    engines |= {"unix:///a": theirs, "": mine}
+    ParallelRunner(configured("true"), repo, engine=theirs).execute()
+    (run,) = all_runs(repo / ".git/orchestrator")
+    labels = {MANAGED: "true", RUN: run.run_id, REPOSITORY: str(repo / ".git"), ROLE: "host"}
+    theirs.create(
+        ContainerSpec(
+            name="left", image=BASE_IMAGE, command=("true",), user="", workdir="", labels=labels
+        )
+    )
+    report = cleanup(repo, engine=mine)
+    assert (report.problems, report.leftovers, len(report.workers)) == ((), 1, 1)
+    assert theirs.leftovers({}) == []
+    assert theirs.closed
+    assert not mine.closed
+
+
+def test_cleanup_says_which_engine_it_could_not_look_at(
+    repo: Path, tmp_path: Path, engines: dict[str, Reached]
+) -> None:
+    ParallelRunner(configured("true"), repo, engine=made(tmp_path, "A")).execute()
+    engines[""] = made(tmp_path, "B")
+    report = cleanup(repo, engine=engines[""])
+    assert len(report.workers) == 1
+    assert [problem.partition(": ")[2] for problem in report.problems] == [
+        "the run was started with another engine: local 1 at `unix:///a`"
+    ]
