@@ -20,7 +20,7 @@ from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.grants import explain, read_spending, with_measured
 from orchestrator.worker.harvest import harvest_worker
-from orchestrator.worker.place import open_place
+from orchestrator.worker.place import close_place, open_place
 from orchestrator.worker.prepare import ready_workspace
 from orchestrator.worker.result_builder import NO_CHANGES, Finish, result_of_end, result_of_failure
 from orchestrator.worker.services import Services
@@ -73,7 +73,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
     worker.leave_network(verdict)
     times.begin("harvest")
     harvested, verdict = harvest_worker(worker, workspace, place, verdict)
-    handed = worker.run.shared.collect(worker.spec)
+    handed = close_place(worker, workspace, place)
     times.begin("checks")
     checks, verdict = check(worker, workspace, harvested.tip, verdict)
     changed, listing_notes = _list_changes(worker, harvested)

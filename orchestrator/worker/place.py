@@ -4,6 +4,7 @@ Everything that runs in a place is described here, before the first step starts.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from orchestrator.broker.repositories import GIT_FILE
@@ -11,6 +12,7 @@ from orchestrator.config.company import BUNDLE
 from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.place import Part, Place, PlaceSpec, Step
 from orchestrator.engine.spec import BindMount
+from orchestrator.errors import OrchestratorError
 from orchestrator.state import secret_files
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.worker.container_specs import (
@@ -24,7 +26,8 @@ from orchestrator.worker.container_specs import (
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.pack import harvest_step
 from orchestrator.worker.services import service_steps
-from orchestrator.workspace.layout import AGENT_STEP
+from orchestrator.workspace.artifacts import Handover
+from orchestrator.workspace.layout import AGENT_STEP, part_of
 from orchestrator.workspace.mounts import Workspace
 
 CA_FILE = "ca-bundle.crt"
@@ -63,7 +66,28 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
         # The host wrote this index after the checkout; the worker cannot change it.
         since = (workspace.store.harvest / "index").stat().st_mtime_ns
     containers = {launched.container for launched in earlier if launched}
-    return HostPlace(run.engine, spec, earlier=containers, since=since)
+    place = HostPlace(run.engine, spec, earlier=containers, since=since)
+    place.put(spec.parts)
+    return place
+
+
+def close_place(worker: WorkerContext, workspace: Workspace, place: Place) -> Handover:
+    """Collect what the worker handed over, and give up its place: its work is on the branch.
+
+    The run's process removes a place that could not be removed here.
+    """
+    try:
+        for mount in workspace.shared:
+            if isinstance(mount, BindMount) and not mount.read_only:
+                limit = worker.config.limits.disk
+                place.take(part_of(mount.target), mount.source, limit=limit)
+    except (OrchestratorError, OSError) as error:
+        said = f"the worker's artifacts and findings could not be collected ({error})"
+        return Handover(notes=(said,))
+    handed = worker.run.shared.collect(worker.spec)
+    with suppress(OrchestratorError):
+        place.release()
+    return handed
 
 
 def open_check_place(
@@ -85,7 +109,9 @@ def open_check_place(
         parts=(*workspace.parts(names), findings, *_files(worker, steps, jobs)),
         steps=tuple(steps),
     )
-    return HostPlace(worker.run.engine, spec)
+    place = HostPlace(worker.run.engine, spec)
+    place.put(spec.parts)
+    return place
 
 
 def _files(worker: WorkerContext, steps: Sequence[Step], jobs: Sequence[Job]) -> Iterator[Part]:

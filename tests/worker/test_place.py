@@ -1,18 +1,25 @@
 """Tests of what the steps of a worker's place see: the mounts of each, in their order."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 
+from orchestrator.engine.host_place import HostPlace
+from orchestrator.engine.place import Part, Start
+from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.git.checkout import Worktree
+from orchestrator.results import Status
 from orchestrator.state.worker_directory import Store
 from orchestrator.workspace.layout import Mode, Mount
 from orchestrator.workspace.mounts import Workspace
 from tests.support.containers import bind
+from tests.support.local_engine import LocalEngine
 from tests.support.parts import seen
+from tests.support.runs import shell_run
 
 Kind = Literal["free", "confined", "read-only"]
 _BIND = {
@@ -99,3 +106,45 @@ def test_each_step_has_these_mounts_in_this_order(tmp_path: Path, mode: Mode, ki
     assert workspace.growing == ("tree", "git", "caches-pip", "run-orchestrator-out")
     unlimited = replace(workspace, caches=(), shared=())
     assert unlimited.growing == ("tree", "git")
+
+
+class Watched(HostPlace):
+    """A place that notes its calls, with the steps that it has at the first one."""
+
+    calls: ClassVar[list[str]] = []
+    steps: ClassVar[list[list[str]]] = []
+
+    def put(self, parts: Sequence[Part]) -> None:
+        self.calls.append("put")
+        self.steps.append([step.name for step in self.spec.steps])
+        super().put(parts)
+
+    def order(self, step: str, start: Start) -> Container:
+        self.calls.append(step)
+        return super().order(step, start)
+
+    def take(self, part: str, into: Path, *, limit: int) -> None:
+        self.calls.append(f"take {part}")
+        super().take(part, into, limit=limit)
+
+    def release(self) -> None:
+        self.calls.append("release")
+
+
+def test_steps_are_described_before_the_first_one_and_ordered_in_turn(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, steps = [], []
+    monkeypatch.setattr(Watched, "calls", calls)
+    monkeypatch.setattr(Watched, "steps", steps)
+    monkeypatch.setattr("orchestrator.worker.place.HostPlace", Watched)
+    stages = {"setup": ("true",), "teardown": ("true",), "checks": ("true",)}
+    result = shell_run(repo, local_engine, "echo x > x", **stages)
+    assert result.status is Status.SUCCESS, result
+    assert calls == [
+        "put", "setup", "agent", "teardown", "put", "harvest", "take packed",
+        "take run-orchestrator-out", "release",
+        "put", "check-setup", "check-1", "take run-orchestrator-check",
+    ]  # fmt: skip
+    attempt = ["agent", "setup", "teardown", "harvest"]
+    assert steps == [attempt, attempt, ["check-setup", "check-1"]]
