@@ -112,7 +112,7 @@ def test_what_the_container_cannot_tell_is_unknown(tmp_path: Path) -> None:
     "text",
     [
         "", "not JSON", "[]", "7", '{"memory": 1}', '{"memory": "yes"}', '{"other": true}',
-        '{"kernel": 7}', json.dumps({"kernel": "k" * 201}), "{}" + " " * 20_000, "[" * 10_000,
+        '{"kernel": 7}', json.dumps({"kernel": "k" * 201}), answer() + " " * 20_000, "[" * 10_000,
         '{"memory": true}\n\x1b[2J',
     ],
 )  # fmt: skip
