@@ -390,8 +390,8 @@ def test_deadline_and_following_steps_need_no_client(places: Places, number: int
             ("harvest", "ended", None),
         ]
         started, stopping, _, ended = (entry.age for entry in place.journal(0)[:4])
-        assert 2.0 <= stopping - started < 4.5
-        assert 3.0 <= ended - started < 7.0
+        assert 2.0 <= stopping - started < 10
+        assert 3.0 <= ended - started < 20
         step = place.step("agent")
         assert step is not None
         assert step.wait(60).exit_code == 137
