@@ -7,13 +7,14 @@ if TYPE_CHECKING:
     from orchestrator.config.container import Isolation, Limits
     from orchestrator.config.run import ParallelConfig
     from orchestrator.errors import OrchestratorError
-    from orchestrator.judging.cases import JudgingRules
+    from orchestrator.judging.judge_request import JudgingRules, Rounds
     from orchestrator.judging.judgement import Judgement
     from orchestrator.landing.conflict_matrix import Conflicts
+    from orchestrator.landing.merge_request import MergeOptions
     from orchestrator.landing.merged import Merged
     from orchestrator.results import Reason, RunResult, Status, WorkerResult
-    from orchestrator.runs.candidates import Rounds, evaluate, judge
-    from orchestrator.runs.merging import MergeOptions, conflicts, diff, merge, undo
+    from orchestrator.runs.candidates import evaluate, judge
+    from orchestrator.runs.merging import conflicts, diff, merge, undo
     from orchestrator.runs.picking import compare, pick
     from orchestrator.runs.recorded import (
         History,
@@ -67,13 +68,14 @@ _HOMES = {
     "config.container": ("Isolation", "Limits"),
     "config.run": ("ParallelConfig",),
     "errors": ("OrchestratorError",),
-    "judging.cases": ("JudgingRules",),
+    "judging.judge_request": ("JudgingRules", "Rounds"),
     "judging.judgement": ("Judgement",),
     "landing.conflict_matrix": ("Conflicts",),
+    "landing.merge_request": ("MergeOptions",),
     "landing.merged": ("Merged",),
     "results": ("Reason", "RunResult", "Status", "WorkerResult"),
-    "runs.candidates": ("Rounds", "evaluate", "judge"),
-    "runs.merging": ("MergeOptions", "conflicts", "diff", "merge", "undo"),
+    "runs.candidates": ("evaluate", "judge"),
+    "runs.merging": ("conflicts", "diff", "merge", "undo"),
     "runs.picking": ("compare", "pick"),
     "runs.recorded": (
         *("History", "clean_up", "list_runs", "report", "restore", "resume", "retry"),

@@ -11,7 +11,7 @@ import typer.main
 
 from orchestrator.cli.app import app
 from orchestrator.cli.command_table import CommandRow, ParameterRow
-from orchestrator.cli.option_table import read_options
+from orchestrator.cli.option_table import FILE, read_options
 
 _FILES = frozenset({"FILE", "PATH"})
 _WORKERS = frozenset({"worker", "workers"})
@@ -56,10 +56,11 @@ def _parameter(one: Any, context: Any) -> ParameterRow:
 
 
 def _values(one: Any) -> tuple[str, ...]:
-    of_setting = {row.flag: row.values for row in read_options().values()}
-    for name in one.opts:
-        if of_setting.get(name):
-            return of_setting[name]
+    for table in json.loads(FILE.read_text(encoding="utf-8")):
+        of_option = {row.flag: row.values for row in read_options(table).values()}
+        for name in one.opts:
+            if of_option.get(name):
+                return of_option[name]
     annotation = getattr(one.type_descriptor, "annotation", None)
     kinds = getattr(annotation, "__args__", None) or (annotation,)
     return tuple(

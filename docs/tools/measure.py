@@ -44,8 +44,9 @@ LIMITS: Mapping[str, Limit] = {
     "files at the top of the package": Limit(8, 8),
     # The room `record` is a floor of its own, between the files of runs and all that shows runs.
     "rooms": Limit(31, 30),
-    "floors of rooms": Limit(11, 11),
-    "longest import chain": Limit(14, 14),
+    # The commands import `mcp`, and what needs an engine, inside functions, which counts too.
+    "floors of rooms": Limit(12, 11),
+    "longest import chain": Limit(17, 14),
     "function lines, median": Limit(9, 9),
     "function lines, 90th percentile": Limit(24, 22),
     "function lines, longest": Limit(72, 72),

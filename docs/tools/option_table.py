@@ -1,48 +1,68 @@
-"""Derive the table of command line options from the fields of the settings."""
+"""Derive the tables of command line options from the fields of the settings and of requests."""
 
 import json
 from dataclasses import asdict
 from typing import Literal, get_args, get_origin
 
-from orchestrator.cli.option_table import OptionRow
+from pydantic.fields import FieldInfo
+
+from orchestrator.cli.option_table import SETTINGS, OptionRow
 from orchestrator.cli.output.formats import size
-from orchestrator.config.fields import FIELDS, OPTIONS, FieldPath, field_info, flag, model_of
+from orchestrator.config.fields import FIELDS, OPTIONS, field_info, flag, model_of
 from orchestrator.config.option import Option
+from orchestrator.config.request import option_flag, request_fields, request_options
 from orchestrator.config.values import field_docstrings
+from orchestrator.judging.judge_request import JudgingRules, Rounds
+from orchestrator.landing.merge_request import MergeRequest
+
+REQUESTS: tuple[type, ...] = (MergeRequest, JudgingRules, Rounds)
 
 
 def table() -> str:
-    """Return the table as JSON."""
-    rows = [asdict(_row(key, option)) for key, option in OPTIONS.items()]
-    return json.dumps(rows, indent=1) + "\n"
+    """Return the tables as JSON."""
+    rows = {SETTINGS: [_setting_row(key, option) for key, option in OPTIONS.items()]}
+    rows |= {kind.__name__: list(_request_rows(kind)) for kind in REQUESTS}
+    dumped = {name: [asdict(row) for row in table] for name, table in rows.items()}
+    return json.dumps(dumped, indent=1) + "\n"
 
 
-def _row(key: str, option: Option) -> OptionRow:
+def _setting_row(key: str, option: Option) -> OptionRow:
     field = FIELDS[key]
-    annotation = field_info(field).annotation
-    kinds = [annotation, *get_args(annotation)]
-    values = (
+    docstring = field_docstrings(model_of(field)).get(field[-1], "")
+    return _row(key, flag(key), option, field_info(field), docstring, negatable=True)
+
+
+def _request_rows(kind: type) -> list[OptionRow]:
+    fields, docstrings = request_fields(kind), field_docstrings(kind)
+    return [
+        _row(name, option_flag(name, option), option, fields[name], docstrings.get(name, ""))
+        for name, option in request_options(kind).items()
+    ]
+
+
+def _row(
+    key: str, name: str, option: Option, info: FieldInfo, docstring: str, *, negatable: bool = False
+) -> OptionRow:
+    kinds = [info.annotation, *get_args(info.annotation)]
+    values = [
         str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)
-    )
+    ]
+    text = option.help or docstring.partition(". ")[0].partition(".\n")[0]
+    text = " ".join(text.split()).removesuffix(".") + "."
+    default = option.default or _shown(info.default, is_size=option.metavar == "SIZE")
+    is_switch = info.annotation is bool
     return OptionRow(
         key=key,
-        flag=flag(key),
+        flag=name,
         former=option.former,
         group=option.group,
-        metavar=option.metavar,
-        help=_help(field, option),
-        is_switch=annotation is bool,
+        metavar=option.metavar or "|".join(values),
+        help=f"{text} [default: {default}]" if default else text,
+        is_switch=is_switch,
+        negatable=is_switch and negatable,
         repeatable=option.repeatable,
         values=tuple(values),
     )
-
-
-def _help(field: FieldPath, option: Option) -> str:
-    docstring = field_docstrings(model_of(field)).get(field[-1], "")
-    text = option.help or docstring.partition(". ")[0].partition(".\n")[0]
-    default = option.default or _shown(field_info(field).default, is_size=option.metavar == "SIZE")
-    text = " ".join(text.split()).removesuffix(".") + "."
-    return f"{text} [default: {default}]" if default else text
 
 
 def _shown(default: object, *, is_size: bool) -> str:

@@ -12,6 +12,7 @@ from orchestrator.agents.base import (
 )
 from orchestrator.broker.keys import BASE_URLS, takes_keys
 from orchestrator.config.company import Company
+from orchestrator.config.derived import with_isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import AuthenticationError, ConfigError
 from orchestrator.text.sanitize import is_text, one_line
@@ -36,8 +37,7 @@ def with_needed_broker(
     needed = takes_keys(agent.inherited_env, given) or config.isolation.git_read
     if config.preset != "untrusted" or needed:
         return config
-    isolation = config.isolation.model_copy(update={"keys": "env"})
-    return config.model_copy(update={"isolation": isolation})
+    return with_isolation(config, keys="env")
 
 
 def check_supported(config: ParallelConfig, agent: Agent) -> None:

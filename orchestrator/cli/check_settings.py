@@ -1,14 +1,33 @@
-"""Settings of runs whose workers carry out checks on a commit."""
+"""Settings of runs whose workers carry out checks on a commit, and options without an effect."""
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.cli.options import GivenSettings
+from orchestrator.config.ineffective_options import without_effect
 from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, mistakes
 from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import check_commands
+
+
+def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
+    """Check that every given option has an effect.
+
+    Args:
+        given: The settings that were given as options.
+        configs: The settings of the run, or of each of its tasks.
+
+    Raises:
+        ConfigError: An option has no effect without another option.
+    """
+    idle = list(without_effect(given, configs))
+    if idle:
+        raise mistakes(
+            idle, "add one of the required options, or remove the option", "command line"
+        )
 
 
 def settings_without_tasks(repository: Repository, file: Path | None) -> ParallelConfig:

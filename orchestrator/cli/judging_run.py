@@ -1,79 +1,68 @@
 """Run and judge candidates in containers, for the command line."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import typer
 
 from orchestrator.cli.check_settings import (
+    refuse_idle_options,
     required_checks,
     settings_of_checks,
     settings_without_tasks,
 )
-from orchestrator.cli.commands.eval import EvalOptions
-from orchestrator.cli.judging_options import JudgingOptions
-from orchestrator.cli.new_run import refuse_idle_options
+from orchestrator.cli.judging_options import EvalCommand, JudgeCommand
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.cli.output.merge_text import show_merged
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.views import View, make_view
+from orchestrator.cli.output.views import make_view
 from orchestrator.cli.reporting import Reports
 from orchestrator.cli.run_options import check_pick
-from orchestrator.cli.signals import interruptible
+from orchestrator.cli.signals import run_interruptibly
+from orchestrator.config.derived import with_changes
 from orchestrator.config.loading import load_settings
+from orchestrator.config.request import read_request
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.judging.cases import JudgingRules
-from orchestrator.judging.check_run import Tests, check_commands
+from orchestrator.judging.check_run import check_commands
 from orchestrator.judging.hidden_tests import read_hidden
+from orchestrator.judging.judge_request import JudgingRules, Rounds
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.pick import silent
 from orchestrator.landing.land import check_ahead
-from orchestrator.runs.candidates import CandidateJudge, Rounds, checks_config
+from orchestrator.runs.candidates import CandidateJudge
 from orchestrator.runs.picking import PickedJudgement, merge_best, with_merge
-from orchestrator.text.sanitize import one_line
 
 _CANDIDATES = 3
 """Default number of candidates (workers that solve the same task)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The candidates to judge, and the configuration of the checks."""
-
-    run: str | None = None
-    numbers: tuple[int, ...] = ()
-    checks: Sequence[str] | None = None
-    file: Path | None = None
-    """The configuration file that the user named."""
-    quiet: bool = False
-
-
-def judge_workers(wanted: Wanted, options: JudgingOptions) -> Judgement:
+def judge_workers(
+    run: str | None, workers: tuple[int, ...], given: GivenSettings, options: JudgeCommand
+) -> Judgement:
     """Judge the workers of a run.
+
+    Args:
+        run: The run's id, or the beginning of it. Default: the newest run.
+        workers: Numbers of the workers. Default: all.
+        given: The rules that were given as options.
+        options: The other options.
 
     Raises:
         OrchestratorError: There is nothing to judge, or no engine.
         typer.Exit: The command was interrupted.
     """
     repository = Repository(Path.cwd())
-    rules = rules_of(repository, wanted, options)
-    config = settings_of_checks(repository, rules.all_checks, wanted.file)
-    judge = _make_judge(repository, rules, config, quiet=wanted.quiet)
-    with interruptible(lambda again: judge.cancel(kill=again)):
-        return judge.judge(wanted.run, wanted.numbers)
-
-
-def _make_judge(
-    repository: Repository, rules: JudgingRules, config: ParallelConfig, *, quiet: bool
-) -> CandidateJudge:
-    note = silent if quiet else tell
-    return CandidateJudge(rules, repository.top, config=config, note=note)
+    rules = read_rules(repository, given, options.hidden, options.config)
+    config = settings_of_checks(repository, rules.all_checks, options.config)
+    note = silent if options.quiet else tell
+    judge = CandidateJudge(rules, repository.top, config=config, note=note)
+    return run_interruptibly(
+        lambda: judge.judge(run, workers), lambda again: judge.cancel(kill=again)
+    )
 
 
 def print_judgement(judgement: Judgement, *, as_json: bool) -> None:
@@ -84,40 +73,33 @@ def print_judgement(judgement: Judgement, *, as_json: bool) -> None:
         show(judgement_text(judgement))
 
 
-def rules_of(repository: Repository, wanted: Wanted, options: JudgingOptions) -> JudgingRules:
+def read_rules(
+    repository: Repository, given: GivenSettings, hidden: Path | None, file: Path | None
+) -> JudgingRules:
     """Return the rules that the options and the configuration describe.
+
+    Args:
+        repository: The user's repository.
+        given: The rules that were given as options.
+        hidden: Directory with hidden tests.
+        file: The configuration file that the user named.
 
     Raises:
         ConfigError: An option is invalid, or there is no check.
     """
-    if options.tests not in get_args(Tests):
-        raise ConfigError(
-            f"option `--tests` is `{one_line(options.tests)}`: must be one of "
-            f"{', '.join(get_args(Tests))}"
-        )
-    settings = settings_without_tasks(repository, wanted.file)
-    must_fix = tuple(options.must_fix or ())
+    settings = settings_without_tasks(repository, file)
+    must_fix = given.get("must_fix", ())
     configured = tuple(check.run for check in settings.project.checks)
-    checks = wanted.checks or (configured if must_fix else required_checks(settings, "judging"))
-    others = (options.coverage, options.probe, options.judge)
-    given = (
-        *checks,
-        *must_fix,
-        *(options.lint or ()),
-        *(check for check in others if check is not None),
+    checks = given.get("checks") or (
+        configured if must_fix else required_checks(settings, "judging")
     )
-    check_commands(given)
-    return JudgingRules(
-        checks=tuple(check for check in dict.fromkeys(checks) if check not in must_fix),
-        must_fix=must_fix,
-        tests=options.tests,  # type: ignore[arg-type]
-        instruments=tuple(options.instrument or ()) or settings.judge.instruments,
-        hidden=_hidden(repository, settings, options.hidden) if options.hidden else {},
-        lint=tuple(options.lint or ()),
-        coverage=options.coverage,
-        probe=options.probe,
-        judge=options.judge,
-    )
+    others = [check for check in dict.fromkeys(checks) if check not in must_fix]
+    configuration = {"instruments": settings.judge.instruments}
+    rules = read_request(JudgingRules, {**configuration, **given, "checks": tuple(others)})
+    check_commands(rules.commands)
+    if hidden is None:
+        return rules
+    return replace(rules, hidden=_hidden(repository, settings, hidden))
 
 
 def _hidden(repository: Repository, settings: ParallelConfig, directory: Path) -> dict[str, bytes]:
@@ -135,33 +117,52 @@ def _hidden(repository: Repository, settings: ParallelConfig, directory: Path) -
     return read_hidden(directory, top=repository.top)
 
 
-def evaluate(given: GivenSettings, options: EvalOptions, task: str) -> None:
+def evaluate(
+    settings: GivenSettings,
+    given: GivenSettings,
+    given_rounds: GivenSettings,
+    options: EvalCommand,
+    task: str,
+) -> None:
     """Run candidates for a task, judge them, and print the judgement.
+
+    Args:
+        settings: The settings of candidates that were given as options.
+        given: The rules that were given as options.
+        given_rounds: What was given as options about the rounds of candidates.
+        options: The other options.
+        task: The task of every candidate.
 
     Raises:
         ConfigError: An option is invalid.
         typer.Exit: With the exit code of the judgement.
     """
     check_pick(options.pick)
-    if options.first is None and (options.until is not None or options.learn):
-        raise ConfigError(f"`--{'learn' if options.learn else 'until'}` requires `--first`")
+    if given_rounds and "first" not in given_rounds:
+        option = "--learn" if "learn" in given_rounds else "--until"
+        raise ConfigError(f"`{option}` requires `--first`")
+    rounds = read_request(Rounds, given_rounds)
     reports = Reports.requested(
         options.report, quiet=options.quiet, artifacts=options.artifacts, junit=options.junit
     )
     repository = Repository(Path.cwd())
     if options.pick:
         check_ahead(repository)
-    config = _candidates(repository, given, options, task)
+    config = _candidates(repository, settings, options, task)
     checks = tuple(check.run for check in config.project.checks)
-    wanted = Wanted(checks=checks, file=options.config, quiet=options.quiet)
-    rules = rules_of(repository, wanted, options)
-    settings = checks_config(config, rules.all_checks)
-    judge = _make_judge(repository, rules, settings, quiet=options.quiet)
-    rounds = Rounds(first=options.first, until=options.until or 1, learn=options.learn)
+    rules = read_rules(repository, {**given, "checks": checks}, options.hidden, options.config)
+    judge = CandidateJudge(
+        rules,
+        repository.top,
+        config=config,
+        note=silent if options.quiet else tell,
+    )
     merged = None
     try:
-        with interruptible(lambda again: judge.cancel(kill=again)):
-            judgement = judge.evaluate(config, rounds, lambda: _view(options))
+        judgement = run_interruptibly(
+            lambda: judge.evaluate(config, rounds, lambda: make_view(quiet=options.quiet)),
+            lambda again: judge.cancel(kill=again),
+        )
         if options.pick:
             judgement = picked = _pick(repository, judgement, as_json=options.json)
             merged = picked.merged
@@ -187,12 +188,8 @@ def _pick(repository: Repository, judgement: Judgement, *, as_json: bool) -> Pic
     return picked
 
 
-def _view(options: EvalOptions) -> View:
-    return make_view(quiet=options.quiet)
-
-
 def _candidates(
-    repository: Repository, given: GivenSettings, options: EvalOptions, task: str
+    repository: Repository, given: GivenSettings, options: EvalCommand, task: str
 ) -> ParallelConfig:
     """Return the settings of a run in which each worker is a candidate."""
     if not task.strip():
@@ -209,5 +206,5 @@ def _candidates(
     refuse_idle_options(given, config)
     if number is None:
         workers = min(len(config.models), config.max_workers)
-        config = config.model_copy(update={"workers": workers})
+        config = with_changes(config, workers=workers)
     return config

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 from orchestrator.cli.check_settings import required_checks
 from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
@@ -13,8 +11,10 @@ from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.pick import silent
 from orchestrator.landing.land import check_ahead
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult
+from orchestrator.runs.merging import Merger
 from orchestrator.text.sanitize import one_line
 
 _WAYS = ("merge", "queue")
@@ -61,9 +61,8 @@ class LandRun:
         checks = _checks(config, how)
         check_ahead(repository)
         note = silent if quiet else tell
-        merging = import_module("orchestrator.runs.merging")
-        self._merger: Any = merging.Merger(repository.top, config=config, note=note)
-        self._options = merging.MergeOptions(checks=checks, on_conflict="skip")
+        self._merger = Merger(repository.top, config=config, note=note)
+        self._request = MergeRequest(checks=checks, on_conflict="skip")
 
     def cancel(self, *, kill: bool = False) -> None:
         """Stop the checks, so that nothing is merged."""
@@ -79,7 +78,7 @@ class LandRun:
         Raises:
             OrchestratorError: Nothing could be merged, or the checks were interrupted.
         """
-        merged: Merged = self._merger.merge(self._options, result.run_id)
+        merged = self._merger.merge(self._request, result.run_id)
         if show_text:
             show("")
             show_merged(merged)

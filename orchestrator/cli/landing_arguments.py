@@ -17,11 +17,6 @@ AllByDefault = Annotated[
     list[str] | None,
     typer.Argument(metavar="[RUN] [N]", help=f"{_HELP} [default: all workers of the newest run]"),
 ]
-UNFILTERED = (
-    "Also accept files for which a required filter of git, such as encryption, did not run."
-)
-"""Help text of `--unfiltered`."""
-Unfiltered = Annotated[bool, typer.Option("--unfiltered", help=UNFILTERED)]
 
 
 def run_and_workers(words: list[str] | None) -> tuple[str | None, tuple[int, ...]]:

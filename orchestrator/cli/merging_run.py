@@ -1,13 +1,9 @@
 """Compare and merge branches with the help of containers: checks, and agents for conflicts."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-import typer
 
 from orchestrator.cli.check_settings import (
     required_checks,
@@ -15,60 +11,95 @@ from orchestrator.cli.check_settings import (
     settings_without_tasks,
 )
 from orchestrator.cli.options import GivenSettings
-from orchestrator.cli.output.messages import tell, tell_failure
-from orchestrator.cli.signals import Interruption
+from orchestrator.cli.output.messages import tell
+from orchestrator.cli.signals import run_interruptibly
 from orchestrator.config.loading import load_settings
-from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.landing.conflict_matrix import Conflicts
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import Merged
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeRequest:
-    """A merge that needs containers, as the command line describes it."""
-
-    run: str | None
-    workers: tuple[int, ...]
-    options: dict[str, Any]
-    """Options of the merge, by the names of `MergeOptions`."""
-    queue: bool
-    """Whether checks test the merged commits; without `--check`, those of the configuration."""
-    settings: GivenSettings
-    """Settings of an agent that were given as options."""
-    task: str | None = None
-    """The agent's task. Default: a text that asks to resolve the conflict."""
-    file: Path | None = None
-    """The configuration file that the user named."""
+from orchestrator.runs.conflict_agent import PROMPT
+from orchestrator.runs.merging import Merger
 
 
-def merge_with_containers(repository: Repository, request: MergeRequest) -> Merged:
-    """Merge branches; agents, and checks of the merged commits, run in containers.
+def with_checks(repository: Repository, request: MergeRequest, file: Path | None) -> MergeRequest:
+    """Return a request of a merge whose commits are tested, by default with the configured checks.
+
+    Args:
+        repository: The user's repository.
+        request: The request as the user gave it.
+        file: The configuration file that the user named.
 
     Raises:
-        OrchestratorError: There are no checks, the engine cannot be reached, or the checks fail
-            on the target branch before the merge.
+        ConfigError: There are no checks.
+    """
+    if request.checks:
+        return request
+    configured = settings_without_tasks(repository, file)
+    return replace(request, checks=required_checks(configured, "`--queue`"))
+
+
+def with_agent(
+    repository: Repository,
+    request: MergeRequest,
+    settings: GivenSettings,
+    task: str | None,
+    file: Path | None,
+) -> MergeRequest:
+    """Return a request of a merge in which an agent resolves conflicts.
+
+    Args:
+        repository: The user's repository.
+        request: The request as the user gave it.
+        settings: The settings of the agent that were given as options.
+        task: The agent's task. Default: a text that asks to resolve the conflict.
+        file: The configuration file that the user named.
+
+    Raises:
+        ConfigError: A setting is invalid, or no agent was named.
+    """
+    options = {**settings, "tasks": (task or PROMPT,), "workers": "1"}
+    config = load_settings(
+        options=options, environ=os.environ, top=repository.top, file=file
+    ).config
+    if config.agent_cli == "shell" and task is None:
+        raise ConfigError(
+            "`--agent-cli shell` runs commands, and no agent that could resolve a conflict",
+            hint="name an agent program with `--agent-cli`, or a command with `--resolver-task`",
+        )
+    return replace(request, agent=config)
+
+
+def merge_with_containers(
+    repository: Repository,
+    request: MergeRequest,
+    run: str | None,
+    workers: Sequence[int],
+    file: Path | None,
+) -> Merged:
+    """Merge branches; agents, and checks of the merged commits, run in containers.
+
+    Args:
+        repository: The user's repository.
+        request: How the branches are merged.
+        run: The run's id, or the beginning of it.
+        workers: Numbers of the workers.
+        file: The configuration file that the user named.
+
+    Raises:
+        OrchestratorError: The engine cannot be reached, or the checks fail on the target branch
+            before the merge.
         typer.Exit: The command was interrupted.
     """
-    merging = import_module("orchestrator.runs.merging")
-    options, config = request.options, None
-    if request.queue:
-        checks = options["checks"] or required_checks(
-            settings_without_tasks(repository, request.file), "`--queue`"
-        )
-        options = {**options, "checks": checks}
-        config = settings_of_checks(repository, checks, request.file)
-    if options["on_conflict"] == "agent":
-        options = {**options, "agent": _agent_settings(repository, request)}
-    merger = merging.Merger(repository.top, config=config, note=tell)
-    wanted = merging.MergeOptions(**options)
-    merged: Merged = _interruptible(
-        merger, lambda: merger.merge(wanted, request.run, request.workers)
+    checks = request.checks
+    config = settings_of_checks(repository, checks, file) if checks else None
+    merger = Merger(repository.top, config=config, note=tell)
+    return run_interruptibly(
+        lambda: merger.merge(request, run, workers),
+        lambda again: merger.cancel(kill=again),
+        keeps_result=True,
     )
-    return merged
 
 
 def find_tested_conflicts(
@@ -92,33 +123,9 @@ def find_tested_conflicts(
         typer.Exit: The command was interrupted.
     """
     config = settings_of_checks(repository, checks, file)
-    merging = import_module("orchestrator.runs.merging")
-    merger = merging.Merger(repository.top, config=config, note=tell)
-    found: Conflicts = _interruptible(merger, lambda: merger.conflicts(checks, run, workers))
-    return found
-
-
-def _interruptible(merger: Any, work: Callable[[], Result]) -> Result:  # noqa: ANN401
-    """Call `work`, which uses a merger; a signal stops the merger, so that nothing is merged."""
-    with Interruption(lambda again: merger.cancel(kill=again)) as interruption:
-        try:
-            return work()
-        except OrchestratorError as error:
-            if interruption.exit_code is None:
-                raise
-            tell_failure(error)
-            raise typer.Exit(interruption.exit_code) from error
-
-
-def _agent_settings(repository: Repository, request: MergeRequest) -> ParallelConfig:
-    prompt = import_module("orchestrator.runs.conflict_agent").PROMPT
-    settings = {**request.settings, "tasks": (request.task or prompt,), "workers": "1"}
-    config = load_settings(
-        options=settings, environ=os.environ, top=repository.top, file=request.file
-    ).config
-    if config.agent_cli == "shell" and request.task is None:
-        raise ConfigError(
-            "`--agent-cli shell` runs commands, and no agent that could resolve a conflict",
-            hint="name an agent program with `--agent-cli`, or a command with `--resolver-task`",
-        )
-    return config
+    merger = Merger(repository.top, config=config, note=tell)
+    return run_interruptibly(
+        lambda: merger.conflicts(checks, run, workers),
+        lambda again: merger.cancel(kill=again),
+        keeps_result=True,
+    )

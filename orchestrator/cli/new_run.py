@@ -2,13 +2,13 @@
 
 import os
 from dataclasses import replace
-from importlib import import_module
 from json import dumps
 from pathlib import Path
 from typing import TypeVar
 
 import typer
 
+from orchestrator.cli.check_settings import refuse_idle_options
 from orchestrator.cli.foreground import run_in_foreground
 from orchestrator.cli.next_step import NextStep
 from orchestrator.cli.options import GivenSettings
@@ -16,10 +16,9 @@ from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import View, make_view
 from orchestrator.cli.run_options import RunOptions, check_pick
 from orchestrator.cli.when_busy import turn
-from orchestrator.config.ineffective_options import without_effect
 from orchestrator.config.loading import Settings, load_settings
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError, mistakes
+from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow
@@ -74,12 +73,12 @@ def _next_step(config: ParallelConfig, run: RunOptions) -> NextStep:
     repository = Repository(Path.cwd())
     if run.pick is not None:
         check_pick(run.pick)
-        module = import_module("orchestrator.cli.pick_best")
-        step: NextStep = module.PickBest(repository, config, quiet=run.quiet)
-    else:
-        module = import_module("orchestrator.cli.land_run")
-        step = module.LandRun(repository, config, run.land, quiet=run.quiet)
-    return step
+        from orchestrator.cli.pick_best import PickBest
+
+        return PickBest(repository, config, quiet=run.quiet)
+    from orchestrator.cli.land_run import LandRun
+
+    return LandRun(repository, config, run.land or "", quiet=run.quiet)
 
 
 def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True) -> Settings:
@@ -95,23 +94,6 @@ def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True
         file=run.config,
         task_needed=task_needed,
     )
-
-
-def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
-    """Check that every given option has an effect.
-
-    Args:
-        given: The settings that were given as options.
-        configs: The settings of the run, or of each of its tasks.
-
-    Raises:
-        ConfigError: An option has no effect without another option.
-    """
-    idle = list(without_effect(given, configs))
-    if idle:
-        raise mistakes(
-            idle, "add one of the required options, or remove the option", "command line"
-        )
 
 
 def fetch_base(run: RunOptions, base: str) -> None:

@@ -1,18 +1,20 @@
-"""Options that commands share, and commands whose options are made from the settings.
+"""Options that commands share, and commands whose options are made from settings and requests.
 
-A setting becomes an option by the `Option` beside its field in `orchestrator.config`. Everything
-else that a command takes is a parameter of its function, or a field of a dataclass parameter.
+A setting becomes an option by the `Option` beside its field in `orchestrator.config`, and so does a
+field of a request, such as `MergeRequest`. Everything else that a command takes is a parameter of
+its function, or a field of a dataclass parameter.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -106,6 +108,27 @@ Timings = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class OptionsOf:
+    """Marks a parameter that gets the fields of a request that the user gave as options, by name.
+
+    `read_request` of `orchestrator.config.request` makes the request.
+    """
+
+    table: str
+    """Name of the request's class."""
+    only: Collection[str] | None = None
+    """Fields that are options of the command. Default: every field with an option."""
+    without: Collection[str] = ()
+    """Fields that are not options of the command."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Help texts of fields that mean something else in this command, by field."""
+
+    def rows(self) -> list[OptionRow]:
+        """Return the options."""
+        return _select(read_options(self.table), self.only, self.without, self.texts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """Options for the output of a command that executes a run."""
@@ -170,16 +193,24 @@ def with_settings(
         without: Settings that are not options of the command.
         texts: Help texts of settings that mean something else in this command, by setting.
     """
-    options = read_options()
+    rows = _select(read_options(), only, without, texts)
+    return lambda function: _command(function, rows)
+
+
+def _select(
+    options: Mapping[str, OptionRow],
+    only: Collection[str] | None,
+    without: Collection[str],
+    texts: Mapping[str, str],
+) -> list[OptionRow]:
     unknown = {*(only or ()), *without, *texts} - options.keys()
     if unknown:
-        raise KeyError(f"no such setting: {sorted(unknown)}")
-    rows = [
+        raise KeyError(f"no such option: {sorted(unknown)}")
+    return [
         replace(row, help=texts.get(key, row.help))
         for key, row in options.items()
         if (only is None or key in only) and key not in without
     ]
-    return lambda function: _command(function, rows)
 
 
 def imported_later(module: str, name: str) -> Command:
@@ -194,10 +225,34 @@ def imported_later(module: str, name: str) -> Command:
     return call
 
 
+@contextmanager
+def optional_packages(what: str, extra: str, packages: Collection[str]) -> Iterator[None]:
+    """Report that an extra is not installed, if the body imports one of its packages in vain.
+
+    Args:
+        what: The part of the program that needs the extra.
+        extra: Name of the extra.
+        packages: Packages of the extra.
+
+    Raises:
+        ConfigError: A package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in packages:
+            raise
+        raise ConfigError(
+            f"{what} is not installed: the package `{error.name}` is missing",
+            hint=f"install the extra `{extra}`: `pip install 'worktree-orchestrator[{extra}]'`",
+        ) from error
+
+
 def with_options(function: Command) -> Command:
     """Make a command of a function whose parameters may be dataclasses with options as fields.
 
-    A field whose type is not `Annotated` is not an option.
+    A field whose type is not `Annotated` is not an option. A parameter that is annotated with
+    `OptionsOf` gets options of a request.
     """
     return _command(function, ())
 
@@ -205,9 +260,13 @@ def with_options(function: Command) -> Command:
 def _command(function: Command, rows: Collection[OptionRow]) -> Command:
     own: dict[str, Parameter] = {}
     parts: dict[str, Any] = {}
+    tables: dict[str, Collection[OptionRow]] = {"settings": rows} if rows else {}
     for parameter in inspect.signature(function).parameters.values():
+        kinds = get_args(parameter.annotation)
         if is_dataclass(parameter.annotation):
             parts[parameter.name] = parameter.annotation
+        elif kinds and isinstance(kinds[-1], OptionsOf):
+            tables[parameter.name] = kinds[-1].rows()
         elif parameter.name != "settings":
             own[parameter.name] = parameter.replace(kind=Parameter.KEYWORD_ONLY)
 
@@ -217,8 +276,7 @@ def _command(function: Command, rows: Collection[OptionRow]) -> Command:
             name: part(**{field.name: given[field.name] for field in _option_fields(part)})
             for name, part in parts.items()
         }
-        if rows:
-            made["settings"] = _settings(rows, given)
+        made |= {name: _given_options(table, given) for name, table in tables.items()}
         function(**made, **{name: given[name] for name in own})
 
     of_parts = (
@@ -231,7 +289,8 @@ def _command(function: Command, rows: Collection[OptionRow]) -> Command:
         for part in parts.values()
         for field in _option_fields(part)
     )
-    _declare(command, [*_options(rows), *own.values(), *of_parts])
+    options = [option for table in tables.values() for option in _options(table)]
+    _declare(command, [*options, *own.values(), *of_parts])
     return command
 
 
@@ -264,7 +323,7 @@ def _former(key: str) -> str:
 def _parameter(name: str, row: OptionRow, shown: str, *, hidden: bool = False) -> Parameter:
     kind: Any = bool if row.is_switch else list[str] if row.repeatable else str
     declared = typer.Option(
-        f"{shown}/--no-{shown.removeprefix('--')}" if row.is_switch else shown,
+        f"{shown}/--no-{shown.removeprefix('--')}" if row.negatable else shown,
         metavar=None if row.is_switch else row.metavar,
         help=row.help,
         show_default=False,
@@ -276,8 +335,8 @@ def _parameter(name: str, row: OptionRow, shown: str, *, hidden: bool = False) -
     )
 
 
-def _settings(rows: Collection[OptionRow], given: Mapping[str, Any]) -> GivenSettings:
-    """Return the settings that were given as options, by the keys of the settings.
+def _given_options(rows: Collection[OptionRow], given: Mapping[str, Any]) -> GivenSettings:
+    """Return what was given as options, by the keys of the settings or fields.
 
     Raises:
         ConfigError: A setting was given by its name and by its former name.

@@ -10,12 +10,12 @@ from orchestrator.cli.output.messages import show, tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.judging.cases import JudgingRules
+from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.judging.pick import silent
 from orchestrator.landing.land import check_ahead
 from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult
-from orchestrator.runs.candidates import CandidateJudge, checks_config
+from orchestrator.runs.candidates import CandidateJudge
 from orchestrator.runs.picking import PickedJudgement, merge_best, with_merge
 
 
@@ -61,10 +61,9 @@ class PickBest:
         checks = required_checks(config, "`--pick`")
         check_ahead(repository)
         rules = JudgingRules(checks=checks, instruments=config.judge.instruments)
-        settings = checks_config(config, checks)
         note = silent if quiet else tell
         self._repository = repository
-        self._judge = CandidateJudge(rules, repository.top, config=settings, note=note)
+        self._judge = CandidateJudge(rules, repository.top, config=config, note=note)
 
     def cancel(self, *, kill: bool = False) -> None:
         """Stop the checks, so that nothing is merged."""

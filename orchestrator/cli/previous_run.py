@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.cli.output.messages import tell
+from orchestrator.config.derived import with_changes
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
@@ -62,7 +63,7 @@ def continued(config: ParallelConfig, earlier: RunRecord, *, base_given: bool) -
             f"notice: tasks start from {earlier.base[:12]}, as in run {earlier.run_id}; HEAD is at "
             f"{head[:12]} now: `--base HEAD` starts the remaining tasks there"
         )
-    return config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
+    return with_changes(config, base=earlier.base, include_uncommitted=False)
 
 
 def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> Reading:

@@ -3,10 +3,9 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
@@ -15,6 +14,7 @@ from orchestrator.errors import OrchestratorError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _END = 0
+Result = TypeVar("Result")
 
 
 def ignore_signal(number: int, frame: FrameType | None) -> None:
@@ -69,22 +69,28 @@ class Interruption:
                 self._stop(again)
 
 
-@contextmanager
-def interruptible(stop: Callable[[bool], None]) -> Iterator[None]:
-    """Call `stop` at a signal, and exit with the signal's code when the work ends.
+def run_interruptibly(
+    work: Callable[[], Result], stop: Callable[[bool], None], *, keeps_result: bool = False
+) -> Result:
+    """Return the result of `work`; call `stop` at a signal, and exit with the signal's code.
 
     Args:
+        work: Raises an OrchestratorError if it is stopped.
         stop: Called with False at the first signal, with True at every later one.
+        keeps_result: Whether work that was done despite the signal counts, as a merge that cannot
+            be stopped any more.
 
     Raises:
         typer.Exit: There was a signal.
     """
     with Interruption(stop) as interruption:
         try:
-            yield
+            result = work()
         except OrchestratorError as error:
             if interruption.exit_code is None:
                 raise
             tell_failure(error)
-    if interruption.exit_code is not None:
+            raise typer.Exit(interruption.exit_code) from error
+    if interruption.exit_code is not None and not keeps_result:
         raise typer.Exit(interruption.exit_code)
+    return result

@@ -6,11 +6,10 @@ from pathlib import Path
 import typer
 
 from orchestrator.cli.output.messages import tell
-from orchestrator.cli.signals import interruptible
+from orchestrator.cli.signals import run_interruptibly
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import load_engine
 from orchestrator.git.repository import Repository
-from orchestrator.runs.runner import ParallelRunner
 from orchestrator.runs.trial import Trial
 from orchestrator.text.sanitize import one_line
 
@@ -28,9 +27,11 @@ def try_commands(config: ParallelConfig, limit: float) -> None:
     project, top = config.project, Repository(Path.cwd()).top
     checks = [check.run for check in project.checks]
     with closing(load_engine("docker")) as engine:
-        trial = Trial(config, top, engine, ParallelRunner)
-        with interruptible(lambda again: trial.cancel(kill=again)):
-            tried = trial.run(project.setup, checks, project.teardown, limit=limit)
+        trial = Trial(config, top, engine)
+        tried = run_interruptibly(
+            lambda: trial.run(project.setup, checks, project.teardown, limit=limit),
+            lambda again: trial.cancel(kill=again),
+        )
     if tried.setup is not None:
         problems = [f"setup: {tried.setup}"]
     else:

@@ -5,25 +5,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import typer
-
+from orchestrator.cli.check_settings import refuse_idle_options
 from orchestrator.cli.new_run import (
     configure,
     fetch_base,
-    refuse_idle_options,
     start,
     with_next_step,
 )
 from orchestrator.cli.options import GivenSettings
-from orchestrator.cli.output.messages import show, tell, tell_failure
+from orchestrator.cli.output.messages import show, tell
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.previous_run import continued, earlier_run, without_done
 from orchestrator.cli.run_options import RunOptions, SeveralRunOptions, one_at_a_time
-from orchestrator.cli.signals import Interruption
+from orchestrator.cli.signals import run_interruptibly
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 from orchestrator.cli.when_busy import turn
 from orchestrator.cli.workflow_file import selected, tell_about, variables
 from orchestrator.config.bounds import value_of, value_text
+from orchestrator.config.derived import with_changes
 from orchestrator.config.fields import CONTAINER_FIELDS, is_size
 from orchestrator.config.loading import WIDER_HINT, Settings
 from orchestrator.config.run import ParallelConfig
@@ -59,7 +58,7 @@ def run_workflow(
         _check_networks(configured, workflow)
         if config.auto_workers:
             workers_now = run_config(config, workflow).workers
-            config = config.model_copy(update={"workers": workers_now})
+            config = with_changes(config, workers=workers_now)
         programs = _programs(given, run_options, config, workflow)
         tasks = {task.id: config_of(config, task, programs) for task in workflow.tasks}
         # protection: no-task-beyond-what-was-typed
@@ -188,12 +187,15 @@ def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOpt
             yield view
 
     expansion = Expansion(config, Path.cwd(), watch=watch, runs=not run_options.dry_run)
+    is_stopped = False
 
     def stop(again: bool) -> None:
+        nonlocal is_stopped
+        is_stopped = True
         expansion.cancel(kill=again)
         tell("stopping: ending the command that lists the items of `foreach`")
 
-    with Interruption(stop) as interruption:
+    def read() -> Reading:
         try:
             return read_workflow(
                 part.file,
@@ -201,12 +203,9 @@ def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOpt
                 expand=expansion.expand(),
             )
         except OrchestratorError as error:
-            if interruption.exit_code is None:
-                raise
-            # The signal is the cause; the file has no mistake that a hint could help with.
-            error.hint = None
-            tell_failure(error)
-        finally:
-            if interruption.exit_code is not None:
-                raise typer.Exit(interruption.exit_code)
-    raise AssertionError("an interrupted command must have exited")
+            if is_stopped:
+                # The signal is the cause; the file has no mistake that a hint could help with.
+                error.hint = None
+            raise
+
+    return run_interruptibly(read, stop)

@@ -283,7 +283,7 @@ def _range(schema: Mapping[str, Any]) -> str:
     if "exclusiveMinimum" in schema:
         least, most = schema["exclusiveMinimum"], schema["maximum"]
         return f" above {_number(least)}, at most {_number(most)}"
-    return ""
+    return f", at least {_number(schema['minimum'])}" if "minimum" in schema else ""
 
 
 def _number(value: float) -> str:

@@ -1,6 +1,6 @@
 """Settings for judging and testing the work of workers."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
@@ -20,6 +20,10 @@ def _check_pattern(text: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(_check_pattern)]
+Tests = Literal["frozen", "extend", "free"]
+"""Which tests count: only the base commit's (`frozen`), also a candidate's new tests (`extend`),
+or a candidate's own versions of all tests (`free`).
+"""
 
 
 class Judging(Model):

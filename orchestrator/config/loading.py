@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from orchestrator.config.bounds import OF_THE_USER, Typed, bound_of, value_text
+from orchestrator.config.derived import with_changes
 from orchestrator.config.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.config.json_schema import json_schema
 from orchestrator.config.merge import merge, problems_of, problems_of_file, validate_texts
@@ -174,9 +175,7 @@ def load_settings(
     jobs = max(len(config.tasks), len(config.models)) if _any_task(layers) else config.max_workers
     machine = this_machine()
     workers = min(jobs, room(config, cpus=machine.cpus, memory=machine.memory))
-    return replace(
-        settings, config=config.model_copy(update={"workers": workers, "auto_workers": True})
-    )
+    return replace(settings, config=with_changes(config, workers=workers, auto_workers=True))
 
 
 def _most_workers(*layers: list[Setting]) -> list[Setting]:
@@ -274,7 +273,7 @@ def _merge_found_file(layers: Layers, path: Path | None) -> ParallelConfig:
     general, of_program, *stronger = layers
     closed = stages_to_close([*general, *of_program], [s for layer in stronger for s in layer])
     # protection: commands-of-discovered-file-are-confined
-    return _merge(layers).model_copy(update={"closed_stages": closed})
+    return with_changes(_merge(layers), closed_stages=closed)
 
 
 def _loosening_problems(layers: Layers) -> Problems:

@@ -269,11 +269,11 @@ class Model(BaseModel):
 
 
 @cache
-def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+def field_docstrings(model: type) -> dict[str, str]:
     """Return the docstrings below the fields of a model and of its base classes, by field."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        if issubclass(base, BaseModel) and base.__module__ != BaseModel.__module__:
+        if base is not object and base.__module__ != BaseModel.__module__:
             definition = ast.parse(dedent(getsource(base))).body[0]
             found |= {
                 field.target.id: cleandoc(text.value.value)

@@ -1,15 +1,11 @@
-"""The rules by which candidates are judged, and what is found about each candidate."""
+"""What is found about each candidate, and its values in the ranking."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from pydantic.dataclasses import dataclass as checked
-
-from orchestrator.config.judging import Pattern
-from orchestrator.config.values import CHECKED, Commands
 from orchestrator.judging.changes import Change
-from orchestrator.judging.check_run import Answer, Tests
+from orchestrator.judging.check_run import Answer
 from orchestrator.judging.judgement import (
     NEED_REVIEW,
     Candidate,
@@ -26,43 +22,6 @@ _DOUBT = 0.5
 """Value in a ranking column for a result that proves nothing: between passed (0) and failed (1)."""
 _VALUES: Mapping[Verdict, float] = {"unstable": _DOUBT, "no_verdict": _DOUBT, "fixed": 0, "kept": 0}
 _OF_HIDDEN: Mapping[Answer | None, float] = {None: 0.0, "pass": 0.0, "none": _DOUBT, "fail": 1.0}
-
-
-@checked(frozen=True, kw_only=True, config=CHECKED)
-class JudgingRules:
-    """The rules by which candidates are judged."""
-
-    checks: Commands
-    must_fix: Commands = ()
-    """Checks that fail on the base commit, and must pass on a candidate."""
-    tests: Tests = "extend"
-    instruments: tuple[Pattern, ...] = ()
-    """Patterns of further files that control tests."""
-    hidden: Mapping[str, bytes] = field(default_factory=dict)
-    """Content of files, by path, that are added to a candidate for a second run of all checks."""
-    lint: Commands = ()
-    """Commands of linters that print a line for each finding."""
-    coverage: str | None = None
-    """Command that writes a coverage file to the path in `ORCHESTRATOR_COVERAGE`."""
-    probe: str | None = None
-    """Command whose output shows how the candidate's program behaves."""
-    judge: str | None = None
-    """Command that compares the changes of two candidates."""
-
-    @property
-    def all_checks(self) -> tuple[str, ...]:
-        """Return all checks, those of `must_fix` included, without duplicates."""
-        return tuple(dict.fromkeys((*self.must_fix, *self.checks)))
-
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """Return the commands of checks, linters, coverage, probe and judge."""
-        others = (self.coverage, self.probe, self.judge)
-        return (
-            *self.all_checks,
-            *self.lint,
-            *(command for command in others if command is not None),
-        )
 
 
 @dataclass(kw_only=True)

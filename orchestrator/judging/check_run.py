@@ -11,10 +11,6 @@ from orchestrator.results import Reason
 
 Answer = Literal["pass", "fail", "none"]
 """Result of a command; `none` if the engine or the machine failed, or the run was cancelled."""
-Tests = Literal["frozen", "extend", "free"]
-"""Which tests count: only the base commit's (`frozen`), also a candidate's new tests (`extend`),
-or a candidate's own versions of all tests (`free`).
-"""
 Outcome = Literal["passed", "failed", "skipped"]
 BLAMELESS = frozenset(
     {

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from orchestrator.errors import ConfigError, EngineError
-from orchestrator.judging.cases import Case, JudgingRules
+from orchestrator.judging.cases import Case
 from orchestrator.judging.check_run import Answer, CheckRun
 from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.judging.judgement import CheckVerdict, Doubt, Verdict
 from orchestrator.judging.trees import Trees
 

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.config.judging import Tests
 from orchestrator.judging.changes import NewLine
-from orchestrator.judging.check_run import CheckRun, Tests
+from orchestrator.judging.check_run import CheckRun
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.judgement import Doubt, Flag, FlagKind, Proof
 from orchestrator.judging.trees import Entry

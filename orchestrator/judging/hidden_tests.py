@@ -9,10 +9,11 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError
 from orchestrator.files.safe_open import read_limited
-from orchestrator.judging.cases import Case, JudgingRules
+from orchestrator.judging.cases import Case
 from orchestrator.judging.check_run import Answer
 from orchestrator.judging.comparison import Comparison
 from orchestrator.judging.evidence import Evidence, Job
+from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.judging.trees import Trees
 from orchestrator.text.sanitize import is_text, one_line
 

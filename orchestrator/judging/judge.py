@@ -17,7 +17,7 @@ from orchestrator.files.lock_file import take_lock
 from orchestrator.files.owner import own_place
 from orchestrator.git.merge_tree import quarantine, require_git
 from orchestrator.git.repository import Repository
-from orchestrator.judging.cases import Case, JudgingRules, candidates_of, scores_of
+from orchestrator.judging.cases import Case, candidates_of, scores_of
 from orchestrator.judging.changes import read_change
 from orchestrator.judging.check_run import Tester
 from orchestrator.judging.comparison import Comparison, try_base
@@ -26,6 +26,7 @@ from orchestrator.judging.evidence import Evidence, Job
 from orchestrator.judging.flags import CheckRuns, Facts, flags_of, literals_of
 from orchestrator.judging.hidden_tests import HiddenTests
 from orchestrator.judging.instruments import Instruments
+from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.programs import programs_of
 from orchestrator.judging.ranking import decide, equal_so_far, rank

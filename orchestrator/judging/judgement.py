@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 
+from orchestrator.config.judging import Tests
 from orchestrator.config.values import Model
-from orchestrator.judging.check_run import Answer, Tests
+from orchestrator.judging.check_run import Answer
 from orchestrator.text.sanitize import one_line
 
 Verdict = Literal["fixed", "kept", "broke", "still_broken", "unstable", "no_verdict"]

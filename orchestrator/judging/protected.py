@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from datetime import datetime
 from os import fsdecode
 
+from orchestrator.config.judging import Tests
 from orchestrator.files.owner import own_place
 from orchestrator.git.merge_tree import quarantine
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import Answer, Tester, Tests
+from orchestrator.judging.check_run import Answer, Tester
 from orchestrator.judging.evidence import Evidence
 from orchestrator.judging.instruments import Instruments
 from orchestrator.judging.mutant_runs import MutantRuns

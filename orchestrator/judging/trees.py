@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from orchestrator.config.judging import Tests
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 from orchestrator.git.sealed_commits import import_commits, signature, write_commit
-from orchestrator.judging.check_run import Tests
 from orchestrator.judging.instruments import Instruments
 
 MOST_READ = 16 * 1024**2

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from orchestrator.judging.cases import Case, JudgingRules
+from orchestrator.judging.cases import Case
 from orchestrator.judging.evidence import Evidence
 from orchestrator.judging.hidden_tests import HiddenTests
+from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.judging.judgement import CheckVerdict, Flag, Proof
 from orchestrator.judging.mutant_runs import MutantRuns, Trial
 from orchestrator.judging.mutants import is_read_by_runner

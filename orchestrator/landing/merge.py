@@ -7,9 +7,8 @@ which the next process completes the change.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import fsencode
-from typing import Literal
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.git.changes import differing_paths
@@ -26,6 +25,7 @@ from orchestrator.landing.conflict import Conflict, kind_of, names
 from orchestrator.landing.conflict_matrix import MOST_FILES, path_text
 from orchestrator.landing.exclusion import exclusion
 from orchestrator.landing.land import check, complete, land, only_one, record_of
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import LeftWorker, Merged, ResolvedConflict
 from orchestrator.landing.order import order_branches
 from orchestrator.landing.queue import Answer, CommitTest, Queue
@@ -33,30 +33,20 @@ from orchestrator.landing.request_text import acting_commits
 from orchestrator.landing.resolution import Resolver, UnresolvedError
 from orchestrator.landing.target import Target, check_previewed, find_target
 from orchestrator.landing.verdicts import StoredVerdicts
-from orchestrator.results import Form, Status
+from orchestrator.results import Status
 from orchestrator.text.sanitize import one_line
-
-Order = Literal["given", "best"]
-OnConflict = Literal["stop", "skip", "agent"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """How the user wants the branches of a run to be merged."""
+    """A request to merge the branches of a run, and what the caller decides and provides."""
 
-    form: Form = "merge"
-    order: Order = "given"
-    on_conflict: OnConflict = "stop"
-    into: str | None = None
-    """The branch to merge into. Default: the branch that is checked out."""
+    request: MergeRequest = field(default_factory=MergeRequest)
     named: bool = False
     """Whether the user named the workers; otherwise only workers that succeeded are merged."""
     overrules_judgement: bool = False
     """Whether chosen workers that a judgement excludes are merged too, as the user insists on it.
     """
-    unfiltered: bool = False
-    """Whether work is merged whose files a required filter of git would have changed."""
-    dry_run: bool = False
     previewed: Merged | None = None
     """A dry run that the merge must repeat exactly; otherwise nothing is changed."""
     test: CommitTest | None = None
@@ -98,10 +88,10 @@ def merge_branches(repository: Repository, run: RunBranches, wish: Wish) -> Merg
 
 
 def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
-    if not wish.dry_run:
+    if not wish.request.dry_run:
         complete(repository)
-    target = find_target(repository, wish.into)
-    check(repository, target, wish.form)
+    target = find_target(repository, wish.request.into)
+    check(repository, target, wish.request.form)
     place = scratch(repository)
     with quarantine(repository, place) as git:
         plan = _Plan(repository, git, run, wish, target)
@@ -111,7 +101,7 @@ def _merge(repository: Repository, run: RunBranches, wish: Wish) -> Merged:
             identity = repository.identity()
             kept = acting_commits(git, merged.after, without=merged.before, identity=identity)
             merged = merged.model_copy(update={"kept": kept})
-        if not merged.landed or wish.dry_run:
+        if not merged.landed or wish.request.dry_run:
             return merged
         plan.hand_in(merged.after)
     land(repository, target, record_of(merged, run))
@@ -137,7 +127,7 @@ def _reason_to_leave(
     if found is not None:
         said = f"{found.said}; {found.way}"
         return LeftWorker(worker_id=number, reason="excluded", message=said)
-    if wish.unfiltered:
+    if wish.request.unfiltered:
         return None
     files = files_without_filter(repository, base=branch.base, tip=branch.commit)
     if not files:
@@ -155,10 +145,14 @@ class _Plan:
         self._repository = repository
         self._git = git
         self._run = run
-        self._wish = wish
+        self._wish, self._request = wish, wish.request
         self._target = target
         self._chain = Chain(
-            repository=repository, git=git, run_id=run.run_id, form=wish.form, began=run.began
+            repository=repository,
+            git=git,
+            run_id=run.run_id,
+            form=self._request.form,
+            began=run.began,
         )
         self._left: list[LeftWorker] = []
         self._contained: list[Branch] = []
@@ -182,7 +176,7 @@ class _Plan:
                     pending.append((branch, True))
                     continue
                 self._leave(branch, error)
-                if self._wish.on_conflict == "stop":
+                if self._request.stops_on_conflict:
                     return self._merge_nothing()
                 continue
             (self._contained if commit == after else self._landed).append(branch)
@@ -249,7 +243,7 @@ class _Plan:
                 wanted.append(branch)
             else:
                 self._left.append(left)
-        if self._wish.order == "given" or len(wanted) < 2:
+        if self._request.order == "given" or len(wanted) < 2:
             return wanted
         chain = self._chain.with_form("merge")
 
@@ -346,11 +340,11 @@ class _Plan:
         landed = tuple(branch.worker_id for branch in self._landed)
         return Merged(
             run_id=self._run.run_id,
-            form=self._wish.form,
+            form=self._request.form,
             target=self._target.branch,
             before=self._target.commit,
             after=after,
-            dry_run=self._wish.dry_run,
+            dry_run=self._request.dry_run,
             landed=landed,
             contained=tuple(branch.worker_id for branch in self._contained),
             left=tuple(self._left),

@@ -12,6 +12,7 @@ from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.conflict_matrix import find_conflicts
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.target import find_target
 from orchestrator.mcp import answers, arguments
@@ -79,18 +80,13 @@ class Previews:
     ) -> answers.PreviewAnswer:
         # A client does not overrule judgements, and what a filter would change is left out.
         # protection: previewed-target-is-merged-into
-        wish = Wish(
-            form=asked.form,
-            on_conflict="skip",
-            into=branch,
-            named=bool(asked.workers),
-            dry_run=True,
-        )
+        request = MergeRequest(form=asked.form, on_conflict="skip", into=branch, dry_run=True)
+        wish = Wish(request=request, named=bool(asked.workers))
         tried = merge_branches(self.repository, run, wish)
         token = None
         # protection: only-who-may-merge-gets-token
         if tried.landed and self.may_merge:
-            wish = replace(wish, dry_run=False, previewed=tried)
+            wish = replace(wish, request=replace(request, dry_run=False), previewed=tried)
             token = secrets.token_hex(16)
             with self._lock:
                 self._kept[token] = _Preview(run, wish)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.agents import load_agent
 from orchestrator.config.bounds import key_of
+from orchestrator.config.derived import with_changes
 from orchestrator.config.loading import check_contradictions, load_settings
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.untrusted_file import wider_settings
@@ -78,10 +79,9 @@ class Starter:
         """Start a run of one worker for each task."""
         with self._lock:
             settings = self._settings()
-            update: dict[str, object] = {"tasks": asked.tasks, "models": asked.models}
+            config = with_changes(settings, tasks=asked.tasks, models=asked.models)
             if asked.timeout is not None:
-                update["timeout_per_worker"] = asked.timeout
-            config = settings.model_copy(update=update)
+                config = with_changes(config, timeout_per_worker=asked.timeout)
             check_contradictions(config)
             # protection: tasks-of-clients-are-bounded
             _check(config, settings, "the run")
@@ -104,13 +104,14 @@ class Starter:
     def _settings(self) -> ParallelConfig:
         """Return the settings of runs without anything of the client."""
         limits = self.limits
-        return load_settings(
+        found = load_settings(
             options=limits.options,
             environ=os.environ,
             top=self.repository.top,
             file=limits.config,
             task_needed=False,
-        ).config.model_copy(update={"tasks": ("-",), "models": (), "auto_workers": False})
+        )
+        return with_changes(found.config, tasks=("-",), models=(), auto_workers=False)
 
     def _start(
         self,
@@ -129,7 +130,7 @@ class Starter:
             )
         budget = self._budget(config.budget_total, asked)
         at_once = min(free, workers, config.max_workers)
-        config = config.model_copy(update={"workers": at_once, "budget_total": budget})
+        config = with_changes(config, workers=at_once, budget_total=budget)
         events: list[Event] = []
         runner = ParallelRunner(config, self.repository.top, emit=events.append, workflow=workflow)
         directory = runner.reserve()

@@ -5,20 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass as checked
-
+from orchestrator.config.derived import for_checks, with_changes, without_checks
 from orchestrator.config.run import ParallelConfig
-from orchestrator.config.values import CHECKED
 from orchestrator.engine import engine_of_run
 from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.events import Emit, ignore
 from orchestrator.files.atomic import write_atomically
 from orchestrator.git.repository import Repository
-from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import Tester, check_commands
 from orchestrator.judging.judge import check_base, judge_run
+from orchestrator.judging.judge_request import JudgingRules, Rounds
 from orchestrator.judging.judgement import Judgement, lessons_of
 from orchestrator.judging.pick import Note, silent
 from orchestrator.landing.branches import read_branches
@@ -32,20 +29,6 @@ _AT_ONCE = 4
 """Maximum number of commits whose checks run at the same time."""
 Receivers = Callable[[], AbstractContextManager[Emit]]
 """Function that returns a new receiver of events for each run of candidates."""
-
-
-@checked(frozen=True, kw_only=True, config=CHECKED)
-class Rounds:
-    """How many candidates run at a time, and when no further candidates run."""
-
-    first: int | None = Field(default=None, ge=1)
-    """Number of candidates that run in one round. Default: all candidates, in a single round."""
-    until: int = Field(default=1, ge=1)
-    """Number of passing candidates after which no further round starts."""
-    learn: bool = False
-    """Whether candidates of later rounds are told which checks earlier candidates did not pass. The
-    results of hidden tests are never told.
-    """
 
 
 class CandidateJudge:
@@ -75,7 +58,7 @@ class CandidateJudge:
         check_commands(rules.commands)
         self._rules = rules
         self._repository = Repository(Path(root) if root is not None else Path.cwd())
-        self._config = config or checks_config(ParallelConfig(tasks=("true",)), rules.all_checks)
+        self._config = for_checks(config or ParallelConfig(tasks=("true",)), rules.all_checks)
         self._note = note
         self._stop: Callable[[bool], None] | None = None
         self._cancelled = False
@@ -146,7 +129,7 @@ class CandidateJudge:
             if rest == 0:
                 self._note("no more candidates: the rest of the budget is too small")
                 return judgement
-            left = [round_config.model_copy(update={"budget_total": rest}) for round_config in left]
+            left = [with_changes(round_config, budget_total=rest) for round_config in left]
             if rounds.learn:
                 left = [
                     self._with_lessons(round_config, config, judgement) for round_config in left
@@ -165,14 +148,14 @@ class CandidateJudge:
         write_atomically(place, f"{own}\n\n{text}\n".lstrip())
         # A task of `shell` is a command, to which no text can be added.
         told = first.tasks if config.agent_cli == "shell" else (f"{first.tasks[0]}\n\n{text}",)
-        return config.model_copy(update={"context": str(place), "tasks": told})
+        return with_changes(config, context=str(place), tasks=told)
 
     @contextmanager
     def _tester(self, used: RunEngine | None = None) -> Iterator[Tester]:
         """Yield an object that runs checks in containers, by the engine of a run."""
         with closing(engine_of_run(used)) as engine:
             image = ParallelRunner(self._config, self._repository.top).plan().image
-            test = ContainerTest(self._config, (), self._repository.top, engine, ParallelRunner)
+            test = ContainerTest(self._config, (), self._repository.top, engine)
             with self._cancel_with(lambda _: test.cancel()):
                 yield Tester(
                     run=test.run_checks,
@@ -182,8 +165,7 @@ class CandidateJudge:
 
     def _run(self, config: ParallelConfig, receivers: Receivers | None) -> RunResult:
         # The checks run once, when the candidates are judged.
-        project = config.project.model_copy(update={"checks": ()})
-        config = config.model_copy(update={"project": project})
+        config = without_checks(config)
         with receivers() if receivers else nullcontext(ignore) as emit:
             runner = ParallelRunner(config, self._repository.top, emit=emit)
             try:
@@ -209,18 +191,6 @@ class CandidateJudge:
             self._stop = None
 
 
-def checks_config(config: ParallelConfig, commands: Sequence[str]) -> ParallelConfig:
-    """Return the settings of a run as settings for checks: image, limits, setup and services.
-
-    Args:
-        config: The settings of the run.
-        commands: The checks.
-    """
-    return config.model_copy(
-        update={"tasks": tuple(commands), "agent_cli": "shell", "models": (), "workers": 1}
-    )
-
-
 def rounds_of(config: ParallelConfig, first: int | None) -> Iterator[ParallelConfig]:
     """Yield the settings of each round of candidates.
 
@@ -233,7 +203,7 @@ def rounds_of(config: ParallelConfig, first: int | None) -> Iterator[ParallelCon
     for start in range(0, len(models), size):
         part = models[start : start + size]
         named = tuple(model for model in part if model is not None)
-        yield config.model_copy(update={"models": named, "workers": min(len(part), config.workers)})
+        yield with_changes(config, models=named, workers=min(len(part), config.workers))
 
 
 def rest_of_budget(budget: float | None, results: Sequence[WorkerResult]) -> float | None:
@@ -271,7 +241,7 @@ def evaluate(
         OrchestratorError: The candidates could not start, or a check that must fail on the base
             passes there.
     """
-    judge = CandidateJudge(rules, root, config=checks_config(config, rules.all_checks))
+    judge = CandidateJudge(rules, root, config=config)
     return judge.evaluate(config, rounds or Rounds(), lambda: nullcontext(emit or ignore))
 
 

@@ -1,13 +1,12 @@
 """Run the project's checks on a commit in fresh containers, as a run of its own."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.container import Isolation
-from orchestrator.config.project import Project
-from orchestrator.config.run import ParallelConfig, Triggers
+from orchestrator.config.derived import for_checks, for_commands, with_changes, with_isolation
+from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import EngineError
 from orchestrator.events import Event, RunStarted
@@ -18,28 +17,18 @@ from orchestrator.judging.coverage_file import MOST_BYTES, read_coverage
 from orchestrator.judging.failing_tests import MOST_BYTES as MOST_JUNIT
 from orchestrator.judging.failing_tests import find_failed_tests, read_cases
 from orchestrator.results import Status, WorkerResult
-from orchestrator.runs.run_factory import MakeRunner, Runner
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import output_lines
 from orchestrator.workspace.artifacts import ARTIFACTS
 from orchestrator.workspace.shared_files import OUT
 
-MOST_AT_ONCE = 10
-"""Maximum number of commands that run at the same time on one commit."""
 JUNIT = "junit.xml"
 COVERAGE = "coverage"
 """Name of the coverage file that a check may write."""
 _LOGS = ("stdout.log", "stderr.log")
 _MOST_SEARCHED = 32 * 1024**2
 _MOST_OUTPUT = 64 * 1024
-_UNLIMITED: Mapping[str, object] = {
-    "fail_fast": False, "stagger": 0.0, "retention": None, "triggers": Triggers(prompts=0),
-    "budget_per_worker": None, "budget_total": None,
-    "tokens_per_worker": None, "tokens_total": None,
-}  # fmt: skip
-"""Values that switch off settings made for agents. A check must not be stopped because another
-check failed, nor by alerts about its output and files, nor by a cost that the tested code claims.
-"""
 
 
 class ContainerTest:
@@ -51,7 +40,6 @@ class ContainerTest:
         checks: Sequence[str],
         root: Path,
         engine: ContainerEngine,
-        runner: MakeRunner,
     ) -> None:
         """Configure the test.
 
@@ -60,29 +48,16 @@ class ContainerTest:
             checks: The commands, all of which must succeed.
             root: The repository's top directory.
             engine: The container engine.
-            runner: The class `ParallelRunner`.
         """
-        ours, empty = config.isolation, Isolation()
-        withheld = {key: getattr(empty, key) for key in ("env", "secrets", "ports", "copied")}
         files = {"ORCHESTRATOR_JUNIT": JUNIT, "ORCHESTRATOR_COVERAGE": COVERAGE}
-        told = {"env": {name: f"{OUT}/{ARTIFACTS}/{file}" for name, file in files.items()}}
-        open_to = {"network": ours.check_network, "allow": ours.check_allow}
-        project = config.project.model_copy(update={"checks": Project().checks})
-        # protection: settings-for-agents-do-not-end-checks
-        self._config = config.model_copy(
-            update={
-                "tasks": tuple(checks), "models": (), "agent_cli": "shell", "worktrees": "none",
-                "include_uncommitted": False, "retries": 0, "project": project, **_UNLIMITED,
-                "isolation": ours.model_copy(update={**withheld, **open_to, **told}),
-            }
-        )  # fmt: skip
+        env = {name: f"{OUT}/{ARTIFACTS}/{file}" for name, file in files.items()}
+        self._config = with_isolation(for_checks(config, checks), env=env)
         self._root = root
         self._state_dir = Repository(root).state_dir
         self._engine = engine
-        self._make_runner = runner
         self.runs: list[str] = []
         """Ids of the runs so far."""
-        self._runners: list[Runner] = []
+        self._runners: list[ParallelRunner] = []
         self._cancelled = False
 
     def identity(self, image: str) -> str:
@@ -117,13 +92,8 @@ class ContainerTest:
         Raises:
             EngineError: The tests were cancelled.
         """
-        config = self._config.model_copy(
-            update={
-                "tasks": tuple(commands), "base": commit,
-                "workers": min(len(commands), MOST_AT_ONCE),
-            }
-        )  # fmt: skip
-        runner = self._make_runner(config, self._root, emit=self._note, engine=self._engine)
+        config = with_changes(for_commands(self._config, commands), base=commit)
+        runner = ParallelRunner(config, self._root, emit=self._note, engine=self._engine)
         self._check_cancelled()
         self._runners.append(runner)
         try:

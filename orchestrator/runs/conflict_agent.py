@@ -1,12 +1,10 @@
 """Ask an agent in a container to resolve a merge conflict, as a run of its own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.project import Project
+from orchestrator.config.derived import with_changes, with_isolation, without_checks
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError, EngineError
@@ -16,7 +14,8 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.check_run import BLAMELESS
 from orchestrator.landing.conflict import Conflict, Proposal, StoredAnswers
 from orchestrator.results import RunResult, Status, WorkerResult
-from orchestrator.runs.run_factory import MakeRunner, Runner
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.sanitize import one_line
 from orchestrator.workspace import artifacts
@@ -40,24 +39,6 @@ _CONTEXT = "conflict.md"
 """File in the repository's state directory with the text for an agent that resolves a conflict."""
 
 
-class ResumeRun(Protocol):
-    """Continues a run whose process died."""
-
-    def __call__(self, directory: RunDirectory, *, engine: ContainerEngine) -> Runner:
-        """Return the run to continue; nothing is changed before its method `execute` is called."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentRuns:
-    """How the runs of agents are created and continued."""
-
-    engine: ContainerEngine
-    new: MakeRunner
-    """Creates a run: the class `orchestrator.runs.runner.ParallelRunner`."""
-    resume: ResumeRun
-    """Continues a run: the class `orchestrator.runs.resume.ResumedRun`."""
-
-
 class ConflictAgent:
     """Runs an agent that resolves conflicts.
 
@@ -69,7 +50,7 @@ class ConflictAgent:
         self,
         config: ParallelConfig,
         root: Path,
-        runs: AgentRuns,
+        engine: ContainerEngine,
         *,
         checked: bool,
         started: Callable[[Conflict, int, str], None] | None = None,
@@ -79,26 +60,24 @@ class ConflictAgent:
         Args:
             config: Settings of the run; its first task is the agent's task.
             root: The repository's top directory.
-            runs: How runs are created and continued.
+            engine: The container engine.
             checked: Whether the checks of the configuration run on the agent's commit.
             started: Called with the conflict, the number of the attempt and the id of a new run.
         """
-        project = config.project
-        if not checked:
-            project = project.model_copy(update={"checks": Project().checks})
         triggers = config.triggers.model_copy(update={"paths": (), "enforce": None})
-        isolation = config.isolation.model_copy(update={"ports": {}})
-        self._config = config.model_copy(
-            update={
-                "models": (), "workers": 1, "worktrees": "none", "include_uncommitted": False,
-                "project": project, "triggers": triggers, "isolation": isolation,
-            }
-        )  # fmt: skip
+        config = with_isolation(config if checked else without_checks(config), ports={})
+        self._config = with_changes(
+            config,
+            models=(),
+            workers=1,
+            worktrees="none",
+            include_uncommitted=False,
+            triggers=triggers,
+        )
         self._repository = Repository(root)
-        self._runs = runs
-        self._engine = runs.engine
+        self._engine = engine
         self._started = started
-        self._running: Runner | None = None
+        self._running: ParallelRunner | ResumedRun | None = None
         self._cancelled = False
         decisive = {"tasks", "agent_cli", "model", "agent", "image", "project"}
         identity = self._config.model_dump_json(include=decisive)
@@ -159,21 +138,19 @@ class ConflictAgent:
         given = read_given(self._repository.top, self._config.context)
         text = f"{given}\n\n{description}" if given else description
         write_private(self._context, text.encode("utf-8", "replace"))
-        config = self._config.model_copy(
-            update={"base": conflict.commit, "context": str(self._context)}
-        )
+        config = with_changes(self._config, base=conflict.commit, context=str(self._context))
         top, engine = self._repository.top, self._engine
-        return self._executed(self._runs.new(config, top, emit=note, engine=engine))
+        return self._execute(ParallelRunner(config, top, emit=note, engine=engine))
 
     def _continued(self, run_id: str) -> RunResult | None:
         """Continue the run of a process that died; return None if that is impossible."""
         try:
-            return self._executed(self._runs.resume(self._directory(run_id), engine=self._engine))
+            return self._execute(ResumedRun(self._directory(run_id), engine=self._engine))
         except ConfigError:
             cleanup(self._repository.top, engine=self._engine, run_id=run_id, purge=True)
             return None
 
-    def _executed(self, run: Runner) -> RunResult:
+    def _execute(self, run: ParallelRunner | ResumedRun) -> RunResult:
         if self._cancelled:
             raise EngineError("the resolution of conflicts was interrupted")
         self._running = run

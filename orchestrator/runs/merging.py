@@ -5,35 +5,29 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
-from typing import Self
 
-from pydantic import model_validator
-from pydantic.dataclasses import dataclass
-
-from orchestrator.config.judging import Pattern
+from orchestrator.config.derived import for_checks
 from orchestrator.config.run import ParallelConfig
-from orchestrator.config.values import CHECKED, Commands
 from orchestrator.engine import Engine, engine_of_run
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import Tester, Tests, check_commands
+from orchestrator.judging.check_run import Tester, check_commands
 from orchestrator.judging.pick import Note, silent
 from orchestrator.judging.protected import Protection
 from orchestrator.landing.branches import RunBranches, read_branches
 from orchestrator.landing.conflict import Conflict
 from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
 from orchestrator.landing.land import undo as undo_merge
-from orchestrator.landing.merge import OnConflict, Order, Wish, merge_branches
+from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeOptions, MergeRequest
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.queue import Answer, CommitTest
 from orchestrator.landing.resolution import Resolver
 from orchestrator.landing.semantic import PairTest, find_all_conflicts
 from orchestrator.landing.target import find_target
-from orchestrator.results import Form
 from orchestrator.runs.commit_checks import ContainerTest
-from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
-from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.conflict_agent import ConflictAgent
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.landing_record import Landed
 from orchestrator.state.run_outline import engine_used
@@ -41,49 +35,8 @@ from orchestrator.text.sanitize import one_line
 
 MOST_DIFF = 64 * 1024**2
 """Maximum size in bytes of the patch that `diff` returns."""
-_MOST_AT_ONCE = 10
 _FILES = 5
 _SAID = {"pass": "passed", "fail": "failed", "none": "gave no answer"}
-
-
-@dataclass(frozen=True, kw_only=True, config=CHECKED)
-class MergeOptions:
-    """How the branches of a run are merged."""
-
-    form: Form = "merge"
-    """How each branch is added: `merge`, `squash`, `rebase` or `apply` (uncommitted changes)."""
-    order: Order = "given"
-    """Order in which branches are merged; `best` merges as many branches as possible."""
-    on_conflict: OnConflict | None = None
-    """What happens on a conflict: `stop` merges nothing, `skip` omits the branch, `agent` lets an
-    agent resolve the conflict. Default: `stop`, or with checks `skip`.
-    """
-    into: str | None = None
-    """The branch to merge into. Default: the branch that is checked out."""
-    dry_run: bool = False
-    """Whether the merge is only tried, so that no branch and no file is changed."""
-    unfiltered: bool = False
-    """Whether work is merged whose files a required filter of git would have changed."""
-    checks: Commands = ()
-    """Commands that must succeed on each merged commit. Default: no command."""
-    tests: Tests = "extend"
-    """Whose tests the checks use: the target's tests (`frozen`), these and new tests of the merged
-    commit (`extend`), or all tests of the merged commit (`free`).
-    """
-    agent: ParallelConfig | None = None
-    """Settings of the agent that resolves conflicts; the first task is its prompt."""
-    allowed: tuple[Pattern, ...] = ()
-    """Patterns of files that the agent may change in addition to the files with conflicts."""
-
-    @model_validator(mode="after")
-    def _can_be_used_together(self) -> Self:
-        if self.dry_run and (self.checks or self.on_conflict == "agent"):
-            raise ValueError("`dry_run` runs no checks and no agent")
-        if self.checks and self.on_conflict == "stop":
-            raise ValueError("with `checks`, `on_conflict` is `skip` or `agent`")
-        if self.on_conflict == "agent" and self.form == "rebase":
-            raise ValueError("an agent cannot resolve the conflicts of a rebase")
-        return self
 
 
 class Merger:
@@ -115,12 +68,12 @@ class Merger:
             stop()
 
     def merge(
-        self, options: MergeOptions, run: str | None = None, workers: Sequence[int] = ()
+        self, request: MergeRequest, run: str | None = None, workers: Sequence[int] = ()
     ) -> Merged:
         """Merge the branches of a run into a branch of the user.
 
         Args:
-            options: How the branches are merged.
+            request: How the branches are merged.
             run: The run's id, or the beginning of it. Default: the newest run.
             workers: Numbers of the workers. Default: all workers that succeeded.
 
@@ -130,15 +83,17 @@ class Merger:
             OrchestratorError: A setting is wrong, git or Docker failed, or `cancel` was called.
         """
         branches = read_branches(self._repository, run, workers)
-        wish = _wish(options, named=bool(workers))
-        if not options.checks and wish.on_conflict != "agent":
+        named = bool(workers)
+        wish = Wish(request=request, named=named, overrules_judgement=named)
+        if not request.checks and request.on_conflict != "agent":
             return merge_branches(self._repository, branches, wish)
         used = engine_used(self._repository.state_dir, branches.run_id)
         with closing(engine_of_run(used)) as engine, self._stoppable():
-            if options.checks:
-                wish = self._tested(wish, branches, options, engine)
-            if wish.on_conflict == "agent":
-                wish = replace(wish, resolver=self._resolver(options, engine))
+            if request.checks:
+                test, identity = self._test_of_target(request, branches, engine)
+                wish = replace(wish, test=test, tested_by=identity)
+            if request.on_conflict == "agent":
+                wish = replace(wish, resolver=self._resolver(request, engine))
             return merge_branches(self._repository, branches, wish)
 
     def conflicts(
@@ -178,14 +133,14 @@ class Merger:
         if self._cancelled:
             stop()
 
-    def _tested(self, wish: Wish, run: RunBranches, options: MergeOptions, engine: Engine) -> Wish:
-        """Return a copy of `wish` with the test of merged commits, and with the test's identity."""
-        target = find_target(self._repository, wish.into).commit
+    def _test_of_target(
+        self, request: MergeRequest, run: RunBranches, engine: Engine
+    ) -> tuple[CommitTest, str]:
+        target = find_target(self._repository, request.into).commit
         protection = Protection(
-            self._repository, target, options.tests, run.began, self._config.judge.instruments
+            self._repository, target, request.tests, run.began, self._config.judge.instruments
         )
-        test, identity = self._test(options.checks, protection, engine)
-        return replace(wish, test=test, tested_by=identity)
+        return self._test(request.checks, protection, engine)
 
     def _test(
         self, checks: Sequence[str], protection: Protection, engine: Engine
@@ -193,11 +148,9 @@ class Merger:
         """Return a function that tests commits in containers, and a text that identifies it."""
         check_commands(checks)
         commands = tuple(dict.fromkeys(checks))
-        workers = min(len(commands), _MOST_AT_ONCE)
-        update = {"tasks": commands, "agent_cli": "shell", "models": (), "workers": workers}
-        config = self._config.model_copy(update=update)
-        image = ParallelRunner(config, self._repository.top).plan().image
-        test = ContainerTest(config, commands, self._repository.top, engine, ParallelRunner)
+        config, top = for_checks(self._config, commands), self._repository.top
+        image = ParallelRunner(config, top).plan().image
+        test = ContainerTest(config, commands, top, engine)
         self._on_cancel(test.cancel)
         tester = Tester(
             run=test.run_checks, identity=test.identity(engine.image_id(image) or image)
@@ -241,18 +194,18 @@ class Merger:
 
         return tested
 
-    def _resolver(self, options: MergeOptions, engine: Engine) -> Resolver:
-        if options.agent is None:
+    def _resolver(self, request: MergeRequest, engine: Engine) -> Resolver:
+        if request.agent is None:
             raise ConfigError("`on_conflict` is `agent`, but the option `agent` is not set")
         agent = ConflictAgent(
-            options.agent,
+            request.agent,
             self._repository.top,
-            AgentRuns(engine=engine, new=ParallelRunner, resume=ResumedRun),
-            checked=not options.checks,
+            engine,
+            checked=not request.checks,
             started=self._note_started,
         )
         self._on_cancel(agent.cancel)
-        return Resolver(agent=agent, allowed=options.allowed)
+        return Resolver(agent=agent, allowed=request.allowed)
 
     def _note_started(self, conflict: Conflict, attempt: int, run_id: str) -> None:
         paths = conflict.paths
@@ -262,19 +215,6 @@ class Merger:
             f"worker {conflict.theirs.worker_id} conflicts in {named}{more}: "
             f"an agent resolves it (attempt {attempt}, run {run_id})"
         )
-
-
-def _wish(options: MergeOptions, *, named: bool) -> Wish:
-    return Wish(
-        form=options.form,
-        order=options.order,
-        on_conflict=options.on_conflict or ("skip" if options.checks else "stop"),
-        into=options.into,
-        named=named,
-        overrules_judgement=named,
-        dry_run=options.dry_run,
-        unfiltered=options.unfiltered,
-    )
 
 
 def merge(

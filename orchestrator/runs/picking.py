@@ -7,6 +7,7 @@ from orchestrator.judging.judgement import Judgement
 from orchestrator.judging.pick import Note, candidate_of, merge_candidate, silent
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.merge import Wish
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import Merged
 from orchestrator.results import Form
 
@@ -75,7 +76,8 @@ def pick(
     chosen = candidate_of(judgement, worker)
     if chosen is None:
         return None
-    wish = Wish(form=form, into=into, named=True, overrules_judgement=worker is not None)
+    request = MergeRequest(form=form, into=into)
+    wish = Wish(request=request, named=True, overrules_judgement=worker is not None)
     return merge_candidate(repository, judgement, chosen, wish)
 
 

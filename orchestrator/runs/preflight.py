@@ -19,6 +19,7 @@ from orchestrator.agents.settings_check import (
     user_variables,
     with_needed_broker,
 )
+from orchestrator.config.derived import with_isolation
 from orchestrator.config.loading import check_contradictions
 from orchestrator.config.network_access import stage_access
 from orchestrator.config.project import Service
@@ -114,8 +115,7 @@ def _with_known_runtime(
         return request
     if not problems.attempt(engine.check, images=(), runtime=isolation.runtime).has_problem:
         return request
-    without = isolation.model_copy(update={"runtime": None})
-    return replace(request, config=request.config.model_copy(update={"isolation": without}))
+    return replace(request, config=with_isolation(request.config, runtime=None))
 
 
 _Settings = list[tuple[str | None, list[Task], CheckedSettings]]

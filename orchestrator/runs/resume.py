@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from orchestrator.agents.base import Agent
 from orchestrator.cleanup.inventory import RecordedWorker, base_ref, worker_refs
+from orchestrator.config.derived import with_isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected
 from orchestrator.engine.protocol import ContainerEngine
@@ -91,7 +92,7 @@ class ResumedRun:
         try:
             record, inputs = _read(directory)
             config = inputs.config if inputs else record.config
-            config = config.model_copy(update={"base": record.base, "context": None})
+            config = with_changes(config, base=record.base, context=None)
             with connected(self._engine, record.engine_used) as engine:
                 if _is_done(directory, record):
                     return self._conclude(ClaimedRun(record, directory), engine)
@@ -122,9 +123,8 @@ class ResumedRun:
                 programs=record.programs,
             )
         names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
-        isolation = config.isolation.model_copy(update={"secrets": names})
         return RunRequest(
-            config=config.model_copy(update={"isolation": isolation}),
+            config=with_isolation(config, secrets=names),
             root=record.top,
             agent=self._agent,
             workflow=inputs.workflow,

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.derived import for_commands, with_changes
 from orchestrator.config.project import Check, Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.events import Event, RunStarted
 from orchestrator.git.repository import Repository
 from orchestrator.results import Reason
-from orchestrator.runs.run_factory import MakeRunner, Runner
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
 
 # Checks are only run on a commit of the worker's own.
@@ -34,23 +35,19 @@ class Trial:
     The commands get what the settings give to the setup and checks of a worker.
     """
 
-    def __init__(
-        self, config: ParallelConfig, root: Path, engine: ContainerEngine, runner: MakeRunner
-    ) -> None:
+    def __init__(self, config: ParallelConfig, root: Path, engine: ContainerEngine) -> None:
         """Store the arguments.
 
         Args:
             config: The settings, of which tasks, setup and checks do not matter.
             root: The repository's top directory.
             engine: The container engine.
-            runner: The class `ParallelRunner`.
         """
         self._config = config
         self._root = root
         self._engine = engine
         self._state_dir = Repository(root).state_dir
-        self._make_runner = runner
-        self._runner: Runner | None = None
+        self._runner: ParallelRunner | None = None
 
     def run(
         self, setup: Sequence[str], checks: Sequence[str], teardown: Sequence[str], *, limit: float
@@ -74,12 +71,9 @@ class Trial:
             caches=self._config.project.caches,
             services=self._config.project.services,
         )
-        update = {
-            "tasks": (_TASK,), "models": (), "workers": 1, "agent_cli": "shell", "retries": 0,
-            "worktrees": "none", "project": project,
-        }  # fmt: skip
-        config = self._config.model_copy(update=update)
-        self._runner = self._make_runner(config, self._root, emit=self._note, engine=self._engine)
+        alone = for_commands(self._config, (_TASK,))
+        config = with_changes(alone, retries=0, worktrees="none", project=project)
+        self._runner = ParallelRunner(config, self._root, emit=self._note, engine=self._engine)
         result = self._runner.execute()
         cleanup(self._root, engine=self._engine, run_id=result.run_id, purge=True)
         (worker,) = result.results

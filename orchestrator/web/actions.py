@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
 
+from orchestrator.config.request import read_request
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Notice
 from orchestrator.git.repository import Repository
@@ -12,12 +13,13 @@ from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.exclusion import exclusion
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.target import find_target
 from orchestrator.record.history import RunHistory
 from orchestrator.record.stop_request import request_stop
 from orchestrator.reports.decisions import kept_lines
-from orchestrator.results import Form, Status
+from orchestrator.results import Status
 from orchestrator.state.judgements import find_excluded_commits
 from orchestrator.state.run_directory import all_runs
 from orchestrator.text.quantities import count
@@ -234,19 +236,19 @@ def _page(view: View, given: Fields | None, question: _Question) -> Page:
 
 def _outcome(view: View, fields: Fields, question: _Question) -> dict[str, object]:
     form, conflict = _one(fields, "form", "merge"), _one(fields, "conflict", "stop")
-    if form not in get_args(Form) or conflict not in _CONFLICTS:
+    if conflict not in _CONFLICTS:
         raise ConfigError("the form has an unknown value")
+    request = read_request(MergeRequest, {"form": form, "on_conflict": conflict})
     # protection: preview-changes-nothing
-    wish = Wish(form=form, on_conflict=conflict, named=True, dry_run=True)  # type: ignore[arg-type]
-    preview = question.merge(wish)
+    tried = replace(request, dry_run=True)
+    preview = question.merge(Wish(request=tried, named=True))
     question.notes.extend(kept_lines(preview))
     if _one(fields, "how", "preview") != "merge":
         return {"preview": _clean(preview)}
     # protection: merge-only-from-where-preview-was
     if _one(fields, "before", "") != preview.before:
         raise ConfigError(f"`{preview.target}` moved since the preview: open the preview again")
-    wish = Wish(form=form, on_conflict=conflict, named=True)  # type: ignore[arg-type]
-    merged = question.merge(wish)
+    merged = question.merge(Wish(request=request, named=True))
     if merged.landed:
         workers = ", ".join(map(str, merged.landed))
         message = f"web view: {question.said} worker {workers} into {merged.target}"

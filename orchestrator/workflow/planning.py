@@ -5,6 +5,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from orchestrator.config.container import Limits
+from orchestrator.config.derived import with_changes, with_isolation
 from orchestrator.config.fields import (
     CONTAINER_FIELDS,
     PROJECT_FIELDS,
@@ -65,12 +66,10 @@ def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
     most = config.max_workers if config.auto_workers else config.workers
     workers = min(most, len(workflow.tasks))
     tasks = tuple(task.task for task in workflow.tasks)
-    update: dict[str, object] = {"tasks": tasks, "models": (), "workers": workers}
     # protection: private-workflow-closes-every-network
     if workflow.network == "none":
-        closed = dict.fromkeys(("network", "setup_network", "check_network"), "none")
-        update["isolation"] = config.isolation.model_copy(update=closed)
-    return config.model_copy(update=update)
+        config = with_isolation(config, network="none", setup_network="none", check_network="none")
+    return with_changes(config, tasks=tasks, models=(), workers=workers)
 
 
 Programs = Mapping[str, ParallelConfig]
@@ -143,8 +142,8 @@ def config_of(
     own = task.settings
     if (program := programs.get(own.agent_cli or "")) is not None:
         of_program: dict[str, object] = {name: getattr(program, name) for name in OF_A_PROGRAM}
-        isolation = config.isolation.model_copy(update={"env": program.isolation.env})
-        config = config.model_copy(update={**of_program, "isolation": isolation})
+        own_env = with_isolation(config, env=program.isolation.env)
+        config = own_env.model_copy(update=of_program)
     update = _without_none(
         agent=own.agent,
         agent_cli=own.agent_cli,
@@ -186,7 +185,7 @@ def distinct_settings(
     found: dict[str, tuple[ParallelConfig, list[Task]]] = {}
     for task in workflow.tasks:
         own = config_of(config, task, programs)
-        key = own.model_copy(update={"tasks": ("-",)}).model_dump_json()
+        key = with_changes(own, tasks=("-",)).model_dump_json()
         found.setdefault(key, (own, []))[1].append(task)
     return list(found.values())
 

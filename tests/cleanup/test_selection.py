@@ -22,6 +22,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.land import undo
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.results import Form, Reason, Status
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalEngine
@@ -418,7 +419,9 @@ def test_work_that_was_merged_as_other_commits_is_merged(
     shell_run(repo, engine, COMMIT)
     git(repo, "commit", "-q", "--allow-empty", "-m", "the branch moves on")
     repository = Repository(repo)
-    merge_branches(repository, read_branches(repository, None), Wish(form=form))
+    merge_branches(
+        repository, read_branches(repository, None), Wish(request=MergeRequest(form=form))
+    )
     if then == "undone":
         undo(repository, into=None, run_id=None)
     elif then == "reset":

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from orchestrator.cli.judging_options import JudgingOptions
-from orchestrator.cli.judging_run import Wanted, rules_of
+from orchestrator.cli.judging_run import read_rules
 from orchestrator.config.container import Limits
+from orchestrator.config.derived import for_checks
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.repository import Repository
-from orchestrator.runs.candidates import checks_config
 
 
 def test_instruments_are_a_setting(repo: Path) -> None:
@@ -15,9 +14,9 @@ def test_instruments_are_a_setting(repo: Path) -> None:
         "checks: [make test]\njudge: {instruments: ['ci/*.sh']}\n"
     )
     repository = Repository(repo)
-    rules = rules_of(repository, Wanted(), JudgingOptions())
+    rules = read_rules(repository, {}, None, None)
     assert (rules.checks, rules.instruments) == (("make test",), ("ci/*.sh",))
-    rules = rules_of(repository, Wanted(), JudgingOptions(instrument=["*.sql"]))
+    rules = read_rules(repository, {"instruments": ("*.sql",)}, None, None)
     assert rules.instruments == ("*.sql",)
 
 
@@ -29,7 +28,7 @@ def test_checks_run_with_the_image_and_limits_of_the_candidates() -> None:
         image="mine",
         limits=Limits(memory="256m"),
     )
-    checks = checks_config(config, ("make test", "make lint"))
+    checks = for_checks(config, ("make test", "make lint"))
     assert (checks.image, checks.limits) == ("mine", config.limits)
     assert (checks.tasks, checks.agent_cli, checks.models) == (
         ("make test", "make lint"), "shell", (),

@@ -14,6 +14,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.pick import merge_candidate
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.results import RunResult
 from tests.support.layouts import (
     HOOKS,
@@ -54,7 +55,11 @@ def _merge(cell: Cell) -> None:
 
 
 def _into(cell: Cell) -> None:
-    merge_branches(cell.repository, read_branches(cell.repository, None), Wish(into="main"))
+    merge_branches(
+        cell.repository,
+        read_branches(cell.repository, None),
+        Wish(request=MergeRequest(into="main")),
+    )
 
 
 def _pick(cell: Cell) -> None:

@@ -9,6 +9,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.settings import find_required_filters
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.results import Reason
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
@@ -58,7 +59,9 @@ def test_work_under_a_required_filter_is_partial_and_left_out(
     repository = Repository(secret)
     branches = read_branches(repository, None, [1])
 
-    merged = merge_branches(repository, branches, Wish(named=True, dry_run=True))
+    merged = merge_branches(
+        repository, branches, Wish(named=True, request=MergeRequest(dry_run=True))
+    )
 
     if not files:
         assert (result.status, merged.landed) == ("success", (1,))
@@ -66,7 +69,9 @@ def test_work_under_a_required_filter_is_partial_and_left_out(
     assert (result.status, result.reason) == ("partial", Reason.UNFILTERED)
     assert all(f"`{path}`" in (result.message or "") for path in files)
     assert [(one.reason, list(one.files)) for one in merged.left] == [("unfiltered", files)]
-    told = merge_branches(repository, branches, Wish(named=True, unfiltered=True, dry_run=True))
+    told = merge_branches(
+        repository, branches, Wish(named=True, request=MergeRequest(unfiltered=True, dry_run=True))
+    )
     assert told.landed == (1,)
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from orchestrator.config.judging import Tests
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import Answer, Tests
+from orchestrator.judging.check_run import Answer
 from orchestrator.judging.protected import Protection
 from tests.support.judging import CHECK, RIGHT, LocalChecks, local_tester
 from tests.support.merges import WHEN, World

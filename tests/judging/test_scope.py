@@ -2,8 +2,8 @@
 
 from orchestrator.config.run import Triggers
 from orchestrator.git.repository import Repository
-from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.judge import judge_run
+from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.landing.branches import read_branches
 from tests.support.judging import FAST, LocalChecks, local_tester
 from tests.support.local_engine import LocalEngine

@@ -13,8 +13,9 @@ from orchestrator.judging.judgement import Candidate, Flag, Judgement
 from orchestrator.judging.store import write_judgement
 from orchestrator.landing.branches import read_branches
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeOptions
 from orchestrator.results import RunResult
-from orchestrator.runs.merging import MergeOptions, Merger
+from orchestrator.runs.merging import Merger
 from orchestrator.runs.picking import merge_best, pick
 from tests.support.forges import add_remote, install_forges
 from tests.support.local_engine import LocalEngine

@@ -7,7 +7,6 @@ import pytest
 from orchestrator.config.project import Project
 from orchestrator.config.run import Triggers
 from orchestrator.runs.commit_checks import ContainerTest
-from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured
@@ -27,9 +26,7 @@ def test_verdicts_hold_only_for_the_same_project(
 ) -> None:
     def identity(project: Project) -> str:
         config = configured("-").model_copy(update={"project": project})
-        return ContainerTest(config, ("true",), repo, local_engine, ParallelRunner).identity(
-            "image"
-        )
+        return ContainerTest(config, ("true",), repo, local_engine).identity("image")
 
     changed = Project.model_validate(change)
     assert identity(Project()) == identity(Project())
@@ -46,7 +43,7 @@ def test_settings_for_agents_do_not_end_checks(repo: Path, local_engine: LocalEn
         budget_total=1.0,
         triggers=Triggers(paths=("src",), on_trigger="stop"),
     )
-    test = ContainerTest(config, (), repo, local_engine, ParallelRunner)
+    test = ContainerTest(config, (), repo, local_engine)
     commands = (
         "false",
         'echo x > built; echo \'{"type": "orchestrator.report", "cost": 5.0}\'',

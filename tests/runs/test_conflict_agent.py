@@ -12,9 +12,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch
 from orchestrator.landing.merged import Merged
 from orchestrator.landing.resolution import Resolver
-from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
-from orchestrator.runs.resume import ResumedRun
-from orchestrator.runs.runner import ParallelRunner
+from orchestrator.runs.conflict_agent import ConflictAgent
 from orchestrator.state.run_directory import all_runs
 from tests.support.landing import branch, merge
 from tests.support.local_engine import LocalEngine
@@ -54,8 +52,7 @@ def resolve(
 ) -> Merged:
     one, two = branches or both(world)
     config = configured(task, **settings)
-    runs = AgentRuns(engine=engine, new=ParallelRunner, resume=ResumedRun)
-    agent = ConflictAgent(config, world.repo, runs, checked=checked)
+    agent = ConflictAgent(config, world.repo, engine, checked=checked)
     resolver = Resolver(agent=agent)
     return merge(world, one, two, on_conflict="agent", resolver=resolver)
 

@@ -6,7 +6,6 @@ import pytest
 
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.run import ParallelConfig
-from orchestrator.runs.runner import ParallelRunner
 from orchestrator.runs.trial import Trial, Tried
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -33,9 +32,7 @@ def test_problems_of_commands(
     (repo / "README.md").write_text("base\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "base")
-    tried = Trial(config, repo, local_engine, ParallelRunner).run(
-        setup, checks, ["rm -f made"], limit=4
-    )
+    tried = Trial(config, repo, local_engine).run(setup, checks, ["rm -f made"], limit=4)
     assert (tried.setup is not None, *(one is not None for one in tried.checks)) == found
     assert branches(repo) == []
     assert git(repo, "for-each-ref", "refs/orchestrator") == ""
@@ -44,9 +41,7 @@ def test_problems_of_commands(
 
 def test_failure_names_the_last_line_of_output(repo: Path, local_engine: LocalEngine) -> None:
     config = ParallelConfig(tasks=("-",), isolation=Isolation(network="none"))
-    tried = Trial(config, repo, local_engine, ParallelRunner).run(
-        [], ["echo cc: not found; exit 2"], [], limit=60
-    )
+    tried = Trial(config, repo, local_engine).run([], ["echo cc: not found; exit 2"], [], limit=60)
     assert tried == Tried(
         setup=None, checks=("`echo cc: not found; exit 2` exited with 2: cc: not found",)
     )

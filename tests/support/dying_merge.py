@@ -11,6 +11,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.land import undo
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.results import Status
 from tests.support.dying_run import die_at
 from tests.support.merges import WHEN
@@ -27,4 +28,4 @@ if __name__ == "__main__":
             for number, commit in enumerate(commits, start=1)
         )
         run = RunBranches("run", WHEN, False, branches)
-        merge_branches(repository, run, Wish(named=True, form=form))  # type: ignore[arg-type]
+        merge_branches(repository, run, Wish(named=True, request=MergeRequest(form=form)))  # type: ignore[arg-type]

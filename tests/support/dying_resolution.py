@@ -10,11 +10,10 @@ from pathlib import Path
 from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.resolution import Resolver
 from orchestrator.results import Status
-from orchestrator.runs.conflict_agent import AgentRuns, ConflictAgent
-from orchestrator.runs.resume import ResumedRun
-from orchestrator.runs.runner import ParallelRunner
+from orchestrator.runs.conflict_agent import ConflictAgent
 from tests.support.dying_run import die_at
 from tests.support.local_engine import LocalEngine
 from tests.support.merges import WHEN
@@ -28,7 +27,8 @@ if __name__ == "__main__":
         for number, commit in enumerate(commits, start=1)
     )
     run = RunBranches("run", WHEN, False, branches)
-    runs = AgentRuns(engine=LocalEngine(Path(scratch)), new=ParallelRunner, resume=ResumedRun)
-    agent = ConflictAgent(configured(task), Path(repo), runs, checked=False)
-    wish = Wish(named=True, on_conflict="agent", resolver=Resolver(agent=agent))
+    engine = LocalEngine(Path(scratch))
+    agent = ConflictAgent(configured(task), Path(repo), engine, checked=False)
+    request = MergeRequest(on_conflict="agent")
+    wish = Wish(named=True, request=request, resolver=Resolver(agent=agent))
     merge_branches(Repository(Path(repo)), run, wish)

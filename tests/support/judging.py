@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.git.repository import Repository
-from orchestrator.judging.cases import JudgingRules
 from orchestrator.judging.check_run import CheckRun, Tester, Watched
 from orchestrator.judging.coverage_file import read_coverage
 from orchestrator.judging.failing_tests import find_failed_tests, read_cases
 from orchestrator.judging.judge import judge_run
+from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.landing.branches import Branch, RunBranches
 from tests.support.landing import branch

@@ -9,6 +9,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.landing.branches import Branch, RunBranches
 from orchestrator.landing.conflict_matrix import Conflicts, find_conflicts
 from orchestrator.landing.merge import Wish, merge_branches
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import Merged
 from orchestrator.results import Status
 from tests.support.merges import WHEN, Content, World
@@ -53,7 +54,9 @@ def snapshot_of(repo: Path) -> dict[str, tuple[str, int]]:
 def merge(world: World, *branches: Branch, **wish: Any) -> Merged:
     """Merge branches as `orchestrator merge` does; the workers are named."""
     run = RunBranches("run", WHEN, False, branches)
-    return merge_branches(Repository(world.repo), run, Wish(named=True, **wish))
+    asked = {key: wish.pop(key) for key in MergeRequest.__annotations__ if key in wish}
+    request = MergeRequest(**asked)
+    return merge_branches(Repository(world.repo), run, Wish(request=request, named=True, **wish))
 
 
 def untouched(world: World) -> tuple[object, ...]:

@@ -1,7 +1,6 @@
 """`orchestrator conflicts`: show which branches of a run cannot be merged."""
 
 from collections.abc import Sequence
-from importlib import import_module
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from orchestrator.cli.output.formats import table, terminal_width, title_of
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
-from orchestrator.landing.branches import Branch, RunBranches, read_branches
+from orchestrator.landing.branches import Branch, read_branches
 from orchestrator.landing.conflict_matrix import Conflicts, Pair, find_conflicts
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
@@ -50,13 +49,14 @@ def conflicts(
     repository = Repository(Path.cwd())
     run = read_branches(repository, wanted, numbers)
     if check:
-        # Imported only here: nothing else of this command needs the engine and the runs.
-        module = import_module("orchestrator.cli.merging_run")
-        found: Conflicts = module.find_tested_conflicts(
-            repository, run.run_id, numbers, check, config
-        )
+        # Imported here because nothing else of this command needs the engine and the runs.
+        from orchestrator.cli.merging_run import find_tested_conflicts
+
+        found = find_tested_conflicts(repository, run.run_id, numbers, check, config)
     else:
-        found = _found(repository, run)
+        changed = [branch for branch in run.branches if not branch.is_empty]
+        base = repository.resolve("HEAD")
+        found = find_conflicts(repository, changed, run_id=run.run_id, base=base)
     if json:
         show_json(dumps(found.model_dump(mode="json"), indent=2))
     else:
@@ -64,12 +64,6 @@ def conflicts(
         _tell_others(found, run.branches)
     if found.conflicting:
         raise typer.Exit(FOUND)
-
-
-def _found(repository: Repository, run: RunBranches) -> Conflicts:
-    changed = [branch for branch in run.branches if not branch.is_empty]
-    base = repository.resolve("HEAD")
-    return find_conflicts(repository, changed, run_id=run.run_id, base=base)
 
 
 def _tell_others(found: Conflicts, branches: Sequence[Branch]) -> None:

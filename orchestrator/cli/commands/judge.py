@@ -1,54 +1,33 @@
 """`orchestrator judge`: rank the workers of a run by checks."""
 
-from dataclasses import dataclass
-from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.judging_options import JudgingOptions
+from orchestrator.cli.judging_options import JudgeCommand
 from orchestrator.cli.landing_arguments import AllByDefault, run_and_workers
-from orchestrator.cli.options import Config, Json, Quiet, with_options
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgeOptions(JudgingOptions):
-    """Options of `orchestrator judge`."""
-
-    check: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--check",
-            metavar="CMD",
-            help="Command that must succeed on each worker's commit; repeatable. "
-            "[default: `checks` of the configuration]",
-        ),
-    ] = None
-    config: Config = None
-    json: Json = False
-    quiet: Quiet = False
+from orchestrator.cli.options import GivenSettings, OptionsOf, with_options
 
 
 @with_options
-def judge(options: JudgeOptions, words: AllByDefault = None) -> None:
+def judge(
+    given: Annotated[GivenSettings, OptionsOf("JudgingRules")],
+    options: JudgeCommand,
+    words: AllByDefault = None,
+) -> None:
     """Rank the workers of a run by checks, which run in fresh containers.
 
     No agent starts. The checks run on each worker's commit with the tests of the base commit. The
     exit code is 0 if one worker is clearly the best, 1 if no worker passes, and 2 if the judgement
     is undecided.
     """
-    # Imported only here: the help of the command does not need the engine.
-    judging = import_module("orchestrator.cli.judging_run")
+    # Imported here because the help of the command does not need the engine.
+    from orchestrator.cli.judging_run import judge_workers, print_judgement
+    from orchestrator.cli.reporting import Reports
+
     run, numbers = run_and_workers(words)
-    wanted = judging.Wanted(
-        run=run,
-        numbers=numbers,
-        checks=options.check,
-        file=options.config,
-        quiet=options.quiet,
-    )
-    reports = judging.Reports.requested(options.report, automatic=False)
-    judgement = judging.judge_workers(wanted, options)
-    judging.print_judgement(judgement, as_json=options.json)
+    reports = Reports.requested(options.report, automatic=False)
+    judgement = judge_workers(run, numbers, given, options)
+    print_judgement(judgement, as_json=options.json)
     reports.write(judgement.run_id)
     raise typer.Exit(judgement.exit_code)

@@ -1,14 +1,13 @@
 """`orchestrator mcp`: serve tools for agents by the Model Context Protocol."""
 
 from dataclasses import dataclass
-from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 
-from orchestrator.cli.options import Config, with_options
+from orchestrator.cli.options import Config, optional_packages, with_options
 from orchestrator.cli.output.messages import tell
 from orchestrator.config.run import MOST_EVER
 from orchestrator.errors import ConfigError
@@ -88,30 +87,33 @@ def mcp(options: McpOptions) -> None:
     configuration file that you did not name cannot set, such as images, variables or hosts.
     """
     repository = Repository(options.root or Path.cwd())
-    server = _module("server")
-    allowed = _parse_actions(options.allow or [], get_args(server.Allowed))
+    with optional_packages("the MCP server", "mcp", _PACKAGES):
+        from orchestrator.mcp.server import Allowed, serve
+        from orchestrator.mcp.starting import Limits, Starter
+        from orchestrator.mcp.tools import offer_tools
+    named = _parse_actions(options.allow or [], get_args(Allowed))
+    allowed: tuple[Allowed, ...] = tuple(word for word in get_args(Allowed) if word in named)
     if options.budget_total is not None and not 0 < options.budget_total < inf:
         raise ConfigError(f"option `--budget-total` is `{options.budget_total}`: must be above 0")
-    starter = _module("starting")
-    limits = starter.Limits(
+    limits = Limits(
         options={"preset": options.preset, "agent_cli": options.agent_cli},
         config=options.config.absolute() if options.config else None,
         max_workers=options.max_workers,
         budget_total=options.budget_total,
     )
-    starter.Starter(repository, limits).check()
-    offered = _module("tools").offer_tools(repository, limits, allowed)
+    Starter(repository, limits).check()
+    tools = offer_tools(repository, limits, allowed)
     shown = ", ".join(allowed) or "nothing: agents only read"
     tell(f"serving {repository.top} on stdin and stdout; allowed: {shown}")
     try:
-        server.serve(offered)
+        serve(tools)
     except KeyboardInterrupt:
         # Ctrl-C is an ordinary end.
         raise typer.Exit from None
 
 
-def _parse_actions(given: list[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the allowed actions.
+def _parse_actions(given: list[str], known: tuple[str, ...]) -> set[str]:
+    """Return the actions that were named.
 
     Raises:
         ConfigError: An action is not known.
@@ -122,21 +124,4 @@ def _parse_actions(given: list[str], known: tuple[str, ...]) -> tuple[str, ...]:
         raise ConfigError(
             f"option `--allow` is `{one_line(wrong[0])}`: must be of {', '.join(known)}"
         )
-    return tuple(word for word in known if word in words)
-
-
-def _module(name: str) -> Any:  # noqa: ANN401
-    """Return a module of the server, whose packages are optional.
-
-    Raises:
-        ConfigError: A package is not installed.
-    """
-    try:
-        return import_module(f"orchestrator.mcp.{name}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _PACKAGES:
-            raise
-        raise ConfigError(
-            f"the MCP server is not installed: the package `{error.name}` is missing",
-            hint="install the extra `mcp`: `pip install 'worktree-orchestrator[mcp]'`",
-        ) from error
+    return words

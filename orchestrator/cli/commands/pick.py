@@ -1,69 +1,42 @@
 """`orchestrator pick`: merge the best worker of a judged run."""
 
-from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
-from orchestrator.cli.landing_arguments import RunAndWorkers, Unfiltered, run_and_workers
-from orchestrator.cli.options import Json, with_options
+from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.options import GivenSettings, Json, OptionsOf, with_options
 from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show_json, tell
+from orchestrator.config.request import read_request
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Candidate, Judgement
 from orchestrator.judging.pick import candidate_of, merge_candidate
 from orchestrator.judging.store import latest_judgement
 from orchestrator.landing.merge import Wish
-from orchestrator.results import Form
-from orchestrator.text.sanitize import one_line
+from orchestrator.landing.merge_request import MergeRequest
 
-As = Annotated[
-    str,
-    typer.Option(
-        "--as",
-        metavar="|".join(get_args(Form)),
-        help="Add the work as a merge commit, one commit, rebased commits, or uncommitted changes.",
-    ),
+_TEXTS = {
+    "form": "Add the work as a merge commit, one commit, rebased commits, or uncommitted changes. "
+    "[default: merge]"
+}
+_Given = Annotated[
+    GivenSettings,
+    OptionsOf("MergeRequest", only=("form", "into", "unfiltered", "dry_run"), texts=_TEXTS),
 ]
-Into = Annotated[
-    str | None,
-    typer.Option(
-        "--into",
-        metavar="BRANCH",
-        help="Branch to merge into. [default: the branch that is checked out]",
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be merged, and change nothing.")
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PickOptions:
-    """Options of `orchestrator pick`."""
-
-    form: As = "merge"
-    into: Into = None
-    unfiltered: Unfiltered = False
-    dry_run: DryRun = False
-    json: Json = False
 
 
 @with_options
-def pick(options: PickOptions, words: RunAndWorkers = None) -> None:
+def pick(given: _Given, words: RunAndWorkers = None, json: Json = False) -> None:
     """Merge the best worker of a judged run, or the worker with the given number.
 
     Without a number, the exit code is 1 if no worker passes, and 2 if the judgement is undecided;
     nothing is merged then. `orchestrator merge --undo` undoes the merge.
     """
-    if options.form not in get_args(Form):
-        raise ConfigError(
-            f"option `--as` is `{one_line(options.form)}`: must be one of "
-            f"{', '.join(get_args(Form))}"
-        )
+    request = read_request(MergeRequest, given)
     run, numbers = run_and_workers(words)
     if len(numbers) > 1:
         raise ConfigError(
@@ -73,19 +46,12 @@ def pick(options: PickOptions, words: RunAndWorkers = None) -> None:
     repository = Repository(Path.cwd())
     judgement = latest_judgement(repository.state_dir, run)
     chosen = _chosen(judgement, numbers[0] if numbers else None)
-    wish = Wish(
-        form=options.form,  # type: ignore[arg-type]
-        into=options.into,
-        named=True,
-        overrules_judgement=bool(numbers),
-        dry_run=options.dry_run,
-        unfiltered=options.unfiltered,
-    )
+    wish = Wish(request=request, named=True, overrules_judgement=bool(numbers))
     merged = merge_candidate(repository, judgement, chosen, wish, tell)
-    if options.json:
+    if json:
         show_json(dumps(merged.model_dump(mode="json"), indent=2))
     else:
-        show_merged(merged, into=options.into)
+        show_merged(merged, into=request.into)
     if merged.left:
         raise typer.Exit(SOME_LEFT)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.landing_arguments import RunAndWorkers, Unfiltered, run_and_workers
+from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.options import Json, with_options
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.errors import ConfigError
@@ -78,7 +78,14 @@ class PullRequestOptions:
             help="Program that creates pull requests. [default: by the remote's address]",
         ),
     ] = None
-    unfiltered: Unfiltered = False
+    unfiltered: Annotated[
+        bool,
+        typer.Option(
+            "--unfiltered",
+            help="Also accept files for which a required filter of git, such as encryption, did "
+            "not run.",
+        ),
+    ] = False
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print the commands that would run, and change nothing."),

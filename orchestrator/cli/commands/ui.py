@@ -1,18 +1,16 @@
 """`orchestrator ui`: show runs in a web browser."""
 
 import webbrowser
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from signal import SIGHUP, SIGTERM
 from socket import socket
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import with_options
+from orchestrator.cli.options import optional_packages, with_options
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.cli.tty import unwinding
 from orchestrator.engine import engine_of_run
@@ -23,6 +21,10 @@ from orchestrator.runs.detach import continue_in_background
 from orchestrator.runs.recorded import config_to_repeat
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.text.quantities import count
+
+if TYPE_CHECKING:
+    # The packages of the web view are optional.
+    from orchestrator.web.run_catalog import RunCatalog
 
 _PACKAGES = frozenset({"starlette", "uvicorn", "jinja2", "markupsafe", "anyio", "h11"})
 """Packages of the extra `ui`."""
@@ -86,26 +88,36 @@ def ui(options: UiOptions) -> None:
     """
     _check(options)
     repositories = [Repository(path) for path in options.root or [Path.cwd()]]
-    usage = None
+    with optional_packages("the web view", "ui", _PACKAGES):
+        from orchestrator.web.export import export
+        from orchestrator.web.live_usage import LiveUsage
+        from orchestrator.web.run_catalog import RunCatalog
     if options.export is None:
-        usage = _web("run_catalog").LiveUsage(engine_of_run)
-    with closing(_web("run_catalog").RunCatalog(repositories, usage)) as catalog:
-        _show(catalog, options)
-
-
-def _show(catalog: Any, options: UiOptions) -> None:  # noqa: ANN401
-    if options.export is not None:
-        runs = _web("export").export(catalog, options.export)
-        show(f"wrote {count(runs, 'run')}: {options.export / 'index.html'}")
+        usage = LiveUsage(engine_of_run)
+        with closing(RunCatalog(repositories, usage)) as catalog:
+            _serve(catalog, options)
         return
-    actions = None if options.read_only else _web("actions").Actions(repeat=_repeat)
-    server = _web("server")
+    with closing(RunCatalog(repositories, None)) as catalog:
+        runs = export(catalog, options.export)
+    show(f"wrote {count(runs, 'run')}: {options.export / 'index.html'}")
+
+
+def _serve(catalog: "RunCatalog", options: UiOptions) -> None:
+    with optional_packages("the web view", "ui", _PACKAGES):
+        from orchestrator.web.access_control import Sessions
+        from orchestrator.web.actions import Actions
+        from orchestrator.web.app import Web
+        from orchestrator.web.server import listening, listening_at, serve
+    at = options.socket
+    listener = listening(options.port or 0) if at is None else listening_at(at)
+    # Hashes of the browsers' sessions at a fixed port are kept.
+    store = None if options.port is None else state_home() / f"ui-{options.port}"
     # Ctrl-C is the documented end, with exit code 0.
-    with unwinding((SIGTERM, SIGHUP)), _listening(server, options) as listener:
-        sessions = _web("access_control").Sessions(_store(options.port))
-        web = _web("app").Web(catalog, sessions, actions)
-        _tell_link(listener, sessions.key, opens=options.open)
-        server.serve(web.with_access_control, listener)
+    with unwinding((SIGTERM, SIGHUP)), listener as opened:
+        sessions = Sessions(store)
+        web = Web(catalog, sessions, None if options.read_only else Actions(repeat=_repeat))
+        _tell_link(opened, sessions.key, opens=options.open)
+        serve(web.with_access_control, opened)
 
 
 def _check(options: UiOptions) -> None:
@@ -122,40 +134,6 @@ def _check(options: UiOptions) -> None:
         raise ConfigError(f"`--socket` cannot be used with `{named[0]}`")
     if options.socket is not None and options.open:
         raise ConfigError("`--socket` cannot be used with `--open`")
-
-
-def _web(module: str) -> Any:  # noqa: ANN401
-    """Return a module of the web view, whose packages are optional.
-
-    Raises:
-        ConfigError: A package is not installed.
-    """
-    try:
-        return import_module(f"orchestrator.web.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _PACKAGES:
-            raise
-        raise ConfigError(
-            f"the web view is not installed: the package `{error.name}` is missing",
-            hint="install the extra `ui`: `pip install 'worktree-orchestrator[ui]'`",
-        ) from error
-
-
-@contextmanager
-def _listening(server: Any, options: UiOptions) -> Iterator[socket]:  # noqa: ANN401
-    if options.socket is None:
-        listening = server.listening(options.port or 0)
-    else:
-        listening = server.listening_at(options.socket)
-    with listening as listener:
-        yield listener
-
-
-def _store(port: int | None) -> Path | None:
-    """Return the file with hashes of the browser sessions at a given port; None without a port."""
-    if port is None:
-        return None
-    return state_home() / f"ui-{port}"
 
 
 def _tell_link(listener: socket, key: str, *, opens: bool) -> None:

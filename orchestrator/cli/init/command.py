@@ -20,7 +20,7 @@ from orchestrator.cli.init.vscode import FILE_NAME as VSCODE_FILE
 from orchestrator.cli.init.vscode import write_tasks
 from orchestrator.cli.options import TRY_TIMEOUT, TryTimeout, with_options
 from orchestrator.cli.output.messages import show, tell
-from orchestrator.cli.signals import interruptible
+from orchestrator.cli.signals import run_interruptibly
 from orchestrator.config.container import Isolation
 from orchestrator.config.loading import check_file
 from orchestrator.config.run import ParallelConfig, repository_config_files
@@ -29,7 +29,6 @@ from orchestrator.engine import ContainerEngine, load_engine
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.files.output import create_output, write_output
 from orchestrator.git.repository import Repository
-from orchestrator.runs.runner import ParallelRunner
 from orchestrator.runs.trial import Trial
 from orchestrator.text.quantities import count
 from orchestrator.text.sanitize import one_line
@@ -206,9 +205,11 @@ def _problems(
     config = ParallelConfig(
         tasks=("-",), image=choice.image, isolation=Isolation(network="open", check_network="none")
     )
-    trial = Trial(config, repository.top, engine, ParallelRunner)
-    with interruptible(lambda again: trial.cancel(kill=again)):
-        return problems_of(findings, choice, trial, limit=limit, tell=tell)
+    trial = Trial(config, repository.top, engine)
+    return run_interruptibly(
+        lambda: problems_of(findings, choice, trial, limit=limit, tell=tell),
+        lambda again: trial.cancel(kill=again),
+    )
 
 
 def _needs_naming(text: str) -> bool:

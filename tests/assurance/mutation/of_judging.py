@@ -112,5 +112,5 @@ def judging() -> Iterator[Protection]:
     )  # fmt: skip
     yield from marked(
         ("tests/runs/test_commit_checks.py",),
-        ("settings for agents do not end checks", Without("_UNLIMITED")),
+        ("settings for agents do not end checks", Without("budget_per_worker")),
     )  # fmt: skip

@@ -58,7 +58,7 @@ def settings() -> Iterator[Protection]:
         (SETTINGS,),
         ("forbidden keys of a discovered file refused", Instead("[]")),
         ("discovered file is restricted", Instead("_merge(layers)")),
-        ("commands of a discovered file are confined", Give("update={}")),
+        ("commands of a discovered file are confined", Give("closed_stages=()")),
         ("linked configuration file refused", Instead("None")),
     )  # fmt: skip
     yield from marked(

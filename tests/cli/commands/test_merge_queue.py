@@ -79,6 +79,10 @@ def test_branch_that_changes_the_tests_does_not_pass_by_them(
             "`--on-conflict stop` cannot be used with `--queue`",
         ),
         (
+            ["--on-conflict", "agent", "--as", "rebase"],
+            "`--on-conflict agent` cannot be used with `--as rebase`",
+        ),
+        (
             ["--on-conflict", "agent", "--allow-path", "../x"],
             "option `--allow-path`: `../x`: `..` leads out of the repository",
         ),
