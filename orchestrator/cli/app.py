@@ -144,8 +144,8 @@ class LazyGroup(TyperGroup):
         """Import a command, and return it."""
         command = self.members.get(cmd_name)
         if command is None:
-            raise self._unknown_command(cmd_name)
-        target = _group(cmd_name, command) if isinstance(command, _Group) else _imported(command)
+            raise self._name_problem(cmd_name)
+        target = _group(cmd_name, command) if isinstance(command, _Group) else _load(command)
         if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name)(target)
@@ -160,7 +160,7 @@ class LazyGroup(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.members.items()])
 
-    def _unknown_command(self, name: str) -> ConfigError:
+    def _name_problem(self, name: str) -> ConfigError:
         close = get_close_matches(name, self.members, n=1)
         hint = (
             f"did you mean `{close[0]}`?" if close else f"run `{self.path} --help` for the commands"
@@ -168,7 +168,7 @@ class LazyGroup(TyperGroup):
         return ConfigError(f"unknown command: `{name}`", hint=hint)
 
 
-def _imported(command: _Command) -> Any:  # noqa: ANN401
+def _load(command: _Command) -> Any:  # noqa: ANN401
     return getattr(import_module(f"orchestrator.cli.{command.module}"), command.attribute)
 
 
@@ -224,7 +224,11 @@ def options(
 def main() -> None:
     """Run the command line and exit."""
     # protection: utf-8-mode-in-any-locale
-    _restart_in_utf8_mode()
+    # Arguments, variables and file names are UTF-8 in practice. Otherwise Python would, for example
+    # with `LC_ALL=C` and `PYTHONUTF8=0`, decode every non-ASCII character as undecodable bytes.
+    if sys.getfilesystemencoding().lower() != "utf-8" and os.environ.get(_UTF8_MODE) != "1":
+        os.environ[_UTF8_MODE] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
     # Most objects come from imports and live to the end: searching them for garbage, again and
     # again and once more at exit, takes a fifth of a short command's time.
     gc.set_threshold(_GARBAGE_THRESHOLD)
@@ -240,17 +244,6 @@ def main() -> None:
         code = INTERRUPTED
     gc.freeze()
     sys.exit(code)
-
-
-def _restart_in_utf8_mode() -> None:
-    """Restart Python in UTF-8 mode if the locale uses another encoding.
-
-    Arguments, variables and file names are UTF-8 in practice. Otherwise Python would, for example
-    with `LC_ALL=C` and `PYTHONUTF8=0`, decode every non-ASCII character as undecodable bytes.
-    """
-    if sys.getfilesystemencoding().lower() != "utf-8" and os.environ.get(_UTF8_MODE) != "1":
-        os.environ[_UTF8_MODE] = "1"
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -318,7 +311,7 @@ def _report(error: Exception) -> int:
         tell_error(*usage_message(error))
         return USAGE
     if isinstance(error, PermissionError) and error.filename:
-        tell_error(*_forbidden(Path(os.fsdecode(error.filename)), error))
+        tell_error(*_permission_problem(Path(os.fsdecode(error.filename)), error))
         return ConfigError.exit_code
     if isinstance(error, FileNotFoundError) and _is_nowhere():
         tell_failure(RepositoryError("the current directory was removed", hint="change to another"))
@@ -332,7 +325,7 @@ def _report(error: Exception) -> int:
     return BUG
 
 
-def _forbidden(path: Path, error: OSError) -> tuple[str, str]:
+def _permission_problem(path: Path, error: OSError) -> tuple[str, str]:
     """Return message and hint for a file that this user may not use."""
     found = next((parent for parent in (path, *path.parents) if os.path.lexists(parent)), None)
     owner = f": {found} belongs to {user_name(found.lstat().st_uid)}" if found else ""

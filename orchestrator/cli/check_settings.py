@@ -39,7 +39,7 @@ def settings_without_tasks(repository: Repository, file: Path | None) -> Paralle
     return _load(repository, {}, file, task_needed=False)
 
 
-def required_checks(config: ParallelConfig, what: str) -> tuple[str, ...]:
+def require_checks(config: ParallelConfig, what: str) -> tuple[str, ...]:
     """Return the commands of the checks that a configuration names, each once.
 
     Args:

@@ -64,7 +64,7 @@ def run_in_foreground(
     Raises:
         OrchestratorError: The run could not start, or the action after the run failed.
     """
-    reports = _requested_reports(output)
+    reports = _find_reports(output)
     next_step, merged = output.next_step, None
 
     def stop(again: bool) -> None:
@@ -93,7 +93,7 @@ def run_in_foreground(
     return interruption.exit_code or code
 
 
-def _requested_reports(output: OutputOptions) -> "Reports | None":
+def _find_reports(output: OutputOptions) -> "Reports | None":
     """Return the reports to write at the end of the run; None if there are none.
 
     Raises:
@@ -104,7 +104,7 @@ def _requested_reports(output: OutputOptions) -> "Reports | None":
         return None
     from orchestrator.cli.reporting import Reports
 
-    return Reports.requested(
+    return Reports.from_options(
         output.report, quiet=output.quiet, artifacts=output.artifacts, junit=output.junit
     )
 
@@ -143,17 +143,13 @@ def _show_result(
         show_run(result, config, workflow=workflow, quiet=output.quiet, as_json=output.json)
         if output.timings:
             show(timings_table(result))
-            _show_timeline(result.run_id)
+            # Imported here because only `--timings` needs the model of reports.
+            from orchestrator.cli.output.overview import timeline
+            from orchestrator.cli.reporting import report_of
+
+            if report := report_of(result.run_id):
+                show(f"\n{timeline(report, width=terminal_width())}")
     return code
-
-
-def _show_timeline(run_id: str) -> None:
-    # Imported here because only `--timings` needs the model of reports.
-    from orchestrator.cli.output.overview import timeline
-    from orchestrator.cli.reporting import report_of
-
-    if report := report_of(run_id):
-        show(f"\n{timeline(report, width=terminal_width())}")
 
 
 def _stopping(config: ParallelConfig, *, again: bool) -> str:

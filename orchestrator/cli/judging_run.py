@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.cli.check_settings import (
     refuse_idle_options,
-    required_checks,
+    require_checks,
     settings_of_checks,
     settings_without_tasks,
 )
@@ -91,7 +91,7 @@ def read_rules(
     must_fix = given.get("must_fix", ())
     configured = tuple(check.run for check in settings.project.checks)
     checks = given.get("checks") or (
-        configured if must_fix else required_checks(settings, "judging")
+        configured if must_fix else require_checks(settings, "judging")
     )
     others = [check for check in dict.fromkeys(checks) if check not in must_fix]
     configuration = {"instruments": settings.judge.instruments}
@@ -99,10 +99,12 @@ def read_rules(
     check_commands(rules.commands)
     if hidden is None:
         return rules
-    return replace(rules, hidden=_hidden(repository, settings, hidden))
+    return replace(rules, hidden=_read_hidden(repository, settings, hidden))
 
 
-def _hidden(repository: Repository, settings: ParallelConfig, directory: Path) -> dict[str, bytes]:
+def _read_hidden(
+    repository: Repository, settings: ParallelConfig, directory: Path
+) -> dict[str, bytes]:
     """Return the files of `--hidden` by path; refuse the option if the checks have a network.
 
     With a network, a candidate's code could send the files away.
@@ -142,7 +144,7 @@ def evaluate(
         option = "--learn" if "learn" in given_rounds else "--until"
         raise ConfigError(f"`{option}` requires `--first`")
     rounds = read_request(Rounds, given_rounds)
-    reports = Reports.requested(
+    reports = Reports.from_options(
         options.report, quiet=options.quiet, artifacts=options.artifacts, junit=options.junit
     )
     repository = Repository(Path.cwd())

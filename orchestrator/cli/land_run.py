@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.cli.check_settings import required_checks
+from orchestrator.cli.check_settings import require_checks
 from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.config.run import ParallelConfig
@@ -37,15 +37,6 @@ class LandedRun:
         return {"landing": self.merged.model_dump(mode="json")}
 
 
-def _checks(config: ParallelConfig, how: str) -> tuple[str, ...]:
-    """Return the checks of the merge queue; none if branches are merged without a test."""
-    if how not in _WAYS:
-        raise ConfigError(
-            f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}"
-        )
-    return required_checks(config, "`--land queue`") if how == "queue" else ()
-
-
 class LandRun:
     """Merges the branches of a run into the branch that is checked out."""
 
@@ -58,7 +49,11 @@ class LandRun:
             ConfigError: `how` is neither `merge` nor `queue`, or there are no checks for a queue.
             OrchestratorError: Nothing can be merged into the branch that is checked out.
         """
-        checks = _checks(config, how)
+        if how not in _WAYS:
+            raise ConfigError(
+                f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}"
+            )
+        checks = require_checks(config, "`--land queue`") if how == "queue" else ()
         check_ahead(repository)
         note = silent if quiet else tell
         self._merger = Merger(repository.top, config=config, note=note)

@@ -62,7 +62,12 @@ def _page(
             yield f".SH {title}"
             for parameter in parameters:
                 yield from _list_item(parameter.declared, parameter.help)
-    yield from _members(row, commands)
+    if row.commands:
+        yield ".SH COMMANDS"
+    for member in row.commands:
+        path = f"{row.path} {member}".strip()
+        summary = next(command.summary for command in commands if command.path == path)
+        yield from _list_item(f"orchestrator {path}", f"{summary} See {_name(path)}(1).")
     if row.commands and not row.path:
         yield ".SH FILES"
         yield from _list_item("orchestrator.yaml", "The project's configuration.")
@@ -70,15 +75,6 @@ def _page(
     yield ".SH SEE ALSO"
     near = _name("") if row.path or not row.commands else _name("doctor")
     yield f".BR {_escape(near)} (1)"
-
-
-def _members(row: CommandRow, commands: Sequence[CommandRow]) -> Iterator[str]:
-    if row.commands:
-        yield ".SH COMMANDS"
-    for member in row.commands:
-        path = f"{row.path} {member}".strip()
-        summary = next(command.summary for command in commands if command.path == path)
-        yield from _list_item(f"orchestrator {path}", f"{summary} See {_name(path)}(1).")
 
 
 def _list_item(term: str, text: str) -> Iterator[str]:

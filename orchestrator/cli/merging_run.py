@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.cli.check_settings import (
-    required_checks,
+    require_checks,
     settings_of_checks,
     settings_without_tasks,
 )
@@ -37,7 +37,7 @@ def with_checks(repository: Repository, request: MergeRequest, file: Path | None
     if request.checks:
         return request
     configured = settings_without_tasks(repository, file)
-    return replace(request, checks=required_checks(configured, "`--queue`"))
+    return replace(request, checks=require_checks(configured, "`--queue`"))
 
 
 def with_agent(

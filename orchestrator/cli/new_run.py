@@ -123,7 +123,19 @@ def start(
     """
     _check_combination(run)
     if run.dry_run:
-        _show_plan(runner, run)
+        # Imported here because other runs need no table of the plan.
+        from orchestrator.cli.output.dry_run import plan_json, plan_table
+
+        plan = runner.plan()
+        if not run.quiet:
+            for notice in plan.notices:
+                tell(notice)
+        if run.json:
+            show_json(plan_json(plan))
+        else:
+            show(plan_table(plan))
+        if not run.quiet:
+            tell(_UNCHECKED)
     elif run.detach:
         _detach(runner, view, run)
     else:
@@ -163,22 +175,6 @@ def _check_combination(run: RunOptions) -> None:
             "`--summary` cannot be used with `--json`, `--dry-run` or `--detach`",
             hint="remove one of the two options",
         )
-
-
-def _show_plan(runner: ParallelRunner, run: RunOptions) -> None:
-    # Imported here because other runs need no table of the plan.
-    from orchestrator.cli.output.dry_run import plan_json, plan_table
-
-    plan = runner.plan()
-    if not run.quiet:
-        for notice in plan.notices:
-            tell(notice)
-    if run.json:
-        show_json(plan_json(plan))
-    else:
-        show(plan_table(plan))
-    if not run.quiet:
-        tell(_UNCHECKED)
 
 
 def _detach(runner: ParallelRunner, view: View, run: RunOptions) -> None:

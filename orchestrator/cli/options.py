@@ -213,7 +213,7 @@ def _select(
     ]
 
 
-def imported_later(module: str, name: str) -> Command:
+def import_later(module: str, name: str) -> Command:
     """Return a function that imports the named function when it is called, and calls it.
 
     So help texts and completion are fast: they do not import the code that the command executes.
@@ -276,7 +276,7 @@ def _command(function: Command, rows: Collection[OptionRow]) -> Command:
             name: part(**{field.name: given[field.name] for field in _option_fields(part)})
             for name, part in parts.items()
         }
-        made |= {name: _given_options(table, given) for name, table in tables.items()}
+        made |= {name: _collect_options(table, given) for name, table in tables.items()}
         function(**made, **{name: given[name] for name in own})
 
     of_parts = (
@@ -335,7 +335,7 @@ def _parameter(name: str, row: OptionRow, shown: str, *, hidden: bool = False) -
     )
 
 
-def _given_options(rows: Collection[OptionRow], given: Mapping[str, Any]) -> GivenSettings:
+def _collect_options(rows: Collection[OptionRow], given: Mapping[str, Any]) -> GivenSettings:
     """Return what was given as options, by the keys of the settings or fields.
 
     Raises:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.cli.check_settings import required_checks
+from orchestrator.cli.check_settings import require_checks
 from orchestrator.cli.output.judgement_table import judgement_text
 from orchestrator.cli.output.merge_text import show_merged
 from orchestrator.cli.output.messages import show, tell
@@ -58,7 +58,7 @@ class PickBest:
                 "tasks",
                 hint="without `--pick`: `orchestrator merge --queue` merges work on several tasks",
             )
-        checks = required_checks(config, "`--pick`")
+        checks = require_checks(config, "`--pick`")
         check_ahead(repository)
         rules = JudgingRules(checks=checks, instruments=config.judge.instruments)
         note = silent if quiet else tell

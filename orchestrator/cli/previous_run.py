@@ -45,7 +45,9 @@ def earlier_run(named: str) -> RunRecord:
     return record
 
 
-def continued(config: ParallelConfig, earlier: RunRecord, *, base_given: bool) -> ParallelConfig:
+def with_earlier_base(
+    config: ParallelConfig, earlier: RunRecord, *, base_given: bool
+) -> ParallelConfig:
     """Return the settings with the base of the earlier run, unless the user gave another one.
 
     A notice says if HEAD has moved on since.

@@ -46,7 +46,7 @@ class Reports:
     """Artifacts that are JUnit files, whose tests the JUnit report contains."""
 
     @classmethod
-    def requested(
+    def from_options(
         cls,
         given: list[str] | None,
         *,
@@ -67,7 +67,7 @@ class Reports:
         Raises:
             ConfigError: There is no such format, or a file cannot be written.
         """
-        targets = [_parsed(text) for text in given or ()]
+        targets = [_parse(text) for text in given or ()]
         check_junit(targets, junit)
         if artifacts is not None:
             check_artifacts(artifacts)
@@ -96,17 +96,14 @@ class Reports:
                 tell(f"warning: {problem}")
         for target in self.targets:
             try:
-                self._write_one(report, target)
+                if target.format in SYSTEMS:
+                    publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
+                else:
+                    target.write(report, top=Repository(Path.cwd()).top)
             except OSError as error:
                 why = lines(error.strerror or str(error))
                 place = f" to {one_line(str(target.path))}" if target.path else ""
                 tell(f"warning: the report `{target.format}` could not be written{place}: {why}")
-
-    def _write_one(self, report: RunReport, target: Target) -> None:
-        if target.format in SYSTEMS:
-            publish(report, target.format, os.environ, sys.stderr, quiet=self.quiet)
-        else:
-            target.write(report, top=Repository(Path.cwd()).top)
 
 
 def check_junit(targets: list[Target], junit: list[str] | None) -> None:
@@ -162,7 +159,7 @@ def report_of(run_id: str) -> RunReport | None:
     return report
 
 
-def _parsed(text: str) -> Target:
+def _parse(text: str) -> Target:
     target = parse_target(text)
     if target.path is None and target.format not in SYSTEMS:
         raise ConfigError(
@@ -190,18 +187,6 @@ def publish(
     if system == "otlp-http":
         export_trace(report, environ)
         return
-    _print_output(report, system, out, quiet=quiet)
-    if system == "github":
-        out.write("".join(f"{line}\n" for line in github.annotations(report)))
-        if path := environ.get("GITHUB_STEP_SUMMARY"):
-            github.write_summary(report, Path(path))
-        if path := environ.get("GITHUB_OUTPUT"):
-            github.write_outputs(report, Path(path))
-    out.flush()
-
-
-def _print_output(report: RunReport, system: str, out: TextIO, *, quiet: bool) -> None:
-    """Print the end of each worker's output, folded; if `quiet`, only for failures."""
     workers = [worker for worker in report.workers if worker.result]
     if quiet:
         workers = [worker for worker in workers if worker.status is not Status.SUCCESS]
@@ -213,6 +198,13 @@ def _print_output(report: RunReport, system: str, out: TextIO, *, quiet: bool) -
             # protection: output-in-jobs-log-is-guarded
             put(text, out)
             out.write(end)
+    if system == "github":
+        out.write("".join(f"{line}\n" for line in github.annotations(report)))
+        if path := environ.get("GITHUB_STEP_SUMMARY"):
+            github.write_summary(report, Path(path))
+        if path := environ.get("GITHUB_OUTPUT"):
+            github.write_outputs(report, Path(path))
+    out.flush()
 
 
 def _fold(worker: WorkerView, system: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ def variables(given: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def selected(reading: Reading, only_: Sequence[str], from_: Sequence[str]) -> Reading:
+def select_part(reading: Reading, only_: Sequence[str], from_: Sequence[str]) -> Reading:
     """Return the selected part of a workflow.
 
     Args:

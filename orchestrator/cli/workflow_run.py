@@ -15,12 +15,12 @@ from orchestrator.cli.new_run import (
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.cli.output.views import make_view
-from orchestrator.cli.previous_run import continued, earlier_run, without_done
+from orchestrator.cli.previous_run import earlier_run, with_earlier_base, without_done
 from orchestrator.cli.run_options import RunOptions, SeveralRunOptions, one_at_a_time
 from orchestrator.cli.signals import run_interruptibly
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 from orchestrator.cli.when_busy import turn
-from orchestrator.cli.workflow_file import selected, tell_about, variables
+from orchestrator.cli.workflow_file import select_part, tell_about, variables
 from orchestrator.config.bounds import value_of, value_text
 from orchestrator.config.derived import with_changes
 from orchestrator.config.fields import CONTAINER_FIELDS, is_size
@@ -50,7 +50,7 @@ def run_workflow(
         config = configured.config
         earlier = None if part.after is None else earlier_run(part.after)
         if earlier is not None:
-            config = continued(config, earlier, base_given="base" in given)
+            config = with_earlier_base(config, earlier, base_given="base" in given)
         fetch_base(run_options, config.base)
         reading = _read(part, config, earlier, run_options)
         workflow = reading.workflow
@@ -59,7 +59,11 @@ def run_workflow(
         if config.auto_workers:
             workers_now = run_config(config, workflow).workers
             config = with_changes(config, workers=workers_now)
-        programs = _programs(given, run_options, config, workflow)
+        names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
+        programs = {
+            name: _configure({**given, "agent_cli": name}, run_options).config
+            for name in sorted(filter(None, names))
+        }
         tasks = {task.id: config_of(config, task, programs) for task in workflow.tasks}
         # protection: no-task-beyond-what-was-typed
         _check_bounds(configured, reading, tasks)
@@ -146,34 +150,23 @@ def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
     return settings
 
 
-def _programs(
-    given: GivenSettings, run_options: RunOptions, config: ParallelConfig, workflow: Workflow
-) -> dict[str, ParallelConfig]:
-    """Return the settings for tasks that use another agent program, by the program's name."""
-    names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
-    return {
-        name: _configure({**given, "agent_cli": name}, run_options).config
-        for name in sorted(filter(None, names))
-    }
-
-
 def _read(
     part: WorkflowOptions,
     config: ParallelConfig,
     earlier: RunRecord | None,
     run_options: RunOptions,
 ) -> Reading:
-    whole = _expanded(part, config, run_options)
+    whole = _expand(part, config, run_options)
     whole = replace(whole, workflow=with_digests(whole.workflow))
     if earlier is not None:
         whole = without_done(whole, earlier, part.from_ or ())
-    reading = selected(whole, part.only or (), part.from_ or ())
+    reading = select_part(whole, part.only or (), part.from_ or ())
     if not run_options.quiet:
         tell_about(reading)
     return replace(reading, workflow=with_digests(reading.workflow))
 
 
-def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOptions) -> Reading:
+def _expand(part: WorkflowOptions, config: ParallelConfig, run_options: RunOptions) -> Reading:
     """Read the workflow file, and run its commands that list the items of a `foreach`.
 
     A signal ends such a command gracefully.

@@ -103,7 +103,7 @@ class ConflictAgent:
             return known
         try:
             # protection: agent-run-is-continued-not-repeated
-            result = None if known is None else self._continued(known.run_id)
+            result = None if known is None else self._continue(known.run_id)
             if result is None:
                 result = self._new(conflict, description, attempt)
         finally:
@@ -142,7 +142,7 @@ class ConflictAgent:
         top, engine = self._repository.top, self._engine
         return self._execute(ParallelRunner(config, top, emit=note, engine=engine))
 
-    def _continued(self, run_id: str) -> RunResult | None:
+    def _continue(self, run_id: str) -> RunResult | None:
         """Continue the run of a process that died; return None if that is impossible."""
         try:
             return self._execute(ResumedRun(self._directory(run_id), engine=self._engine))

@@ -156,9 +156,9 @@ class Merger:
             run=test.run_checks, identity=test.identity(engine.image_id(image) or image)
         )
         identity = [tester.identity, *protection.identity]
-        return self._protected(test, commands, tester, protection), dumps(identity)
+        return self._protect(test, commands, tester, protection), dumps(identity)
 
-    def _protected(
+    def _protect(
         self,
         test: ContainerTest,
         commands: Sequence[str],
@@ -170,29 +170,29 @@ class Merger:
         A commit passes only if its checks also report mutants of the target's tests as failed.
         """
 
-        def tested(commit: str) -> Answer:
+        def test_twice(commit: str) -> Answer:
             protected = protection.of(commit)
             # protection: queue-tests-of-target-count
             if protected != commit:
-                answer = told(protected, f"{commit[:12]} with the target's tests")
+                answer = run_and_note(protected, f"{commit[:12]} with the target's tests")
                 if answer != "pass":
                     return answer
-            answer = told(commit, commit[:12])
-            return watched(protected) if answer == "pass" else answer
+            answer = run_and_note(commit, commit[:12])
+            return run_mutants(protected) if answer == "pass" else answer
 
-        def told(commit: str, name: str) -> Answer:
+        def run_and_note(commit: str, name: str) -> Answer:
             answer = test(commit)
             last = test.runs[-1] if test.runs else "none"
             self._note(f"checks on {name}: {_SAID[answer]} (run {last})")
             return answer
 
-        def watched(commit: str) -> Answer:
+        def run_mutants(commit: str) -> Answer:
             answer = protection.reports_failures(commit, commands, tester)
             if answer == "fail":
                 self._note(f"checks on {commit[:12]}: they do not report tests that must fail")
             return answer
 
-        return tested
+        return test_twice
 
     def _resolver(self, request: MergeRequest, engine: Engine) -> Resolver:
         if request.agent is None:

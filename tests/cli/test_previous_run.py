@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.cli.previous_run import continued, earlier_run, without_done
+from orchestrator.cli.previous_run import earlier_run, with_earlier_base, without_done
 from orchestrator.errors import ConfigError
 from orchestrator.results import RunResult
 from orchestrator.runs.runner import ParallelRunner
@@ -164,14 +164,14 @@ def test_base_is_that_of_the_earlier_run_unless_given(
     result = world.run(world.read(EACH % "[a]").workflow)
     earlier, config = earlier_run(result.run_id), configured("-")
 
-    assert continued(config, earlier, base_given=False).base == earlier.base
+    assert with_earlier_base(config, earlier, base_given=False).base == earlier.base
     assert capsys.readouterr().err == ""
 
     git(world.repo, "commit", "-q", "--allow-empty", "-m", "later")
     head = git(world.repo, "rev-parse", "HEAD")
-    assert continued(config, earlier, base_given=False).base == earlier.base
+    assert with_earlier_base(config, earlier, base_given=False).base == earlier.base
     said = capsys.readouterr().err
     assert head[:12] in said
     assert "--base HEAD" in said
-    assert continued(config, earlier, base_given=True) == config
+    assert with_earlier_base(config, earlier, base_given=True) == config
     assert capsys.readouterr().err == ""

@@ -30,7 +30,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "files/copy_bytes.py": "copy_bytes",
         "reports/github.py": "write_summary write_outputs _append",
         "workspace/artifacts.py": "_copy",
-        "cli/commands/diff.py": "_copy_patch",
+        "cli/commands/diff.py": "diff.texts",
         "cli/output/streams.py": "_fill",
     },
     "The file is in a container, which runs the code.": {

@@ -97,8 +97,7 @@ def clear() -> None:
 
 def _rows(caches: Sequence[Path]) -> list[tuple[str, str, int]]:
     kinds = ((generation, kind) for generation in caches for kind in sorted(generation.iterdir()))
-    return [(generation.name, kind.name, _size(kind)) for generation, kind in kinds]
-
-
-def _size(kind: Path) -> int:
-    return disk_use([kind], most_files=_MOST_FILES).size
+    return [
+        (generation.name, kind.name, disk_use([kind], most_files=_MOST_FILES).size)
+        for generation, kind in kinds
+    ]

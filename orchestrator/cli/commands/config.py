@@ -26,7 +26,7 @@ from orchestrator.text.sanitize import one_line
 
 _NOTHING = "-"
 _LONGEST = 60
-_try_commands = options.imported_later("trial_run", "try_commands")
+_try_commands = options.import_later("trial_run", "try_commands")
 _KEYS_HINT = "run `orchestrator config schema` for the keys and their values"
 
 app = typer.Typer(
@@ -117,7 +117,9 @@ def _top() -> Path | None:
 
 
 def _row(setting: Described) -> tuple[str, str, str]:
-    places = ", ".join(one_line(_short(place), limit=_LONGEST) for place in setting.places)
+    places = ", ".join(
+        one_line(place.removeprefix(f"{Path.cwd()}/"), limit=_LONGEST) for place in setting.places
+    )
     match setting.source:
         case "default":
             source = "default"
@@ -126,10 +128,6 @@ def _row(setting: Described) -> tuple[str, str, str]:
         case kind:
             source = f"{kind} {places}"
     return setting.key, one_line(_text(setting), limit=_LONGEST), source
-
-
-def _short(place: str) -> str:
-    return place.removeprefix(f"{Path.cwd()}/")
 
 
 def _text(setting: Described) -> str:

@@ -71,7 +71,11 @@ def diff(
             if stat:
                 yield _stat(repository, branch)
             elif is_exact:
-                _copy_patch(repository, branch)
+                # Byte for byte: no text, so no pager shows it.
+                base, tip = branch.base, branch.commit
+                with patch_stream(repository, base=base, tip=tip, is_whole=True) as output:
+                    shutil.copyfileobj(output, sys.stdout.buffer)
+                    sys.stdout.flush()
             else:
                 yield from _patch(repository, branch, is_coloured=is_coloured)
 
@@ -92,24 +96,16 @@ def _check_raw(*, raw: bool, stat: bool, is_log: bool) -> None:
         )
 
 
-def _copy_patch(repository: Repository, branch: Branch) -> None:
-    """Print a patch byte for byte; it is no text, so no pager shows it."""
-    base, tip = branch.base, branch.commit
-    with patch_stream(repository, base=base, tip=tip, is_whole=True) as output:
-        shutil.copyfileobj(output, sys.stdout.buffer)
-        sys.stdout.flush()
-
-
 def _patch(repository: Repository, branch: Branch, *, is_coloured: bool) -> Iterator[str]:
     base, tip = branch.base, branch.commit
     with patch_stream(repository, base=base, tip=tip, is_whole=False) as output:
         for piece in _pieces(output):
             # protection: printed-patch-is-sanitised
             text = lines(piece.decode("utf-8", "replace")).removesuffix("\n")
-            yield "\n".join(map(_coloured, text.split("\n"))) if is_coloured else text
+            yield "\n".join(map(_colour, text.split("\n"))) if is_coloured else text
 
 
-def _coloured(line: str) -> str:
+def _colour(line: str) -> str:
     colour = next((colour for start, colour in _COLOURS.items() if line.startswith(start)), None)
     return line if colour is None else typer.style(line, **colour)
 

@@ -93,7 +93,7 @@ def _checks(file: Path | None) -> Iterator[Check]:
     try:
         engine = load_engine("docker")
     except OrchestratorError as error:
-        yield failed_check("engine", error)
+        yield check_of_error("engine", error)
         return
     try:
         yield from _engine(engine, config)
@@ -113,7 +113,7 @@ def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
     try:
         config = load_config(options=task, environ=os.environ, top=top, file=file)
     except OrchestratorError as error:
-        return failed_check("configuration", error), ParallelConfig(tasks=task["tasks"])
+        return check_of_error("configuration", error), ParallelConfig(tasks=task["tasks"])
     return Check(
         name="configuration", detail=str(path or "there is no file; the defaults apply")
     ), config
@@ -134,10 +134,10 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
         if missing is not None:
             # Models are usually chosen on the command line, so a missing key is only a warning.
             yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
-    yield from (failed_check("agent", error) for error in problems.errors)
+    yield from (check_of_error("agent", error) for error in problems.errors)
 
 
-def failed_check(name: str, error: OrchestratorError) -> Check:
+def check_of_error(name: str, error: OrchestratorError) -> Check:
     """Return the check that ended with an error."""
     return Check(
         name=name, state="fail", detail=error.message, hint=error.hint, exit_code=error.exit_code
@@ -149,7 +149,7 @@ def check_git() -> Check:
     try:
         installed = git.version()
     except OrchestratorError as error:
-        return failed_check("git", error)
+        return check_of_error("git", error)
     version = ".".join(map(str, installed))
     if installed >= git.MINIMUM_VERSION:
         return Check(name="git", detail=version)
@@ -168,7 +168,7 @@ def _repository() -> Iterator[Check]:
         repository = Repository(Path.cwd())
         head = repository.resolve("HEAD")
     except OrchestratorError as error:
-        yield failed_check("repository", error)
+        yield check_of_error("repository", error)
         return
     shallow = ", shallow" if repository.shallow_commits() else ""
     partial = ", partial clone: no history for workers" if is_partial(repository.git_config) else ""
@@ -189,7 +189,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     try:
         features = engine.check(images=(), runtime=None)
     except OrchestratorError as error:
-        yield failed_check("engine", error)
+        yield check_of_error("engine", error)
         return
     yield Check(name="engine", detail=features.version)
     runtime = config.isolation.runtime
@@ -202,7 +202,8 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     yield _allow_lists(engine, features, config.isolation.runtime)
     for image, required in _images(config).items():
         yield check_image(engine, image, required=required)
-    yield from _machine(features, config)
+    problems = [check_of_error("machine", error) for error in machine_problems(config, features)]
+    yield from problems or [_room(features, config)]
 
 
 def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
@@ -300,7 +301,7 @@ def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) ->
     for detail, overlay in ways.items():
         if overlay and not may_overlay(features, repository):
             continue
-        if _tried(engine, repository, overlay=overlay, runtime=runtime):
+        if _probe(engine, repository, overlay=overlay, runtime=runtime):
             return Check(name="worktrees", detail=f"{detail}{with_runtime} (tested)")
     return Check(
         name="worktrees",
@@ -340,7 +341,7 @@ def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) 
     return Check(name=name, state="warn", detail=problem, hint=hint)
 
 
-def _tried(engine: Engine, repository: Repository, *, overlay: bool, runtime: str | None) -> bool:
+def _probe(engine: Engine, repository: Repository, *, overlay: bool, runtime: str | None) -> bool:
     make_shared(repository.state_dir)
     scratch = Path(mkdtemp(prefix="doctor-", dir=repository.state_dir))
     try:
@@ -356,7 +357,7 @@ def check_image(engine: Engine, image: str, *, required: bool) -> Check:
     try:
         info = engine.image_info(image)
     except OrchestratorError as error:
-        return failed_check("image", error)
+        return check_of_error("image", error)
     if info is not None:
         size = amount(info.size)
         return Check(name="image", detail=f"{image}, {size}")
@@ -368,11 +369,6 @@ def check_image(engine: Engine, image: str, *, required: bool) -> Check:
         hint=image_hint(image),
         exit_code=3 if required else 0,
     )
-
-
-def _machine(features: EngineFeatures, config: ParallelConfig) -> Iterator[Check]:
-    problems = [failed_check("machine", error) for error in machine_problems(config, features)]
-    yield from problems or [_room(features, config)]
 
 
 def _room(features: EngineFeatures, config: ParallelConfig) -> Check:

@@ -50,7 +50,7 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """
     end_with_reader()
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
-    with _container(worker, run) as place, _started(place, tuple(command)) as process:
+    with _container(worker, run) as place, _start_inside(place, tuple(command)) as process:
         for chunk in process.output():
             sinks[chunk.stream].write(chunk.data)
         for sink in sinks.values():
@@ -73,14 +73,14 @@ def shell(worker: Number, run: RunOption = None) -> None:
     env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     with (
         _container(worker, run) as place,
-        _started(place, _SHELL, terminal=terminal_size(), env=env) as process,
+        _start_inside(place, _SHELL, terminal=terminal_size(), env=env) as process,
     ):
         exit_code = converse(process)
     raise typer.Exit(exit_code)
 
 
 @contextmanager
-def _started(
+def _start_inside(
     place: tuple[Engine, str],
     command: tuple[str, ...],
     *,
@@ -158,7 +158,13 @@ class _Sink:
     def write(self, data: bytes) -> None:
         # protection: output-of-exec-is-cleaned-in-job
         if self._in_ci:
-            self._show_lines(self._held + self._decoder.decode(data))
+            # Only complete lines: a control sequence may be split between two chunks.
+            text = self._held + self._decoder.decode(data)
+            # protection: ci-commands-in-several-chunks-are-broken-up
+            end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
+            self._held = text[end:]
+            if end:
+                put(output_lines(text[:end]).removesuffix("\n"), self._out)
         elif self._out.isatty():
             self._show(self._held + self._decoder.decode(data))
         else:
@@ -172,14 +178,6 @@ class _Sink:
         else:
             self._out.write(rest)
         self._out.flush()
-
-    def _show_lines(self, text: str) -> None:
-        """Print only complete lines, because a control sequence may be split between two chunks."""
-        # protection: ci-commands-in-several-chunks-are-broken-up
-        end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
-        self._held = text[end:]
-        if end:
-            put(output_lines(text[:end]).removesuffix("\n"), self._out)
 
     def _show(self, text: str) -> None:
         # The next chunk completes a sequence that is incomplete.

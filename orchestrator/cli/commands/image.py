@@ -311,7 +311,7 @@ def own_engine() -> Iterator[Engine]:
 def build_progress(*, quiet: bool) -> Iterator[Progress]:
     """Show the progress of a build: in place on a terminal, line by line elsewhere."""
     builds = BuildProgress(state_home() / "builds.json")
-    with _shown(builds, quiet=quiet) as shown:
+    with _show_progress(builds, quiet=quiet) as shown:
 
         def progress(text: str) -> None:
             builds.note(text)
@@ -322,7 +322,7 @@ def build_progress(*, quiet: bool) -> Iterator[Progress]:
 
 
 @contextmanager
-def _shown(builds: BuildProgress, *, quiet: bool) -> Iterator[Progress]:
+def _show_progress(builds: BuildProgress, *, quiet: bool) -> Iterator[Progress]:
     if quiet:
         yield lambda _: None
     # With `FORCE_COLOR`, `Console.is_terminal` would treat the log of a CI job as a terminal.

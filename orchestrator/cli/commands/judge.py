@@ -26,7 +26,7 @@ def judge(
     from orchestrator.cli.reporting import Reports
 
     run, numbers = run_and_workers(words)
-    reports = Reports.requested(options.report, automatic=False)
+    reports = Reports.from_options(options.report, automatic=False)
     judgement = judge_workers(run, numbers, given, options)
     print_judgement(judgement, as_json=options.json)
     reports.write(judgement.run_id)

@@ -72,7 +72,19 @@ def logs(
     end_with_reader()
     asked = {"setup": options.setup, "teardown": options.teardown, "check-*": options.checks}
     stages = [name for name, is_asked in asked.items() if is_asked]
-    _check_raw(worker, raw=options.raw, force=options.force)
+    if options.raw and worker is None:
+        raise ConfigError(
+            "`--raw` requires the number of a worker",
+            hint="name the worker: `orchestrator logs --raw 1 > FILE`",
+        )
+    # protection: logs-raw-refused-in-job
+    if options.raw and not options.force and in_ci(os.environ):
+        raise ConfigError(
+            "`--raw` is refused in a CI job: the output may contain commands for the CI system",
+            hint="remove `--raw`, or add `--force` if the bytes do not reach the job's log",
+        )
+    if options.force and not options.raw:
+        raise ConfigError("`--force` requires `--raw`")
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
         chosen = [*(_stage_logs(history, numbers, stages) if stages else _logs(history, numbers))]
@@ -85,23 +97,6 @@ def logs(
             _show(sources)
         if worker is not None and not any(log.path.is_file() for log in chosen):
             tell(f"worker {worker} {history.sentence(worker)}; there is no output to print")
-
-
-def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
-    """Check that `--raw` is used for a single worker, and not in a CI job."""
-    if raw and worker is None:
-        raise ConfigError(
-            "`--raw` requires the number of a worker",
-            hint="name the worker: `orchestrator logs --raw 1 > FILE`",
-        )
-    # protection: logs-raw-refused-in-job
-    if raw and not force and in_ci(os.environ):
-        raise ConfigError(
-            "`--raw` is refused in a CI job: the output may contain commands for the CI system",
-            hint="remove `--raw`, or add `--force` if the bytes do not reach the job's log",
-        )
-    if force and not raw:
-        raise ConfigError("`--force` requires `--raw`")
 
 
 def events(run: RunOption = None, follow_: Follow = False) -> None:

@@ -95,7 +95,7 @@ def merge(
     request = read_request(MergeRequest, given)
     run, numbers = run_and_workers(words)
     repository = Repository(Path.cwd())
-    reports = Reports.requested(options.report, automatic=False)
+    reports = Reports.from_options(options.report, automatic=False)
     if options.undo:
         if numbers or request.dry_run or options.report:
             raise ConfigError(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import GivenSettings, imported_later, with_settings
+from orchestrator.cli.options import GivenSettings, import_later, with_settings
 from orchestrator.cli.run_options import ParallelOptions, RunOptions, one_at_a_time
 
 _OF_SEVERAL_WORKERS = (
@@ -13,7 +13,7 @@ _OF_SEVERAL_WORKERS = (
 )
 """Settings without a meaning for a run of a single worker."""
 
-_run_tasks = imported_later("new_run", "run_tasks")
+_run_tasks = import_later("new_run", "run_tasks")
 
 FirstTask = Annotated[
     str | None, typer.Argument(metavar="TASK", help="Prompt or command for the first worker.")

@@ -45,7 +45,7 @@ def pick(given: _Given, words: RunAndWorkers = None, json: Json = False) -> None
         )
     repository = Repository(Path.cwd())
     judgement = latest_judgement(repository.state_dir, run)
-    chosen = _chosen(judgement, numbers[0] if numbers else None)
+    chosen = _choose(judgement, numbers[0] if numbers else None)
     wish = Wish(request=request, named=True, overrules_judgement=bool(numbers))
     merged = merge_candidate(repository, judgement, chosen, wish, tell)
     if json:
@@ -56,7 +56,7 @@ def pick(given: _Given, words: RunAndWorkers = None, json: Json = False) -> None
         raise typer.Exit(SOME_LEFT)
 
 
-def _chosen(judgement: Judgement, number: int | None) -> Candidate:
+def _choose(judgement: Judgement, number: int | None) -> Candidate:
     found = candidate_of(judgement, number)
     if found is not None:
         return found

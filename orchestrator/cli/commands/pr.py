@@ -101,18 +101,6 @@ def pr(options: PullRequestOptions, words: RunAndWorkers = None) -> None:
     Repeating the command updates the pull requests.
     """
     wanted, numbers = run_and_workers(words)
-    _check(options, numbers)
-    repository = Repository(Path.cwd())
-    best = options.best
-    chosen = _best(repository, wanted) if best else read_branches(repository, wanted, numbers)
-    published = _publish(repository, chosen, options)
-    if options.json:
-        show_json(dumps(published.model_dump(mode="json"), indent=2))
-    else:
-        _show(published, lists_commits=options.keep_commits)
-
-
-def _check(options: PullRequestOptions, numbers: tuple[int, ...]) -> None:
     if options.forge not in (None, *_FORGES):
         raise ConfigError(
             f"option `--forge` is `{one_line(options.forge or '')}`: must be one of "
@@ -123,6 +111,14 @@ def _check(options: PullRequestOptions, numbers: tuple[int, ...]) -> None:
             "name the workers to publish, or give `--best`",
             hint="to publish the branch of worker 2: `orchestrator pr 2`",
         )
+    repository = Repository(Path.cwd())
+    best = options.best
+    chosen = _best(repository, wanted) if best else read_branches(repository, wanted, numbers)
+    published = _publish(repository, chosen, options)
+    if options.json:
+        show_json(dumps(published.model_dump(mode="json"), indent=2))
+    else:
+        _show(published, lists_commits=options.keep_commits)
 
 
 def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOptions) -> Published:

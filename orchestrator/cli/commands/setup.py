@@ -12,7 +12,7 @@ from orchestrator.cli.commands.doctor import (
     check_git,
     check_image,
     check_line,
-    failed_check,
+    check_of_error,
 )
 from orchestrator.cli.commands.image import (
     AgentImage,
@@ -29,7 +29,6 @@ from orchestrator.engine.images.archive import load_images
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
 from orchestrator.engine.images.machine import prepare_machine
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, worker_image
-from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.text.sanitize import one_line
 
@@ -94,19 +93,15 @@ def _checks(agents: list[AgentImage]) -> Iterator[Check]:
     try:
         with own_engine() as engine:
             yield Check(name="engine", detail=engine.check(images=(), runtime=None).version)
-            yield from _images(engine, agents)
+            known = {status.tag: status for status in image_statuses(engine)}
+            for image in dict.fromkeys((BASE_IMAGE, *map(_image_of, agents))):
+                yield (
+                    _stale(known[image])
+                    if known[image].stale
+                    else check_image(engine, image, required=True)
+                )
     except OrchestratorError as error:
-        yield failed_check("engine", error)
-
-
-def _images(engine: Engine, agents: list[AgentImage]) -> Iterator[Check]:
-    known = {status.tag: status for status in image_statuses(engine)}
-    for image in dict.fromkeys((BASE_IMAGE, *map(_image_of, agents))):
-        yield (
-            _stale(known[image])
-            if known[image].stale
-            else check_image(engine, image, required=True)
-        )
+        yield check_of_error("engine", error)
 
 
 def _image_of(agent: AgentImage) -> str:

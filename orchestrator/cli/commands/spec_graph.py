@@ -38,10 +38,10 @@ def graph(
     """Draw the dependencies between the tasks of a workflow file."""
     reading = read_workflow(file, variables=variables(var or ()))
     tell_about(reading)
-    show(_drawn(reading.workflow, form))
+    show(_draw(reading.workflow, form))
 
 
-def _drawn(workflow: Workflow, form: Format) -> str:
+def _draw(workflow: Workflow, form: Format) -> str:
     match form:
         case Format.TEXT:
             text = listing(workflow, width=terminal_width())

@@ -1,10 +1,10 @@
 """`orchestrator spec run`: run a workflow."""
 
-from orchestrator.cli.options import GivenSettings, imported_later, with_settings
+from orchestrator.cli.options import GivenSettings, import_later, with_settings
 from orchestrator.cli.run_options import SeveralRunOptions
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 
-_run_workflow = imported_later("workflow_run", "run_workflow")
+_run_workflow = import_later("workflow_run", "run_workflow")
 
 
 @with_settings(

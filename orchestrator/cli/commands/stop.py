@@ -45,10 +45,10 @@ def stop(
         follow(lambda: False, is_live=lambda: _are_running(history, running))
         for number in running:
             result = history.directory.result(number)
-            show(_ended(history, number, result))
+            show(_ending(history, number, result))
 
 
-def _ended(history: RunHistory, number: int, result: WorkerResult | None) -> str:
+def _ending(history: RunHistory, number: int, result: WorkerResult | None) -> str:
     if result is None:
         return f"worker {number} {history.sentence(number)}"
     if result.reason is not Reason.CANCELLED:

@@ -2,7 +2,7 @@
 
 from orchestrator.cli.init.findings import Findings
 from orchestrator.cli.init.project_tree import Tree
-from orchestrator.cli.init.render import Choice, written
+from orchestrator.cli.init.render import Choice, render
 from orchestrator.cli.init.scan import look_at
 
-__all__ = ["Choice", "Findings", "Tree", "look_at", "written"]
+__all__ = ["Choice", "Findings", "Tree", "look_at", "render"]

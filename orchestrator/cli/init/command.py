@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from orchestrator.agents import load_agent
-from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
+from orchestrator.cli.init import Choice, Findings, Tree, look_at, render
 from orchestrator.cli.init.image_programs import BASE_PROGRAMS, programs_in
 from orchestrator.cli.init.render import FILE_NAME, build_command, needs_naming
-from orchestrator.cli.init.trial import problems_of, untried
+from orchestrator.cli.init.trial import problems_of, reasons_not_tried
 from orchestrator.cli.init.vscode import FILE_NAME as VSCODE_FILE
 from orchestrator.cli.init.vscode import write_tasks
 from orchestrator.cli.options import TRY_TIMEOUT, TryTimeout, with_options
@@ -113,8 +113,8 @@ def init(options: InitOptions) -> None:
     for line in _found_lines(findings):
         tell(line)
     limit = options.try_timeout if options.tries else None
-    choice = _tried(repository, findings, choice, limit=limit)
-    text = written(findings, choice)
+    choice = _try_commands(repository, findings, choice, limit=limit)
+    text = render(findings, choice)
     named = _needs_naming(text) or needs_naming(findings, choice)
     target = _write(repository.top / FILE_NAME, text, force=options.force)
     for line in _missing_lines(findings, choice):
@@ -157,7 +157,7 @@ def _abortable() -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
-def _tried(
+def _try_commands(
     repository: Repository, findings: Findings, choice: Choice, *, limit: float | None
 ) -> Choice:
     """Return the choice with the programs of the image, and the problems of commands.
@@ -186,7 +186,7 @@ def _tried(
         why = error.message
     else:
         commands = tuple(filter(choice.runs, commands)) if programs is not None else commands
-    return replace(choice, problems=dict(untried(commands, why)))
+    return replace(choice, problems=dict(reasons_not_tried(commands, why)))
 
 
 def _problems(

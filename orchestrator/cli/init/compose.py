@@ -38,7 +38,18 @@ def services_of(tree: Tree, name: str) -> tuple[tuple[FoundService, ...], dict[s
     for service, raw in list(listed.items())[:_MOST]:
         reason = _refusal(service, raw)
         if reason is None:
-            carried = _converted(service, raw)
+            env, without = _environment(raw.get("environment"))
+            values: dict[str, object] = {"image": _fill_in(raw["image"])}
+            port = next(_ports(raw), None)
+            health = _health(raw.get("healthcheck"))
+            if port is not None:
+                values["port"] = port
+            if env:
+                values["env"] = env
+            if health:
+                values["health"] = health
+            left_out = sorted(str(key) for key in raw.keys() - _CONVERTED - _IGNORED)
+            carried = FoundService(name=service, values=values, left_out=(*left_out, *without))
             other = converted.setdefault(carried.values.get("port", service), carried)
             if other is not carried:
                 reason = f"uses the same port as `{other.name}`, with which it shares a network"
@@ -55,25 +66,10 @@ def _refusal(name: str, raw: object) -> str | None:
     if not _NAME.fullmatch(name) or name == "localhost":
         return "its name is not a lowercase host name"
     try:
-        image = _filled_in(raw.get("image"))
+        image = _fill_in(raw.get("image"))
     except _UnsetVariableError as error:
         return f"its image depends on {error}"
     return None if _IMAGE.fullmatch(image) else "has no image"
-
-
-def _converted(name: str, raw: Mapping[str, object]) -> FoundService:
-    env, without = _environment(raw.get("environment"))
-    values: dict[str, object] = {"image": _filled_in(raw["image"])}
-    port = next(_ports(raw), None)
-    health = _health(raw.get("healthcheck"))
-    if port is not None:
-        values["port"] = port
-    if env:
-        values["env"] = env
-    if health:
-        values["health"] = health
-    left_out = sorted(str(key) for key in raw.keys() - _CONVERTED - _IGNORED)
-    return FoundService(name=name, values=values, left_out=(*left_out, *without))
 
 
 def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
@@ -89,13 +85,13 @@ def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
         if not _VARIABLE_NAME.fullmatch(key):
             continue
         try:
-            env[key] = _filled_in(value)
+            env[key] = _fill_in(value)
         except _UnsetVariableError:
             without.append(key)
     return env, without
 
 
-def _filled_in(raw: object) -> str:
+def _fill_in(raw: object) -> str:
     """Return a value as text, with variables replaced by their defaults."""
     if isinstance(raw, bool):
         return str(raw).lower()
@@ -128,12 +124,12 @@ def _health(raw: object) -> str | None:
     test = raw.get("test") if isinstance(raw, dict) else None
     try:
         if isinstance(test, str):
-            return _filled_in(test) or None
+            return _fill_in(test) or None
         match test:
             case ["CMD-SHELL", str(line)]:
-                return _filled_in(line)
+                return _fill_in(line)
             case ["CMD", *words] if words:
-                return shlex.join(_filled_in(word) for word in words)
+                return shlex.join(_fill_in(word) for word in words)
     except _UnsetVariableError:
         return None
     return None

@@ -291,7 +291,7 @@ def _ruby(tree: Tree, directory: str) -> Tools | None:
         if rake is None or not re.search(r"TestTask|:test\b", tree.text(rake)):
             return None
         check = Command(line=_in(directory, "rake test"), needs="rake", source=rake)
-        return _tested("Rake", "Ruby", rake, check)
+        return _with_check("Rake", "Ruby", rake, check)
     install = "bundle config set --local path vendor/bundle && bundle install"
     spec = _first(tree, directory, ".rspec", "spec/spec_helper.rb")
     rake = _first(tree, directory, "Rakefile")
@@ -332,15 +332,15 @@ def _native(tree: Tree, directory: str) -> Tools | None:
     """Return the tools of a project that is built with CMake, Meson or autotools."""
     if directory != ".":
         return None
-    cmake = next((name for name in tree.named("CMakeLists.txt") if name.count("/") <= 2), None)
+    cmake = next((name for name in tree.find("CMakeLists.txt") if name.count("/") <= 2), None)
     if cmake is not None and _CTEST.search(tree.text(cmake)):
         source = shlex.quote(parent(cmake))
         line = f"cmake -S {source} -B .build && cmake --build .build && "
         line += "ctest --test-dir .build --output-on-failure"
-        return _tested("CMake", "C", cmake, Command(line=line, needs="cmake", source=cmake))
+        return _with_check("CMake", "C", cmake, Command(line=line, needs="cmake", source=cmake))
     if "meson.build" in tree:
         line = "meson setup .build && meson test -C .build"
-        return _tested(
+        return _with_check(
             "Meson", "C", "meson.build", Command(line=line, needs="meson", source="meson.build")
         )
     if "configure" in tree:
@@ -350,7 +350,7 @@ def _native(tree: Tree, directory: str) -> Tools | None:
         needs, source = "autoreconf", "configure.ac"
     else:
         return None if cmake is None else Tools(name="CMake", language="C", source=cmake)
-    return _tested("autotools", "C", source, Command(line=line, needs=needs, source=source))
+    return _with_check("autotools", "C", source, Command(line=line, needs=needs, source=source))
 
 
 _CTEST = re.compile(
@@ -363,7 +363,7 @@ def _shell(tree: Tree, directory: str) -> Tools | None:
     if directory != "." or not tests:
         return None
     places = shlex.join(sorted({parent(name) for name in tests}))
-    return _tested(
+    return _with_check(
         "Bats", "shell", tests[0], Command(line=f"bats {places}", needs="bats", source=tests[0])
     )
 
@@ -372,12 +372,12 @@ def _perl(tree: Tree, directory: str) -> Tools | None:
     tests = [name for name in tree.under(join(directory, "t")) if name.endswith(".t")]
     if directory != "." or not tests:
         return None
-    return _tested(
+    return _with_check(
         "Perl", "Perl", tests[0], Command(line="prove -lr t", needs="prove", source=tests[0])
     )
 
 
-def _tested(name: str, language: str, source: str, check: Command) -> Tools:
+def _with_check(name: str, language: str, source: str, check: Command) -> Tools:
     return Tools(name=name, language=language, source=source, checks=(check,), of_members=True)
 
 

@@ -50,7 +50,7 @@ class Tree:
     def __contains__(self, name: str) -> bool:
         return name in self._files
 
-    def named(self, *names: str) -> list[str]:
+    def find(self, *names: str) -> list[str]:
         """Return the files with one of these names in any directory, closest to the top first."""
         wanted = set(names)
         files = [file for file in self._files if PurePosixPath(file).name in wanted]

@@ -90,7 +90,7 @@ def needs_naming(findings: Findings, choice: Choice) -> bool:
     return choice.services or any(map(choice.runs, findings.setup))
 
 
-def written(findings: Findings, choice: Choice) -> str:
+def render(findings: Findings, choice: Choice) -> str:
     """Return the text of the generated configuration file."""
     agent = _AGENT
     if choice.agent_cli:
@@ -116,7 +116,13 @@ _IMAGE = "  # image: IMAGE              # [named] instead of the agent program's
 def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
     yield "# Prepares a fresh worktree before the agent starts. Without `--config`, setup runs"
     yield "# without network, variables and secrets."
-    yield from _packages(findings, choice)
+    if findings.members:
+        yield comment(f"Packages: {', '.join(findings.members)}")
+    for name, reason in findings.unusable.items():
+        yield comment(f"Not used as base image: {name} {reason}")
+    for name in findings.containers:
+        build = build_command(choice.agent_cli, name)
+        yield comment(f"To use the project's own image as base image: `{build}`")
     yield "setup:"
     yield from _commands(findings.setup, choice)
     lines = cleaning(findings, filter(choice.runs, findings.setup))
@@ -130,16 +136,6 @@ def cleaning(findings: Findings, setups: Iterable[Command]) -> list[str]:
     """Return the commands that remove what setup commands create and git does not ignore."""
     names = [command.leaves for command in setups if command.leaves in findings.to_remove]
     return [shlex.join(["rm", "-rf", name]) for name in names if name]
-
-
-def _packages(findings: Findings, choice: Choice) -> Iterator[str]:
-    if findings.members:
-        yield comment(f"Packages: {', '.join(findings.members)}")
-    for name, reason in findings.unusable.items():
-        yield comment(f"Not used as base image: {name} {reason}")
-    for name in findings.containers:
-        build = build_command(choice.agent_cli, name)
-        yield comment(f"To use the project's own image as base image: `{build}`")
 
 
 def _checks(findings: Findings, choice: Choice) -> Iterator[str]:
@@ -181,7 +177,7 @@ def _services(findings: Findings, choice: Choice) -> Iterator[str]:
     for name, reason in findings.other_services.items():
         yield comment(f"Not included: `{name}` {reason}")
     if findings.services:
-        yield from _commented(_service_lines(findings.services), plain=choice.services)
+        yield from _comment_out(_service_lines(findings.services), plain=choice.services)
 
 
 def _service_lines(services: Iterable[FoundService]) -> Iterator[str]:
@@ -208,7 +204,7 @@ def _mapping(values: Mapping[str, object], indent: str) -> Iterator[str]:
             yield f"{indent}{scalar(key)}: {scalar(value)}"
 
 
-def _commented(lines: Iterable[str], *, plain: bool) -> Iterator[str]:
+def _comment_out(lines: Iterable[str], *, plain: bool) -> Iterator[str]:
     return (line if plain else f"# {line}" for line in lines)
 
 

@@ -33,7 +33,7 @@ _TEST_TARGETS = ("test", "check")
 
 def look_at(tree: Tree) -> Findings:
     """Return everything that was detected in a project."""
-    places = [parent(name) for name in tree.named(*_MANIFESTS, "go.work")]
+    places = [parent(name) for name in tree.find(*_MANIFESTS, "go.work")]
     members = tuple(place for place in dict.fromkeys(places) if place != ".")
     compose_file = next((name for name in COMPOSE_FILES if name in tree), None)
     services, others = services_of(tree, compose_file) if compose_file else ((), {})
@@ -48,7 +48,7 @@ def look_at(tree: Tree) -> Findings:
         compose_file=compose_file,
         services=services,
         other_services=others,
-        env_examples=tuple(tree.named(*_ENV_EXAMPLES)),
+        env_examples=tuple(tree.find(*_ENV_EXAMPLES)),
         containers=images,
         unusable=unusable,
         unreadable=tuple(tree.problems),
@@ -71,7 +71,7 @@ def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
 def _images(tree: Tree) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the files from which an image can be built, and why others cannot be used."""
     images, unusable = [], {}
-    for name in tree.named(*_IMAGES):
+    for name in tree.find(*_IMAGES):
         above = PurePosixPath(name).parts[:-1]
         if len(above) > _DEEPEST_IMAGE or _OF_TESTS.intersection(above):
             continue

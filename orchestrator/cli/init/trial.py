@@ -89,6 +89,6 @@ class _Tries:
                            f"{self.problems[command.line]}")  # fmt: skip
 
 
-def untried(commands: Iterable[Command], why: str) -> Iterator[tuple[str, str]]:
+def reasons_not_tried(commands: Iterable[Command], why: str) -> Iterator[tuple[str, str]]:
     """Yield each command line with the reason why it was not tried."""
     return ((command.line, f"not tried: {why}") for command in commands)

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.cli import workflow_run
 from orchestrator.cli.app import run
-from orchestrator.cli.workflow_file import selected
+from orchestrator.cli.workflow_file import select_part
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.parsing.dialects import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow
@@ -87,7 +87,7 @@ class TestSchema:
 class TestPart:
     def names(self, file, only=(), from_=()) -> list[str]:
         reading = read_workflow(Path(file), variables={"what": "x"})
-        return [task.id for task in selected(reading, only, from_).workflow.tasks]
+        return [task.id for task in select_part(reading, only, from_).workflow.tasks]
 
     def test_without_selection_all_tasks_run(self, file):
         assert self.names(file) == ["design", "each", "tests"]

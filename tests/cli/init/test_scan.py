@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
+from orchestrator.cli.init import Choice, Findings, Tree, look_at, render
 from orchestrator.cli.init.render import comment, scalar
 from orchestrator.config.document import read_document
 from orchestrator.config.loading import check_file
@@ -111,7 +111,7 @@ def test_project_without_tools_has_no_findings(tmp_path):
 def test_make_target_replaces_other_test_commands(tmp_path):
     found = look(tmp_path, {"go.mod": "module x\n", "Makefile": "all: test\n\ntest: all\n\tgo\n"})
     assert lines(found.checks) == ["make test", "go test ./..."]
-    assert read(written(found, TestWritten.ALL))["checks"] == ["make test"]
+    assert read(render(found, TestWritten.ALL))["checks"] == ["make test"]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ class TestWritten:
         return path
 
     def test_file_without_setup_is_valid_without_naming(self, tmp_path):
-        text = written(look(tmp_path, {"go.mod": ""}), self.ALL)
+        text = render(look(tmp_path, {"go.mod": ""}), self.ALL)
         assert "  # agent_cli: shell   # [named]\n" in text
         path = self.file(tmp_path, text)
         check = check_file(path)
@@ -298,7 +298,7 @@ class TestWritten:
     def test_written_file_is_valid(self, tmp_path):
         files = {"compose.yaml": COMPOSE, "package.json": INSTALLED, ".env.example": "",
                  "Dockerfile": "FROM x", "api/requirements.txt": ""}  # fmt: skip
-        text = written(look(tmp_path, files), self.ALL)
+        text = render(look(tmp_path, files), self.ALL)
         path = self.file(tmp_path, text)
         check = check_file(path)
         assert check.problems == []
@@ -313,7 +313,7 @@ class TestWritten:
 
     def test_services_are_written_if_requested(self, tmp_path):
         found = look(tmp_path, {"compose.yaml": COMPOSE})
-        path = self.file(tmp_path, written(found, self.ALL.__class__(
+        path = self.file(tmp_path, render(found, self.ALL.__class__(
             **{**vars(self.ALL), "services": True}
         )))  # fmt: skip
         check = check_file(path)
@@ -324,7 +324,7 @@ class TestWritten:
 
     def test_commented_services_are_valid_settings(self, tmp_path):
         found = look(tmp_path, {"compose.yaml": COMPOSE})
-        text = written(found, self.ALL)
+        text = render(found, self.ALL)
         part = text[text.index("# services:") :]
         path = self.file(tmp_path, part.replace("# ", "", 1).replace("\n# ", "\n"))
         assert check_file(path).problems == []
@@ -334,16 +334,16 @@ class TestWritten:
         files = {"package.json": INSTALLED, "requirements.txt": ""}
         found = look(tmp_path, files, ignores=lambda _: False)
         assert found.to_remove == (".venv", "node_modules")
-        path = self.file(tmp_path, written(found, self.ALL))
+        path = self.file(tmp_path, render(found, self.ALL))
         assert read_document(path).plain()["teardown"] == ["rm -rf node_modules"]
         ignored = look(tmp_path, files)
-        path = self.file(tmp_path, written(ignored, self.ALL))
+        path = self.file(tmp_path, render(ignored, self.ALL))
         assert "teardown" not in read_document(path).plain()
 
     def test_hostile_file_names_add_no_keys(self, tmp_path):
         nasty = "a\ncontainer: {memory: 1t}\n#\"'$(x) é\u2028b"
         files = {f"{nasty}/package.json": INSTALLED, f"{nasty}/.env.example": ""}
-        text = written(look(tmp_path, files), self.ALL)
+        text = render(look(tmp_path, files), self.ALL)
         path = self.file(tmp_path, text)
         check = check_file(path)
         assert (check.problems, len(check.named_only)) == ([], 1)

@@ -16,14 +16,14 @@ BROKEN = {
 """Files with mistakes, and the lines that are reported."""
 
 
-def written(repository):
+def render(repository):
     return json.loads((repository / ".vscode" / "tasks.json").read_text())
 
 
 def test_tasks_run_commands_that_exist(repository, capsys):
     assert run(["init", "--vscode"]) == 0
     assert capsys.readouterr().out == f"{repository}/.vscode/tasks.json\n"
-    found = written(repository)
+    found = render(repository)
     assert found["version"] == "2.0.0"
     paths = {row.path for row in read_commands()}
     for task in found["tasks"]:
@@ -43,7 +43,7 @@ def test_problem_matcher_finds_every_mistake(repository, capsys, name):
     assert run([*kind, "validate", name]) == 3
     printed = capsys.readouterr().err.splitlines()
     assert run(["init", "--vscode"]) == 0
-    for task in written(repository)["tasks"]:
+    for task in render(repository)["tasks"]:
         pattern = task["problemMatcher"]["pattern"]
         matches = [found for line in printed if (found := re.search(pattern["regexp"], line))]
         assert [int(one[pattern["line"]]) for one in matches] == [*lines]
