@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli.conversion import convert_plainly
-from orchestrator.cli.help import GroupedCommand
+from orchestrator.cli.help import GroupedCommand, convert_plainly
 from orchestrator.cli.output.ci import check_switches
 from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
 from orchestrator.cli.output.streams import LostOutputError, Streams
-from orchestrator.cli.usage_errors import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.files.owner import user_name
 from orchestrator.text.sanitize import is_text, one_line
@@ -85,7 +84,7 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
     "network": _Group(NETWORK, "List hosts that workers reached, and sets of `--allow`."),
     "resume": _Command("commands.resume", "resume", "Continue a run whose process died."),
-    "retry": _Command("commands.retry", "retry", "Repeat one worker of an ended run."),
+    "retry": _Command("commands.resume", "retry", "Repeat one worker of an ended run."),
     "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),
     "exec": _Command("commands.exec", "exec_", "Run a command in a running worker's container."),
     "shell": _Command("commands.exec", "shell", "Open a shell in a running worker's container."),
@@ -308,7 +307,7 @@ def _report(error: Exception) -> int:
         show(error.message)
         return 0
     if isinstance(error, typer.TyperException):
-        tell_error(*usage_message(error))
+        tell_error(*_usage_message(error))
         return USAGE
     if isinstance(error, PermissionError) and error.filename:
         tell_error(*_permission_problem(Path(os.fsdecode(error.filename)), error))
@@ -345,3 +344,32 @@ def _versions() -> str:
 
 def _version() -> str:
     return f"orchestrator {__version__}"
+
+
+_IN_OUR_WORDS = {
+    "Value error, ": "",
+    r"Input should be a valid integer\b.*": "must be a whole number",
+    r"Input should be greater than or equal to (\S+)": r"must be at least \1",
+}
+
+
+def _usage_message(error: typer.TyperException) -> tuple[str, str | None]:
+    """Return the error message and the hint for an invalid command line, in our style."""
+    context = getattr(error, "ctx", None)
+    unknown = getattr(error, "option_name", None)
+    if unknown and "No such option" in error.message:
+        return f"unknown option: `{unknown}`", _suggestion(unknown, context)
+    message = re.sub(r"'([^']*)'", r"`\1`", error.format_message().rstrip("."))
+    for raw, ours in _IN_OUR_WORDS.items():
+        message = re.sub(raw, ours, message)
+    return message[:1].lower() + message[1:], _point_to_help(context)
+
+
+def _suggestion(option: str, context: typer.Context | None) -> str | None:
+    known = [name for param in context.command.params for name in param.opts] if context else []
+    close = get_close_matches(option, known, n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else _point_to_help(context)
+
+
+def _point_to_help(context: typer.Context | None) -> str | None:
+    return f"run `{context.command_path} --help` for the options" if context else None

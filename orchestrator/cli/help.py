@@ -1,12 +1,12 @@
-"""Format the options of a command for `--help`."""
+"""Commands as typer runs them: the format of `--help`, and plain conversion of values."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-from orchestrator.cli.conversion import convert_plainly
 from orchestrator.config.option import Group
 
 _TYPE = re.compile(r" <.*>$")
@@ -46,3 +46,37 @@ class GroupedCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+class PlainValues:
+    """Conversion of one parameter's values that replaces the conversion by typer.
+
+    Typer builds a pydantic adapter for every parameter of a command, even for those that are not
+    given. Nearly all parameters take text, which stays as it is.
+    """
+
+    def __init__(self, parameter: Any) -> None:  # noqa: ANN401
+        self._parameter = parameter
+
+    def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:  # noqa: ANN401
+        """Return the converted value; same interface as typer's `RuntimeParam.coerce`."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        kind = param.type_descriptor.annotation
+        if kind is str and not several and isinstance(value, str):
+            return value
+        if kind == list[str] and isinstance(value, (tuple, list)):
+            return list(value)
+        self._parameter._runtime_param = None
+        return self._parameter.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def convert_plainly(parameters: Iterable[Any]) -> None:
+    """Make parameters convert their values with `PlainValues`, which is faster.
+
+    If typer's parameters lack the private attribute `_runtime_param`, typer converts the values.
+    """
+    for parameter in parameters:
+        if getattr(parameter, "_runtime_param", parameter) is None:
+            parameter._runtime_param = PlainValues(parameter)

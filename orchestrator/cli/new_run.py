@@ -70,14 +70,12 @@ def with_next_step(config: ParallelConfig, run: Options) -> Options:
 
 def _next_step(config: ParallelConfig, run: RunOptions) -> NextStep:
     # Imported here because no other run is judged or merged.
+    from orchestrator.cli.after_run import LandRun, PickBest
+
     repository = Repository(Path.cwd())
     if run.pick is not None:
         check_pick(run.pick)
-        from orchestrator.cli.pick_best import PickBest
-
         return PickBest(repository, config, quiet=run.quiet)
-    from orchestrator.cli.land_run import LandRun
-
     return LandRun(repository, config, run.land or "", quiet=run.quiet)
 
 

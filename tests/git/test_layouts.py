@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.cli.land_run import LandRun
+from orchestrator.cli.after_run import LandRun
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.judging.pick import merge_candidate

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.after_run import LandRun
 from orchestrator.cli.app import run
-from orchestrator.cli.land_run import LandRun
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Candidate, Flag, Judgement
 from orchestrator.judging.store import write_judgement

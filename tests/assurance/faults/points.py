@@ -259,7 +259,7 @@ LANDING_POINTS = _named(
     land_verdict=_around("StoredVerdicts.put", nth=2),
     land_checked=_around("orchestrator.runs.commit_checks:cleanup", nth=2),
     land_marked=_around("Chain.add_marked"),
-    land_ask=_around("ConflictAgent._executed"),
+    land_ask=_around("ConflictAgent._execute"),
     land_asked=_around(_ANSWER),
     land_agent_output=Point(target="WorkerLog.write", when="after", argument="resolving"),
     land_agent_ended=_around("ConflictAgent._proposal"),

@@ -9,8 +9,8 @@ from pathlib import Path
 import docker
 import pytest
 
+from orchestrator.cli.after_run import Picked
 from orchestrator.cli.app import run
-from orchestrator.cli.pick_best import Picked
 from orchestrator.git.repository import Repository
 from orchestrator.judging.judgement import Judgement
 from orchestrator.runs.picking import with_merge

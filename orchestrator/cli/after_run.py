@@ -1,11 +1,11 @@
-"""Judge the workers of a run that has just ended, and merge the best one."""
+"""What follows a run that has just ended: the merge of its branches, or of its best worker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.cli.check_settings import require_checks
 from orchestrator.cli.output.judgement_table import judgement_text
-from orchestrator.cli.output.merge_text import show_merged
+from orchestrator.cli.output.merge_text import SOME_LEFT, show_merged
 from orchestrator.cli.output.messages import show, tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
@@ -13,10 +13,75 @@ from orchestrator.git.repository import Repository
 from orchestrator.judging.judge_request import JudgingRules
 from orchestrator.judging.pick import silent
 from orchestrator.landing.land import check_ahead
+from orchestrator.landing.merge_request import MergeRequest
 from orchestrator.landing.merged import Merged
 from orchestrator.results import RunResult
 from orchestrator.runs.candidates import CandidateJudge
+from orchestrator.runs.merging import Merger
 from orchestrator.runs.picking import PickedJudgement, merge_best, with_merge
+from orchestrator.text.sanitize import one_line
+
+_WAYS = ("merge", "queue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedRun:
+    """The merge of a run's branches."""
+
+    merged: Merged
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if the branches of all workers were merged, and 1 otherwise."""
+        return SOME_LEFT if self.merged.left else 0
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """Return the additional keys of the run's JSON object, with their values."""
+        return {"landing": self.merged.model_dump(mode="json")}
+
+
+class LandRun:
+    """Merges the branches of a run into the branch that is checked out."""
+
+    def __init__(
+        self, repository: Repository, config: ParallelConfig, how: str, *, quiet: bool
+    ) -> None:
+        """Check the settings before the run starts; with `queue`, the run's checks test the merge.
+
+        Raises:
+            ConfigError: `how` is neither `merge` nor `queue`, or there are no checks for a queue.
+            OrchestratorError: Nothing can be merged into the branch that is checked out.
+        """
+        if how not in _WAYS:
+            raise ConfigError(
+                f"option `--land` is `{one_line(how)}`: must be one of {', '.join(_WAYS)}"
+            )
+        checks = require_checks(config, "`--land queue`") if how == "queue" else ()
+        check_ahead(repository)
+        note = silent if quiet else tell
+        self._merger = Merger(repository.top, config=config, note=note)
+        self._request = MergeRequest(checks=checks, on_conflict="skip")
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the checks, so that nothing is merged."""
+        self._merger.cancel(kill=kill)
+
+    def __call__(self, result: RunResult, *, show_text: bool) -> LandedRun:
+        """Merge the branches of a run.
+
+        Args:
+            result: The result of the run.
+            show_text: Whether to print what was merged.
+
+        Raises:
+            OrchestratorError: Nothing could be merged, or the checks were interrupted.
+        """
+        merged = self._merger.merge(self._request, result.run_id)
+        if show_text:
+            show("")
+            show_merged(merged)
+        return LandedRun(merged=merged)
 
 
 @dataclass(frozen=True, kw_only=True)
