@@ -13,9 +13,13 @@ import typer
 
 from orchestrator.agents import load_agent
 from orchestrator.cli.init import Choice, Findings, Tree, look_at, render
-from orchestrator.cli.init.image_programs import BASE_PROGRAMS, programs_in
 from orchestrator.cli.init.render import FILE_NAME, build_command, needs_naming
-from orchestrator.cli.init.trial import problems_of, reasons_not_tried
+from orchestrator.cli.init.trial import (
+    BASE_PROGRAMS,
+    problems_of,
+    programs_in,
+    reasons_not_tried,
+)
 from orchestrator.cli.init.vscode import FILE_NAME as VSCODE_FILE
 from orchestrator.cli.init.vscode import write_tasks
 from orchestrator.cli.options import TRY_TIMEOUT, TryTimeout, with_options
