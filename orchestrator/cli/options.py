@@ -290,22 +290,18 @@ def _command(function: Command, rows: Collection[OptionRow]) -> Command:
         for field in _option_fields(part)
     )
     options = [option for table in tables.values() for option in _options(table)]
-    _declare(command, [*options, *own.values(), *of_parts])
-    return command
-
-
-def _option_fields(part: Any) -> list[Field[Any]]:  # noqa: ANN401
-    return [field for field in fields(part) if get_origin(field.type) is Annotated]
-
-
-def _declare(command: Command, parameters: Iterable[Parameter]) -> None:
-    """Set the attributes from which typer derives the options of a command."""
-    signature = Signature(list(parameters))
+    # Typer derives the options of a command from these attributes.
+    signature = Signature([*options, *own.values(), *of_parts])
     command.__signature__ = signature  # type: ignore[attr-defined]
     command.__annotations__ = {
         **{parameter.name: parameter.annotation for parameter in signature.parameters.values()},
         "return": None,
     }
+    return command
+
+
+def _option_fields(part: Any) -> list[Field[Any]]:  # noqa: ANN401
+    return [field for field in fields(part) if get_origin(field.type) is Annotated]
 
 
 def _options(rows: Collection[OptionRow]) -> Iterable[Parameter]:

@@ -45,19 +45,16 @@ def turn(run: RunOptions) -> Iterator[None]:
     repository = Repository(Path.cwd())
     # Locked until this run has ended or is visible as a running run.
     with os.fdopen(open_shared(repository.state_dir / "turn"), "r") as lock:
-        _wait(repository, lock, leaves=asked == LEAVE, quiet=run.quiet)
+        leaves = asked == LEAVE
+        reported = False
+        while busy := _busy(repository, lock):
+            if not (reported or run.quiet):
+                tell(f"{busy}: {'nothing was started' if leaves else 'waiting for that run'}")
+                reported = True
+            if leaves:
+                raise typer.Exit(0)
+            time.sleep(_PAUSE)
         yield
-
-
-def _wait(repository: Repository, lock: IO[str], *, leaves: bool, quiet: bool) -> None:
-    reported = False
-    while busy := _busy(repository, lock):
-        if not (reported or quiet):
-            tell(f"{busy}: {'nothing was started' if leaves else 'waiting for that run'}")
-            reported = True
-        if leaves:
-            raise typer.Exit(0)
-        time.sleep(_PAUSE)
 
 
 def _busy(repository: Repository, lock: IO[str]) -> str | None:

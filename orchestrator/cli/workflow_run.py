@@ -31,7 +31,6 @@ from orchestrator.errors import ConfigError, OrchestratorError, mistakes
 from orchestrator.events import Emit, Notice
 from orchestrator.runs.foreach_items import Expansion
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.state.run_record import RunRecord
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.contents import with_digests
 from orchestrator.workflow.drawing.text import wave_lines
@@ -52,7 +51,14 @@ def run_workflow(
         if earlier is not None:
             config = with_earlier_base(config, earlier, base_given="base" in given)
         fetch_base(run_options, config.base)
-        reading = _read(part, config, earlier, run_options)
+        whole = _expand(part, config, run_options)
+        whole = replace(whole, workflow=with_digests(whole.workflow))
+        if earlier is not None:
+            whole = without_done(whole, earlier, part.from_ or ())
+        reading = select_part(whole, part.only or (), part.from_ or ())
+        if not run_options.quiet:
+            tell_about(reading)
+        reading = replace(reading, workflow=with_digests(reading.workflow))
         workflow = reading.workflow
         # protection: private-workflow-opened-by-no-option
         _check_networks(configured, workflow)
@@ -148,22 +154,6 @@ def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
                 hint=f"{instead}, or use another file with `--config`",
             )
     return settings
-
-
-def _read(
-    part: WorkflowOptions,
-    config: ParallelConfig,
-    earlier: RunRecord | None,
-    run_options: RunOptions,
-) -> Reading:
-    whole = _expand(part, config, run_options)
-    whole = replace(whole, workflow=with_digests(whole.workflow))
-    if earlier is not None:
-        whole = without_done(whole, earlier, part.from_ or ())
-    reading = select_part(whole, part.only or (), part.from_ or ())
-    if not run_options.quiet:
-        tell_about(reading)
-    return replace(reading, workflow=with_digests(reading.workflow))
 
 
 def _expand(part: WorkflowOptions, config: ParallelConfig, run_options: RunOptions) -> Reading:

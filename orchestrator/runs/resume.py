@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from orchestrator.agents.base import Agent
 from orchestrator.cleanup.inventory import RecordedWorker, base_ref, worker_refs
-from orchestrator.config.derived import with_isolation
+from orchestrator.config.derived import with_changes, with_isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected
 from orchestrator.engine.protocol import ContainerEngine

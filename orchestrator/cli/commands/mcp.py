@@ -91,7 +91,15 @@ def mcp(options: McpOptions) -> None:
         from orchestrator.mcp.server import Allowed, serve
         from orchestrator.mcp.starting import Limits, Starter
         from orchestrator.mcp.tools import offer_tools
-    named = _parse_actions(options.allow or [], get_args(Allowed))
+    given = options.allow or []
+    known = get_args(Allowed)
+    words = {word.strip() for text in given for word in text.split(",")} - {""}
+    wrong = sorted(words - {*known})
+    if wrong:
+        raise ConfigError(
+            f"option `--allow` is `{one_line(wrong[0])}`: must be of {', '.join(known)}"
+        )
+    named = words
     allowed: tuple[Allowed, ...] = tuple(word for word in get_args(Allowed) if word in named)
     if options.budget_total is not None and not 0 < options.budget_total < inf:
         raise ConfigError(f"option `--budget-total` is `{options.budget_total}`: must be above 0")
@@ -110,18 +118,3 @@ def mcp(options: McpOptions) -> None:
     except KeyboardInterrupt:
         # Ctrl-C is an ordinary end.
         raise typer.Exit from None
-
-
-def _parse_actions(given: list[str], known: tuple[str, ...]) -> set[str]:
-    """Return the actions that were named.
-
-    Raises:
-        ConfigError: An action is not known.
-    """
-    words = {word.strip() for text in given for word in text.split(",")} - {""}
-    wrong = sorted(words - {*known})
-    if wrong:
-        raise ConfigError(
-            f"option `--allow` is `{one_line(wrong[0])}`: must be of {', '.join(known)}"
-        )
-    return words

@@ -114,14 +114,6 @@ def pr(options: PullRequestOptions, words: RunAndWorkers = None) -> None:
     repository = Repository(Path.cwd())
     best = options.best
     chosen = _best(repository, wanted) if best else read_branches(repository, wanted, numbers)
-    published = _publish(repository, chosen, options)
-    if options.json:
-        show_json(dumps(published.model_dump(mode="json"), indent=2))
-    else:
-        _show(published, lists_commits=options.keep_commits)
-
-
-def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOptions) -> Published:
     remote = Remote(repository, options.remote)
     forge = find_forge(repository.top, remote.url, options.forge, installed=not options.dry_run)
     wish = PullRequestWish(
@@ -136,7 +128,11 @@ def _publish(repository: Repository, chosen: RunBranches, options: PullRequestOp
     )
     # The other workers of the run may be below the chosen ones in a stack.
     run = read_branches(repository, chosen.run_id)
-    return publish(repository, run, wish, remote, forge)
+    published = publish(repository, run, wish, remote, forge)
+    if options.json:
+        show_json(dumps(published.model_dump(mode="json"), indent=2))
+    else:
+        _show(published, lists_commits=options.keep_commits)
 
 
 def _best(repository: Repository, run: str | None) -> RunBranches:

@@ -10,7 +10,7 @@ from orchestrator.cli.options import ReportedOutput, with_options
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import Run, RunOption, open_run
 from orchestrator.git.repository import Repository
-from orchestrator.runs.detach import handed_down
+from orchestrator.runs.detach import take_inherited_lease
 from orchestrator.runs.recorded import config_to_repeat
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner

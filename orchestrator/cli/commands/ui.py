@@ -90,8 +90,7 @@ def ui(options: UiOptions) -> None:
     repositories = [Repository(path) for path in options.root or [Path.cwd()]]
     with optional_packages("the web view", "ui", _PACKAGES):
         from orchestrator.web.export import export
-        from orchestrator.web.live_usage import LiveUsage
-        from orchestrator.web.run_catalog import RunCatalog
+        from orchestrator.web.run_catalog import LiveUsage, RunCatalog
     if options.export is None:
         usage = LiveUsage(engine_of_run)
         with closing(RunCatalog(repositories, usage)) as catalog:
