@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.cli.app import run
-from orchestrator.cli.commands import retry as retry_command
+from orchestrator.cli.commands import resume as retry_command
 from orchestrator.results import Reason, Status
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs

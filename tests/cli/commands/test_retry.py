@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.commands import retry as command
+from orchestrator.cli.commands import resume as command
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
 from orchestrator.record.history import choose_run
