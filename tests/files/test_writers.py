@@ -37,6 +37,10 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "broker/ledger.py": "Ledger.__init__",
         "broker/processes.py": "Dispatcher._start",
         "broker/server.py": "main",
+        "engine/in_place/channel.py": "Channel.__init__ Channel.go",
+        "engine/in_place/porter.py": "Porter.__init__ Porter._begin",
+        "engine/in_place/records.py": "Journal.add Output.__init__ Output.complete pack_part",
+        "engine/limits_in_container.py": "_memory _read_only_root _scratch _tmp _tmp_inodes",
         "worker/in_container/commit_files.py": "Lfs._hand_over",
         "worker/in_container/host_git.py": "HostGit.write_output",
         "worker/in_container/pip_wheels.py": "main",
@@ -46,6 +50,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "The directory is new, has a random name, and belongs to this process.": {
         "cli/commands/image.py": "build_variables",
         "cli/init/command.py": "_needs_naming",
+        "engine/docker/ssh.py": "SshTunnel._start",
         "engine/images/recipes.py": "build_context",
         "mcp/starting.py": "_read",
         "workspace/untracked.py": "_matching",
@@ -108,6 +113,12 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "workspace/furnish.py": "WorktreeFiller._copy",
         "workspace/submodules.py": "point_to",
     },
+    "The directory was opened without following links, and the file is new in it.": {
+        "engine/in_place/archive.py": "_write",
+    },
+    "The directory in a shared one was checked to belong to this user.": {
+        "machine.py": "reserve_name",
+    },
     "The tree is being removed; it is never left.": {"files/remove_tree.py": "_remove_entry"},
     "The directory in memory was checked to belong to this user.": {
         "state/secret_files.py": "grant_directory _own_directory _write_files",
@@ -123,6 +134,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "engine/docker/counters.py": "_hold",
     },
     "Another method has the same name: no file is written.": {
+        "engine/docker/volumes.py": "Volumes.write",
         "execution/launch.py": "create",
         "execution/ports.py": "WorkerPorts.move",
         "worker/context.py": "WorkerContext.broker_link",
