@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.engine import engine_of_run, installed_engines
-from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
+from orchestrator.engine.labels import MANAGED, PLACE, REPOSITORY, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.engine.run_engine import RunEngine
 from orchestrator.errors import OrchestratorError
@@ -95,6 +95,12 @@ def worker_of(leftover: Leftover) -> int | None:
     """Return the number of the worker that an object belongs to; None if it belongs to the run."""
     number = leftover.labels.get(WORKER, "")
     return int(number) if number.isdecimal() else None
+
+
+def held_by_places(leftovers: Iterable[Leftover]) -> set[int | None]:
+    """Return the workers whose files are in volumes of the engine."""
+    held = (left for left in leftovers if left.kind == "volume" and PLACE in left.labels)
+    return {worker_of(left) for left in held}
 
 
 def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:

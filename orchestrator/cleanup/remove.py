@@ -26,6 +26,7 @@ from orchestrator.cleanup.orphans import (
     engine_of,
     find_leftovers,
     find_unrecorded_worktrees,
+    held_by_places,
     remove_all,
     worker_of,
 )
@@ -220,6 +221,12 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
         for worker in workers
         if job.wanted.includes(job.repository, worker, present=worker.number in present)
     }
+    # protection: work-in-volumes-is-kept
+    held = set[int | None]() if job.purge else held_by_places(job.leftovers.get(run.run_id, ()))
+    for number in {w.number for w in workers if w.number in chosen & held and w.is_stranded()}:
+        chosen.discard(number)
+        where = f"worker {number} of dead run {run.run_id}: its work is in volumes of the engine"
+        job.problems.append(f"{where}; `orchestrator resume {run.run_id}` collects it")
     for worker in workers:
         if worker.number in present - chosen and job.wanted.reaches(worker):
             with _noting(job):

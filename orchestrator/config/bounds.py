@@ -92,6 +92,7 @@ _FREE: Mapping[str, Mapping[str, FieldPath]] = {
     }
     | {"providers": PROVIDERS},
     "The bound itself.": {"preset": RUN_FIELDS["preset"]},
+    "How the same files get into the same containers.": {"transfer": CONTAINER_FIELDS["transfer"]},
     "Values of the author of the file, nothing of the user's.": {
         name: CONTAINER_FIELDS[name] for name in ("env", "ports", "allow_sets")
     }

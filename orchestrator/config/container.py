@@ -59,6 +59,7 @@ class Limits(Model):
 
 Network = Literal["none", "allowlist", "learn", "open"]
 Keys = Literal["env", "broker"]
+Transfer = Literal["auto", "mounts", "streams"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
 """Values of the setting `network`, the most restrictive first."""
 
@@ -207,6 +208,16 @@ class Isolation(Model):
     are refused. The results name them in `limits_unenforced`. `orchestrator doctor` lists all
     limits.
     """
+    transfer: Annotated[
+        Transfer,
+        Option(
+            Group.ISOLATION,
+            "auto|mounts|streams",
+            help="Mount files of this machine in workers, or send copies of them to the engine.",
+        ),
+    ] = "auto"
+    """How files get into workers. `mounts`: containers mount files of this machine. `streams`:
+    copies are sent to volumes of the engine, and commits are fetched from there. `auto`: mounts."""
     history: Literal["full", "shallow"] = "full"
     """`full`: workers get the whole history of the base commit. `shallow`: only the base commit,
     which is faster for a large repository."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from orchestrator.engine.protocol import Container
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
@@ -227,4 +227,17 @@ class Place(Protocol):
 
         Raises:
             EngineError: The engine does not answer.
+        """
+
+
+@runtime_checkable
+class PlaceEngine(Protocol):
+    """An engine that has places of its own, which mount no file of this machine."""
+
+    def open_place(self, spec: PlaceSpec) -> Place:
+        """Create a place, or open it again if it exists; its files have still to be `put`.
+
+        Raises:
+            UnsupportedError: The place needs something that these places do not have.
+            EngineError: The place could not be created.
         """

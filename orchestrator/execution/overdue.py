@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from orchestrator.engine import load_engine
-from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
+from orchestrator.engine.labels import MANAGED, PLACE, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import OrchestratorError
 
@@ -58,6 +58,8 @@ def kill_workers(
         for left in engine.leftovers({MANAGED: "true", RUN: run_id})
         if left.kind == "container"
         and left.labels.get(WORKER) in workers
+        # A place with volumes enforces deadlines itself; it packs the work after the task's end.
+        and (PLACE not in left.labels or left.labels.get(ROLE) == "worker")
         and (helpers or left.labels.get(ROLE) not in _HELPERS)
     ]
     pool = ThreadPoolExecutor(_AT_ONCE)

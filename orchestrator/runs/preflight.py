@@ -45,6 +45,7 @@ from orchestrator.state.secret_files import Secrets, read_secrets
 from orchestrator.text.redact import Redactor, secret_variables
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.dotenv import check_dotenv
+from orchestrator.worker.place import check_transfer
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import (
     Programs,
@@ -215,6 +216,7 @@ def _check_engine(
             for image in images[1:]:
                 of_task.attempt(engine.check, images=(image,), runtime=None)
             features = of_task.attempt(engine.check, images=(), runtime=None)
+        of_task.attempt(check_transfer, engine, config, has_workflow=bool(task))
         if not features.has_problem:
             # protection: engine-without-gateways-refused-for-allow-list
             of_task.attempt(check_gateways, config, settings.egress, features.value)

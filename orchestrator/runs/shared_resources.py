@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from orchestrator.cleanup.orphans import HOST_ROLE, remove_all
-from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
+from orchestrator.engine.labels import MANAGED, PLACE, ROLE, RUN, WORKER
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
@@ -43,6 +43,7 @@ from orchestrator.worker.prepare import checkouts_of, ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import find_caches
+from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.overlay_probe import check_memory, choose_mode
 from orchestrator.workspace.shared_checkout import KEPT_UNUSED, prune_checkouts
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
@@ -144,10 +145,7 @@ def _prepare(
     history = config.isolation.history
     # The first run in a large repository packs for seconds.
     with meanwhile(partial(ready_objects, repository, directory, base, history=history)) as packing:
-        mode = choose_mode(checked.engine, checked.features, repository, directory.path)
-        if request.secrets.root is not None or needs_broker(request):
-            root = request.secrets.root or memory_root(os.environ)
-            check_memory(checked.engine, checked.features, repository, directory.path, root)
+        mode = _mode(checked, directory)
         switch = _switch(checked, directory, record.workers if resumed else ())
         checkouts = checkouts_of(repository, directory, config)
         if checkouts is not None:
@@ -207,6 +205,20 @@ def _prepare(
     if authorities is not None:
         write_private(ca_file, authorities, mode=0o644)
     return run
+
+
+def _mode(checked: CheckedRun, directory: RunDirectory) -> Mode:
+    """Return the mode of the workers' files, after a test whether containers see them."""
+    request, engine, features = checked.request, checked.engine, checked.features
+    if request.settings.config.isolation.transfer == "streams":
+        # Each worker's own checkout is sent to the engine.
+        return "bind"
+    repository = request.repository
+    mode = choose_mode(engine, features, repository, directory.path)
+    if request.secrets.root is not None or needs_broker(request):
+        root = request.secrets.root or memory_root(os.environ)
+        check_memory(engine, features, repository, directory.path, root)
+    return mode
 
 
 def _network(checked: CheckedRun, directory: RunDirectory, *, resumed: bool) -> str:
@@ -321,5 +333,8 @@ def remove_helpers(engine: ContainerEngine, run_id: str) -> None:
     kept = {left.labels.get(WORKER) for left in containers if left.labels[ROLE] in _KEPT}
     for left in containers:
         role, number = left.labels[ROLE], left.labels.get(WORKER)
+        # A place with volumes carries on without this process; it also removes its helpers.
+        if PLACE in left.labels and role not in _OF_NETWORKS:
+            continue
         if role not in _KEPT and not (role in _OF_NETWORKS and number in kept):
             engine.remove(left)

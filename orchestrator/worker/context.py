@@ -139,6 +139,11 @@ class RunContext:
         """Return the features of the engine and of its machine."""
         return self.checked.features
 
+    @property
+    def streams(self) -> bool:
+        """Return whether files are sent to volumes of the engine; if not, they are mounted."""
+        return self.config.isolation.transfer == "streams"
+
     def labels(self, *, role: str) -> dict[str, str]:
         """Return labels for a container or network, by which another process finds it."""
         return run_labels(self.repository, self.directory, role=role)

@@ -13,6 +13,7 @@ from orchestrator.errors import (
 )
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.execution.verdict import Verdict
+from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, note_of_refs
 from orchestrator.git.lfs import note_made, take_objects
@@ -25,10 +26,14 @@ from orchestrator.threads import meanwhile
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.worker.pack import DEATH, dismiss, pack, start_packing
+from orchestrator.worker.place import take_handed
 from orchestrator.worker.plain_harvest import pack_plainly
 from orchestrator.worker.prepare import ensure_tree
+from orchestrator.workspace.layout import GIT, TREE
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
+
+_MOST_FILES = 1_000_000
 
 
 def harvest_worker(
@@ -40,6 +45,7 @@ def harvest_worker(
         UnfinishedError: The disk or the engine failed; a resumed run tries again.
     """
     worker.run.emit(WorkerHarvesting(worker_id=worker.number))
+    notes = take_handed(worker, workspace, place)
     run = worker.run
     request = HarvestRequest(
         repository=run.repository,
@@ -65,13 +71,30 @@ def harvest_worker(
     except OrchestratorError as error:
         harvested = Harvested(workspace.start, (), refused=str(error))
     worker.times.begin("update")
+    harvested = replace(harvested, notes=(*harvested.notes, *notes))
     if harvested.refused is not None:
+        _take_refused(request)
         verdict = _verdict_of_refusal(verdict, harvested, workspace)
         harvested = _show_tip(worker, workspace, harvested)
         return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
     with meanwhile(partial(discard_scratch, request, harvested)):
         harvested = _show_tip(worker, workspace, harvested)
     return _with_leaks(worker, harvested), _check_filters(worker, verdict, harvested.tip)
+
+
+def _take_refused(request: HarvestRequest) -> None:
+    """Take the files of refused work out of the place, to where the result says they are.
+
+    Raises:
+        UnfinishedError: They could not be taken; a resumed run tries again.
+    """
+    store, place = request.workspace.store, request.place
+    given = disk_use((store.copy, store.git), most_files=_MOST_FILES).size
+    try:
+        for part, into in ((TREE, store.copy), (GIT, store.git)):
+            place.take(part, into, limit=given + request.room)
+    except (EngineError, OSError) as error:
+        raise UnfinishedError(f"the worker's refused work could not be kept: {error}") from error
 
 
 def _check_filters(worker: WorkerContext, verdict: Verdict, tip: str) -> Verdict:

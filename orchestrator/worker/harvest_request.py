@@ -26,6 +26,13 @@ def room(limits: Limits) -> int:
     return 2 * limits.disk + _MOMENT
 
 
+def message_of(spec: WorkerSpec, redactor: Redactor) -> str:
+    """Return the message for a commit of a worker's uncommitted files."""
+    # protection: secrets-are-redacted-from-commit-messages
+    task = one_line(redactor.text(spec.task), limit=500)
+    return _MESSAGE.format(worker=spec.worker_id, task=task)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HarvestRequest:
     """The input of a worker's harvest (collecting its commits)."""
@@ -60,9 +67,7 @@ class HarvestRequest:
     @property
     def message(self) -> str:
         """Return the message for a commit of the worker's uncommitted files."""
-        # protection: secrets-are-redacted-from-commit-messages
-        task = one_line(self.redactor.text(self.spec.task), limit=500)
-        return _MESSAGE.format(worker=self.spec.worker_id, task=task)
+        return message_of(self.spec, self.redactor)
 
     @property
     def kept_prefix(self) -> str:

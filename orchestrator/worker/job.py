@@ -91,6 +91,9 @@ class Work:
                     start = self.services.connect(step, start)
                 if start.network_of is not None or not _leads_nowhere(step.spec):
                     start = replace(start, network=worker.network_of(step))
+                left = self.place.step(step.name) if run.resumed and step.after is None else None
+                if left is not None:
+                    left.remove()
                 running = start_again(start, terms)
                 own = start.network_of is None
                 follower = worker.network_log.follow(running.container) if own else None

@@ -73,7 +73,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
     worker.leave_network(verdict)
     times.begin("harvest")
     harvested, verdict = harvest_worker(worker, workspace, place, verdict)
-    handed = close_place(worker, workspace, place)
+    handed = close_place(worker, place, harvested)
     times.begin("checks")
     checks, verdict = check(worker, workspace, harvested.tip, verdict)
     changed, listing_notes = _list_changes(worker, harvested)

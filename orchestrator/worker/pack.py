@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from orchestrator.config.container import Limits
 from orchestrator.engine.images.names import BASE_IMAGE
@@ -17,6 +18,7 @@ from orchestrator.execution.launch import removed_on_error
 from orchestrator.files.bundle import bundle
 from orchestrator.git.failures import disk_full
 from orchestrator.git.packed_work import HarvestRefusedError
+from orchestrator.git.repository import Repository
 from orchestrator.text.quantities import size
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import output_line
@@ -173,19 +175,41 @@ def start_packing(request: HarvestRequest, *onto: str, idle: bool = False) -> Co
     Raises:
         EngineError: The engine failed; nothing is left behind.
     """
-    workspace, branch = request.workspace, request.spec.branch
+    workspace = request.workspace
     # Where the files are may have changed: the user may have deleted the worktree.
     request.place.put(tuple(workspace.parts([HARVEST_STEP])))
-    paths = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
-    arguments = (*paths, request.base, branch, request.message, *onto)
-    # protection: program-imports-only-its-own-modules
-    program = ("python3", "-I", "-S", "-c", bundle(_PROGRAM), *arguments)
-    env = {ROOM: str(request.room), RESERVED: "/".join(request.repository.worktree_names())}
-    start = Start(command=("true",) if idle else program, env=env)
-    container = request.place.order(HARVEST_STEP, start)
+    start = packing(
+        workspace, request.spec.branch, request.base, request.message,
+        packing_env(request.repository, request.limits),
+    )  # fmt: skip
+    command = ("true",) if idle else (*start.command, *onto)
+    container = request.place.order(HARVEST_STEP, replace(start, command=command))
     with removed_on_error(container):
         container.start()
     return container
+
+
+def packing(
+    workspace: Workspace, branch: str, base: str, message: str, env: Mapping[str, str]
+) -> Start:
+    """Return what the packing container gets.
+
+    Args:
+        workspace: The worker's files.
+        branch: The worker's branch.
+        base: The commit that the worker started from.
+        message: Message of the commit with its uncommitted files.
+        env: The variables that `packing_env` returned.
+    """
+    paths = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
+    # protection: program-imports-only-its-own-modules
+    program = ("python3", "-I", "-S", "-c", bundle(_PROGRAM), *paths, base, branch, message)
+    return Start(command=program, env=env)
+
+
+def packing_env(repository: Repository, limits: Limits) -> dict[str, str]:
+    """Return the variables of the packing container."""
+    return {ROOM: str(room(limits)), RESERVED: "/".join(repository.worktree_names())}
 
 
 def harvest_step(

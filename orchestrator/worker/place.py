@@ -9,12 +9,23 @@ from dataclasses import replace
 
 from orchestrator.broker.repositories import GIT_FILE
 from orchestrator.config.company import BUNDLE
+from orchestrator.config.container import GATEWAYS
+from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.host_place import HostPlace
-from orchestrator.engine.place import Part, Place, PlaceSpec, Step
+from orchestrator.engine.place import Part, Place, PlaceEngine, PlaceSpec, Step
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BindMount
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    OrchestratorError,
+    UnsupportedError,
+)
+from orchestrator.git.changes import blobs
+from orchestrator.git.packed_work import Harvested
 from orchestrator.state import secret_files
 from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.text.sanitize import one_line
 from orchestrator.worker.container_specs import (
     GIT_SETTINGS,
     Job,
@@ -24,20 +35,82 @@ from orchestrator.worker.container_specs import (
     teardown_job,
 )
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.pack import harvest_step
+from orchestrator.worker.harvest_request import message_of
+from orchestrator.worker.pack import harvest_step, packing, packing_env
 from orchestrator.worker.services import service_steps
 from orchestrator.workspace.artifacts import Handover
-from orchestrator.workspace.layout import AGENT_STEP, part_of
+from orchestrator.workspace.layout import AGENT_STEP, TREE, part_of
 from orchestrator.workspace.mounts import Workspace
 
+_MOST_LISTED = 100_000
+_LISTING = 10.0
+_SHOWN = 5
 CA_FILE = "ca-bundle.crt"
 """Name of the file with certificate authorities in a run's directory."""
+
+
+def check_transfer(
+    engine: ContainerEngine, config: ParallelConfig, *, has_workflow: bool = False
+) -> None:
+    """Check that nothing needs mounts if files are sent to the engine as streams.
+
+    Raises:
+        UnsupportedError: A setting needs mounts, or the engine has no volumes for streams.
+    """
+    if config.isolation.transfer != "streams":
+        return
+    if not isinstance(engine, PlaceEngine):
+        raise UnsupportedError(
+            f"the engine `{engine.name}` cannot take files as streams", hint="use `--transfer auto`"
+        )
+    isolation, project = config.isolation, config.project
+    used = {
+        "a workflow": has_workflow,
+        "`services`": project.services,
+        "`caches`": project.caches,
+        "`dotenv`": project.dotenv,
+        "`checks`": project.checks,
+        "`ports`": isolation.ports,
+        "`keys: broker`": isolation.keys == "broker",
+        "`runtime`": isolation.runtime,
+        "`enforce: ro`": config.triggers.enforce == "ro",
+        **{f"`network: {network}`": True for network in GATEWAYS & config.networks},
+    }
+    # protection: streams-refuse-what-they-cannot-do
+    if refused := sorted(name for name, is_used in used.items() if is_used):
+        raise UnsupportedError(
+            f"with `transfer: streams`, workers cannot have {', '.join(refused)}",
+            hint="use `--transfer mounts`",
+        )
+
+
+def _place(worker: WorkerContext, spec: PlaceSpec) -> Place | None:
+    """Open a place with volumes, and send it its files; None if files are mounted.
+
+    Raises:
+        EngineUnavailableError: A place in which work may be cannot be opened.
+        EngineError: The place could not be created.
+    """
+    run = worker.run
+    if not run.streams or not isinstance(run.engine, PlaceEngine):
+        return None
+    try:
+        place = run.engine.open_place(spec)
+        place.put(spec.parts)
+    except EngineError as error:
+        if worker.checkpoints.launch() is None:
+            raise
+        raise EngineUnavailableError(
+            f"the worker's place cannot be used: {error.message}"
+        ) from error
+    return place
 
 
 def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     """Open the place of an attempt, or open it again after another process has died.
 
     Raises:
+        EngineError: The place could not be created, or its files could not be sent.
         OSError: A file of the worker is missing.
     """
     run, project = worker.run, worker.config.project
@@ -50,16 +123,19 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
         jobs.append(teardown_job(worker.settings))
         steps.append(job_step(worker, workspace, jobs[-1], after=last))
         last = jobs[-1].name
-    labels = worker.labels(role="harvest")
-    packing = harvest_step(worker.name, labels, workspace, worker.config.limits, worker.cpus)
-    names = [step.name for step in (*steps, packing)]
+    last_step = _packing_step(worker, workspace, after=last)
+    names = [step.name for step in (*steps, last_step)]
     parts = (*workspace.parts(names), *_files(worker, steps, jobs))
     spec = PlaceSpec(
         name=worker.name,
         labels=worker.labels(role="worker"),
         parts=parts,
-        steps=(*service_steps(worker), *steps, replace(packing, after=last)),
+        steps=(*service_steps(worker), *steps, last_step),
     )
+    # Accepted work is not needed in a place any more, and files that a new place needs are gone.
+    known = worker.checkpoints.harvest()
+    if (known is None or known.refused is not None) and (place := _place(worker, spec)) is not None:
+        return place
     earlier = (Checkpoints(path).launch() for _, path in worker.attempts() if run.resumed)
     since = None
     if worker.config.triggers.paths and workspace.mode == "bind":
@@ -71,23 +147,65 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
     return place
 
 
-def close_place(worker: WorkerContext, workspace: Workspace, place: Place) -> Handover:
-    """Collect what the worker handed over, and give up its place: its work is on the branch.
+def take_handed(worker: WorkerContext, workspace: Workspace, place: Place) -> tuple[str, ...]:
+    """Take the files that a worker hands over out of its place; return notes about problems.
 
-    The run's process removes a place that could not be removed here.
+    Raises:
+        EngineUnavailableError: The engine cannot be reached; a resumed run tries again.
     """
     try:
         for mount in workspace.shared:
             if isinstance(mount, BindMount) and not mount.read_only:
                 limit = worker.config.limits.disk
                 place.take(part_of(mount.target), mount.source, limit=limit)
-    except (OrchestratorError, OSError) as error:
-        said = f"the worker's artifacts and findings could not be collected ({error})"
-        return Handover(notes=(said,))
+    except EngineUnavailableError:
+        raise
+    except (EngineError, OSError) as error:
+        return (f"the worker's artifacts and findings could not be taken ({error})",)
+    return ()
+
+
+def close_place(worker: WorkerContext, place: Place, harvested: Harvested) -> Handover:
+    """Collect what the worker handed over, and give up its place: its work is on the branch.
+
+    The run's process removes a place that could not be removed here, at the end of the run. Refused
+    work stays in its place until then.
+    """
     handed = worker.run.shared.collect(worker.spec)
+    if harvested.refused is not None:
+        return handed
+    notes = _left_behind(worker, place, harvested.tip) if worker.run.streams else ()
     with suppress(OrchestratorError):
         place.release()
-    return handed
+    return replace(handed, notes=(*handed.notes, *notes))
+
+
+def _left_behind(worker: WorkerContext, place: Place, tip: str) -> tuple[str, ...]:
+    """Return a note about the files that a worker wrote and that its commit does not have."""
+    if isinstance(place, HostPlace):
+        return ()
+    try:
+        changed = sorted(place.changed(TREE, most=_MOST_LISTED, seconds=_LISTING))
+        kept = {path for path, _ in blobs(worker.run.repository, base=None, tip=tip)}
+    except OrchestratorError as error:
+        return (f"files that are not in the commit were left in the engine ({error.message})",)
+    left = [path for path in changed if path not in kept]
+    if not left:
+        return ()
+    shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in left[:_SHOWN])
+    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+    return (f"these files are not in the commit and were not kept: {shown}{more}",)
+
+
+def _packing_step(worker: WorkerContext, workspace: Workspace, *, after: str) -> Step:
+    """Return the step that packs the worker's work, with all that it needs without a client."""
+    limits = worker.config.limits
+    labels = worker.labels(role="harvest")
+    step = harvest_step(worker.name, labels, workspace, limits, worker.cpus)
+    env = packing_env(worker.run.repository, limits)
+    message = message_of(worker.spec, worker.run.redactor)
+    start = packing(workspace, worker.spec.branch, worker.base, message, env)
+    return replace(step, spec=replace(step.spec, command=start.command, env=env), after=after)
 
 
 def open_check_place(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.labels import PLACE
 from orchestrator.errors import RepositoryError
 from orchestrator.files.change_owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
@@ -117,12 +118,30 @@ def _ready(worker: WorkerContext) -> Workspace:
             repository, worker.run.directory, worker.spec, base=worker.base, objects=worker.objects,
             checkouts=worker.run.checkouts,
         )  # fmt: skip
+    _remove_places(worker)
     if worker.directory.exists():
         with repository.lock():
             put_aside(repository, worker.spec, worker.directory)
     workspace = _prepare(worker)
     checkpoints.note_prepared(workspace.start)
     return workspace
+
+
+def _remove_places(worker: WorkerContext) -> None:
+    """Remove the places of earlier attempts of a worker, which have recorded their results.
+
+    Raises:
+        EngineError: The engine does not answer, or refused.
+    """
+    engine = worker.run.engine
+    if not worker.run.streams or not (worker.run.resumed or worker.attempts()):
+        return
+    labels = {name: text for name, text in worker.labels(role="").items() if text}
+    found = [left for left in engine.leftovers(labels) if PLACE in left.labels]
+    for kind in ("container", "volume"):
+        for left in found:
+            if left.kind == kind:
+                engine.remove(left)
 
 
 def _prepare(worker: WorkerContext) -> Workspace:

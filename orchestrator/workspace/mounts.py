@@ -110,7 +110,8 @@ class Workspace:
             yield Part(name=GIT, mount=git, seen_by=seen_by)
         # protection: bases-objects-read-only
         objects = BindMount(source=self.objects, target=OBJECTS, read_only=True)
-        yield Part(name="objects", mount=objects, seen_by=every)
+        # These files never change, so all workers of a run can have the same copy.
+        yield Part(name="objects", mount=objects, seen_by=every, digest=str(self.objects))
         for mount in (*self.caches, *self.shared) if tasks else ():
             yield Part(name=part_of(mount.target), mount=mount, seen_by=tasks)
         for name, mount in self._packing() if harvest else ():

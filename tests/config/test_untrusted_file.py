@@ -227,6 +227,8 @@ def test_every_setting_is_classified_for_discovered_files():
         "retention",
         # Only for new names; directories outside of the repository are refused (`_leads_outside`).
         "branch", "worktree_dir",
+        # How the same files get into the same containers.
+        "transfer",
     }  # fmt: skip
     judged = {*NAMED_ONLY, *BOUNDED}
     assert {name for name, field in FIELDS.items() if field not in judged} == harmless

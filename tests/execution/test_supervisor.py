@@ -60,7 +60,7 @@ def hung_measuring(hung: Hanging, monkeypatch: pytest.MonkeyPatch) -> Hanging:
         hung()
         return NOTHING
 
-    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
+    monkeypatch.setattr("orchestrator.engine.host_place.disk_use", measured)
     return hung
 
 

@@ -35,9 +35,11 @@ from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.requirements import check_address, check_engine, fingerprint
 from orchestrator.engine.docker.rules import HOST, resolvers
 from orchestrator.engine.docker.seccomp import is_supported, profile
+from orchestrator.engine.docker.volume_place import Made, Make, VolumePlace
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import image_hint
 from orchestrator.engine.labels import FILTER, SHARES
+from orchestrator.engine.place import PlaceSpec
 from orchestrator.engine.protocol import Leftover, Measurement, PrivateNetwork, TerminalSize
 from orchestrator.engine.spec import ContainerSpec, Egress
 from orchestrator.errors import (
@@ -125,16 +127,24 @@ class DockerEngine(DockerImages):
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
         """Create a container and attach to its output; after a failure, no container remains."""
+        return self.create_with(spec, partial(create, self._client, seccomp=self._seccomp))
+
+    def open_place(self, spec: PlaceSpec) -> VolumePlace:
+        """Open a place whose files are in volumes."""
+        return VolumePlace(self._client, spec, seccomp=self._seccomp, networks=self)
+
+    def create_with(self, spec: ContainerSpec, make: Make[Made]) -> Made:
+        """Create a container with its network by a function, which creates the container alone."""
         if spec.network_of is not None:
-            return self._create_in_network_of(spec, spec.network_of)
+            return self._create_in_network_of(spec, spec.network_of, make)
         if spec.egress is None:
-            return create(self._client, spec, seccomp=self._seccomp)
+            return make(spec)
         helper = self._filtering_helper(spec, spec.egress)
         if helper is not None:
-            return self._create_filtered(spec, spec.egress, helper)
+            return self._create_filtered(spec, spec.egress, helper, make)
         guard = self._start_guard(spec, spec.egress)
         try:
-            container = create(self._client, _sharing(spec, guard), seccomp=self._seccomp)
+            container = make(_sharing(spec, guard))
         except BaseException:
             guard.remove()
             raise
@@ -155,13 +165,13 @@ class DockerEngine(DockerImages):
         return self._helpers.get(self._bridges.get(network, ""))
 
     def _create_filtered(
-        self, spec: ContainerSpec, egress: Egress, helper: Helper
-    ) -> DockerContainer:
+        self, spec: ContainerSpec, egress: Egress, helper: Helper, make: Make[Made]
+    ) -> Made:
         """Create a container whose network the helper filters from its start on."""
         labels = {**spec.labels, FILTER: json.dumps(egress.allowed)}
         hosts = {**spec.extra_hosts, HOST: helper.gateway}
         spec = replace(spec, labels=labels, extra_hosts=hosts)
-        container = create(self._client, spec, seccomp=self._seccomp)
+        container = make(spec)
         container.filter = NetworkFilter(container.id, egress.allowed, spec.network, helper)
         return container
 
@@ -173,7 +183,7 @@ class DockerEngine(DockerImages):
 
         return start_gateway(self._client, spec, egress, seccomp=self._seccomp)
 
-    def _create_in_network_of(self, spec: ContainerSpec, other: str) -> DockerContainer:
+    def _create_in_network_of(self, spec: ContainerSpec, other: str, make: Make[Made]) -> Made:
         holder = self.adopt(other)
         if holder is None:
             raise EngineError(
@@ -183,7 +193,7 @@ class DockerEngine(DockerImages):
         # with.
         owner = holder.guard or holder
         spec = replace(spec, labels={**spec.labels, SHARES: "true"})
-        container = create(self._client, _sharing(spec, owner), seccomp=self._seccomp)
+        container = make(_sharing(spec, owner))
         container.guard, container.shares_guard = owner, True
         container.ports = holder.ports
         return container

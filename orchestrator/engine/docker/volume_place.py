@@ -1,7 +1,5 @@
 """A place whose files are in volumes of the engine: nothing of this machine is mounted.
 
-No command creates such a place yet; runs mount the files of this machine.
-
 Every part is a volume of its own, because this engine mounts whole volumes only. Steps are
 containers with a shim as PID 1, which the porter, a container too, starts and stops
 (`engine/in_place`). Commands, variables and parts `in_memory` are only in volumes in memory, and in
@@ -12,14 +10,17 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
+from typing import Protocol, TypeVar
 
 import docker
+from docker.types import Mount
 
+from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.porter_calls import STATE, Porter
 from orchestrator.engine.docker.volume_step import VolumeStep, find_step
@@ -29,6 +30,7 @@ from orchestrator.engine.in_place.porter import FOLLOWS
 from orchestrator.engine.in_place.records import MOST_FILES
 from orchestrator.engine.labels import STEP
 from orchestrator.engine.place import Entry, Part, PlaceSpec, Start, Step
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.bundle import bundle
 from orchestrator.files.disk_usage import DiskUse
@@ -48,19 +50,46 @@ _READ = ("DAC_READ_SEARCH",)
 _RECORD = "put.json"
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
+Made = TypeVar("Made", bound=DockerContainer)
+Make = Callable[[ContainerSpec], Made]
+"""Function that creates a container in the network that the specification names."""
+
+
+class Networks(Protocol):
+    """Gives containers their networks, with packet filters."""
+
+    def create_with(self, spec: ContainerSpec, make: Make[Made]) -> Made:
+        """Create a container by a function, in the network that it needs."""
+
+    def adopt(self, container_id: str) -> DockerContainer | None:
+        """Return a handle of a container, which knows its network; None if it does not exist."""
+
 
 class VolumePlace:
     """Implements `orchestrator.engine.place.Place` for an engine that mounts no files."""
 
-    def __init__(self, client: docker.APIClient, spec: PlaceSpec, *, seccomp: str | None) -> None:
+    def __init__(
+        self,
+        client: docker.APIClient,
+        spec: PlaceSpec,
+        *,
+        seccomp: str | None,
+        networks: Networks | None = None,
+    ) -> None:
         """Create the place, or open it again.
+
+        Args:
+            client: The Docker client.
+            spec: The place.
+            seccomp: The seccomp profile of its containers.
+            networks: Gives steps their networks; without it, no step has a network.
 
         Raises:
             UnsupportedError: The place needs something that these places do not have.
             EngineError: The place could not be created.
         """
         _check(spec)
-        self._client, self.spec = client, spec
+        self._client, self.spec, self._networks = client, spec, networks
         self._memory = {part.name for part in spec.parts if part.in_memory}
         self._written = {part.name for part in spec.parts if not part.mount.read_only}
         """Names of the parts that some step may write."""
@@ -150,9 +179,8 @@ class VolumePlace:
     def order(self, step: str, start: Start) -> VolumeStep:
         """Create the container of a step, and those of the steps that follow it."""
         described = self.spec.step(step)
-        filtered = described.spec.egress is not None or described.spec.link is not None
-        if start.network_of or start.ports or (start.network != "none" and filtered):
-            raise UnsupportedError("a place with volumes cannot filter or share a network")
+        if self._networks is None and (start.network != "none" or start.network_of or start.ports):
+            raise UnsupportedError("the steps of this place have no network")
         found = self._follower(described)
         if found is None:
             found = self._create(described, start)
@@ -194,7 +222,7 @@ class VolumePlace:
             if volume is None:
                 raise EngineError(f"the files of the part `{part.name}` were not sent")
             mounts.append(self._volumes.mount_of(part, volume))
-        labels = {**step.spec.labels, **start.labels, **self._volumes.labels, STEP: step.name}
+        labels = {**self._volumes.labels, **step.spec.labels, **start.labels, STEP: step.name}
         # protection: order-is-in-no-object-of-engine
         spec = replace(
             step.spec,
@@ -203,21 +231,35 @@ class VolumePlace:
             env={},
             labels=labels,
             network=start.network,
+            egress=None if start.network == "none" else step.spec.egress,
+            network_of=start.network_of,
+            ports=start.ports,
         )
+        if self._networks is None:
+            return self._container(step.name, spec, mounts)
+        return self._networks.create_with(
+            spec, lambda spec: self._container(step.name, spec, mounts)
+        )
+
+    def _container(self, step: str, spec: ContainerSpec, mounts: Sequence[Mount]) -> VolumeStep:
+        """Create a container of a step, with the shell for its shim."""
         container = self._volumes.container(spec, mounts, init=False)
         try:
             shell = self._volumes.read(container, "/bin/sh")
-            channel = f"{_CHANNELS}/{step.name}"
+            channel = f"{_CHANNELS}/{step}"
             # protection: no-step-traces-its-shim
             self._volumes.write(self._porter.name, channel, {_SHELL: shell}, mode=0o711)
         except BaseException:
             self._volumes.remove_container(container)
             raise
-        return VolumeStep(self._client, container, self._porter, step.name, is_new=True)
+        return VolumeStep(self._client, container, self._porter, step, is_new=True)
 
     def step(self, name: str) -> VolumeStep | None:
         """Return the container of a step; None if it was not ordered."""
-        return find_step(self._client, self.spec.step(name).spec.name, self._porter, name)
+        found = find_step(self._client, self.spec.step(name).spec.name, self._porter, name)
+        if found is not None and self._networks is not None:
+            found.share_network(self._networks.adopt(found.id))
+        return found
 
     def usage(
         self, parts: Collection[str], *, most_files: int, seconds: float = math.inf

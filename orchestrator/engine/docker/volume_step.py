@@ -42,7 +42,17 @@ class VolumeStep(DockerContainer):
     @patient
     def again(self) -> "VolumeStep | None":  # type: ignore[override]  # the same, decorated
         """Return a new handle for the step after lost contact, None if it no longer exists."""
-        return find_step(self._client, self._id, self._porter, self._step)
+        again = find_step(self._client, self._id, self._porter, self._step)
+        if again is not None:
+            again.share_network(self)
+        return again
+
+    def share_network(self, other: DockerContainer | None) -> None:
+        """Take what another handle of the same container knows of its network."""
+        if other is not None:
+            self.guard, self.shares_guard = other.guard, other.shares_guard
+            self.filter, self.ports = other.filter, other.ports
+            self._network_over = other._network_over
 
     def logs(self, since: Mapping[Stream, int] | None = None) -> Iterator[LogChunk]:
         """Yield all output from the given offsets on, until the step ends.

@@ -176,7 +176,9 @@ class Porter:
             raise ValueError(f"the step {step!r} was ordered before")
         if ordered.nonce != nonce:
             ordered.nonce, ordered.order, ordered.state = nonce, order, "ordered"
-            if ordered.after is None or self._find(ordered.after).state == "ended":
+            before = None if ordered.after is None else self._find(ordered.after).state
+            # A client also orders steps of which the earlier one was never ordered, or was removed.
+            if before in (None, "ended") or (nonce != FOLLOWS and before == "waiting"):
                 self._begin(ordered)
 
     def _forget(self, step: Step) -> None:

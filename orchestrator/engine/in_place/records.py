@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import sys
 import time
 from pathlib import Path
@@ -150,7 +151,8 @@ def print_changed(root: str, part: str, most: str, seconds: str) -> None:
     base = Path(root, "base.json")
     since = json.loads(base.read_text()) if base.exists() else float("inf")
     walk = Walk(part_directory(root, part), most=int(most), until=time.monotonic() + float(seconds))
-    paths = [path for path, info in walk if info.st_ctime > since]
+    changed = ((path, info) for path, info in walk if info.st_ctime > since)
+    paths = [path for path, info in changed if not stat.S_ISDIR(info.st_mode)]
     print(json.dumps({"paths": paths}), flush=True)
 
 

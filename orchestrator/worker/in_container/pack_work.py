@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
 from orchestrator.worker.in_container.commit_files import FilesCommitter
@@ -245,13 +246,23 @@ class Harvest:
         write(os.path.join(out, "tip"), tip)
 
 
+def clear(places: Places) -> None:
+    """Remove the files of an interrupted packing."""
+    stale = [os.path.join(places.out, name) for name in ("tip", "pack", "kept", "kept.pack")]
+    for path in (*stale, os.path.join(places.git_dir, "index.lock")):
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
 def main(*arguments: str) -> None:
     """Clean up the worktree, commit the files, and pack the commits.
 
     With a commit as the last argument, only the files are committed, on top of that commit.
     """
     written, base, branch, message, *onto = arguments[len(Places._fields) :]
-    harvest = Harvest(Places(*arguments[: len(Places._fields)]), base)
+    places = Places(*arguments[: len(Places._fields)])
+    clear(places)
+    harvest = Harvest(places, base)
     harvest.tidy(written)
     harvest.write_submodules()
     tip = harvest.commit_onto(onto[0], message) if onto else harvest.commit_all(branch, message)

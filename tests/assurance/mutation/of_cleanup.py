@@ -17,6 +17,10 @@ ACCEPTANCE = "tests/system/test_acceptance.py"
 def cleanup() -> Iterator[Protection]:
     """Return the checks before something is removed."""
     yield from marked(
+        ("tests/system/test_transfer.py -k killed",),
+        ("work in volumes is kept", Instead("set()")),
+    )  # fmt: skip
+    yield from marked(
         (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
         ("unmerged work is backed up", Remove()),
         ("objects of a run that lost the engine are removed", Without("*gone")),

@@ -151,6 +151,10 @@ def preflight() -> Iterator[Protection]:
         ("what is remembered is of this engine and start", Always("found.key == key")),
     )  # fmt: skip
     yield from marked(
+        ("tests/worker/test_place.py",),
+        ("streams refuse what they cannot do", Never()),
+    )  # fmt: skip
+    yield from marked(
         ("tests/engine/test_limits_probe.py",),
         ("answers about limits are checked", Without("strict")),
         ("answers about limits are short", Never()),
