@@ -9,7 +9,7 @@ import pytest
 from orchestrator.config.container import Limits
 from orchestrator.engine.protocol import Usage
 from orchestrator.events import Event, WorkerOutput, WorkerStopping
-from orchestrator.files.disk_usage import DiskUse
+from orchestrator.execution.limits import LimitMeter
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.live import LATE, PATIENCE, eventually
@@ -18,7 +18,6 @@ from tests.support.runs import configured
 
 DEADLINE, GRACE = 2.0, 0.2
 LIMITS = Limits(grace=GRACE, log_limit=1 << 20)
-NOTHING = DiskUse(size=0, files=0, hidden=0)
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +55,10 @@ def hung(repo: Path) -> Hanging:
 def hung_measuring(hung: Hanging, monkeypatch: pytest.MonkeyPatch) -> Hanging:
     """Make every measurement of the disk hang."""
 
-    def measured(*_: object, **__: object) -> DiskUse:
+    def measured(*_: object) -> None:
         hung()
-        return NOTHING
 
-    monkeypatch.setattr("orchestrator.engine.host_place.disk_use", measured)
+    monkeypatch.setattr(LimitMeter, "_note_disk", measured)
     return hung
 
 
