@@ -16,10 +16,10 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.engine.protocol import Leftover
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
-from tests.support import cost, variants
+from tests.support import cost, repository, variants
 from tests.support.images import build_agent_image, build_broker_image
 from tests.support.local_engine import LocalEngine
-from tests.support.repository import make_repository, template
+from tests.support.repository import make_repository
 
 POISON = "unix:///nonexistent/this-test-lacks-the-docker-mark.sock"
 _DAEMON_MARKS = ("docker", "e2e", "bench")
@@ -89,7 +89,7 @@ def isolate_environment(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         if name.startswith("GIT_") or name in CI_VARIABLES:
             monkeypatch.delenv(name)
     if any(request.node.get_closest_marker(mark) for mark in _DAEMON_MARKS):
-        request.getfixturevalue("proven_engine")
+        monkeypatch.setattr(repository, "probes", request.getfixturevalue("proven_engine"))
     else:
         monkeypatch.setenv("DOCKER_HOST", POISON)
         request.getfixturevalue("home")
@@ -134,16 +134,21 @@ def docker_engine() -> Iterator[DockerEngine]:
 
 
 @pytest.fixture(scope="session")
-def proven_engine(docker_engine: DockerEngine) -> None:
-    """Test the limits of containers once, for all repositories that tests copy."""
+def proven_engine(
+    docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
+) -> Path | None:
+    """Test the limits of containers once, and return the directory with the answer."""
     # Imported here because fast tests should not wait for it.
     from orchestrator.engine.images.names import BASE_IMAGE
     from orchestrator.git.repository import Repository
     from orchestrator.runs.enforcement import proven_limits
 
+    tested = Repository(make_repository(tmp_path_factory.mktemp("proven") / "repo"))
     with suppress(OrchestratorError):  # the base image may be missing
         features = docker_engine.check(images=(BASE_IMAGE,), runtime=None)
-        proven_limits(docker_engine, features, Repository(template()), None)
+        proven_limits(docker_engine, features, tested, None)
+        return tested.state_dir / "probes"
+    return None
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from orchestrator.config.loading import load_settings
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, mistakes
 from orchestrator.git.repository import Repository
-from orchestrator.judging.check_run import check_commands
 
 
 def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
@@ -66,6 +65,9 @@ def settings_of_checks(
     Raises:
         ConfigError: The configuration is invalid, or a command is empty.
     """
+    # Imported here because most runs check no commands.
+    from orchestrator.judging.check_run import check_commands
+
     check_commands(commands)
     options = {"tasks": tuple(commands), "agent_cli": "shell", "workers": "1"}
     return _load(repository, options, file, task_needed=True)

@@ -62,7 +62,7 @@ def _tell(*questions: Callable[[], Mapping[str, object]]) -> None:
 
 def _status() -> dict[str, object]:
     """Return what the kernel says of this process; names that it does not tell are left out."""
-    lines = (line.partition(":") for line in Path("/proc/self/status").read_text().splitlines())
+    lines = (line.partition(":") for line in Path("/proc/self/status").read_text().split("\n"))
     told = {name: value.strip() for name, _, value in lines}
     seen: dict[str, object] = {}
     if "CapEff" in told:

@@ -14,6 +14,7 @@ from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
 from orchestrator.engine.protocol import Container, ContainerEngine
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError
+from orchestrator.text.split_lines import split_lines
 
 _TIMEOUT = 60.0
 _LONGEST = 16 * 1024
@@ -129,7 +130,7 @@ def _read(container: Container, *, may_be_empty: bool) -> _Answer:
         # protection: answers-about-limits-are-short
         if len(output) > _LONGEST:
             raise ValueError("too long")
-        for line in bytes(output).decode().splitlines():
+        for line in split_lines(bytes(output).decode()):
             told |= json.loads(line)
         # protection: no-answer-about-limits-is-error
         if not told and not may_be_empty:

@@ -17,16 +17,22 @@ def git(repo: Path, *arguments: str) -> str:
     return done.stdout.rstrip("\n")
 
 
+probes: Path | None = None
+"""Directory with what is known of the engine: tests of whole runs need not test it again."""
+
+
 def make_repository(path: Path) -> Path:
     """Create a repository with two commits and a few files."""
-    shutil.copytree(template(), path, symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(_template(), path, symlinks=True, dirs_exist_ok=True)
+    if probes is not None and probes.is_dir():
+        shutil.copytree(probes, path / ".git" / "orchestrator" / "probes")
     # The index contains inodes, which differ after the copy.
     git(path, "update-index", "-q", "--refresh")
     return path
 
 
 @functools.cache
-def template() -> Path:
+def _template() -> Path:
     """Create, once per process, the repository from which all others are copied."""
     path = Path(tempfile.mkdtemp(prefix="orchestrator-tests-")) / "template"
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)

@@ -14,6 +14,7 @@ from orchestrator.engine.in_place.archive import ArchiveError, pack
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.files.walk import Walk
 from orchestrator.machine import uptime
+from orchestrator.text.split_lines import split_lines
 
 _FRAME = 32 * 1024
 _LOOK = 0.05
@@ -63,7 +64,7 @@ class Output:
 def print_journal(root: str, after: str) -> None:
     """Print the entries of the journal after a number."""
     path = Path(root, "journal")
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = split_lines(path.read_text()) if path.exists() else []
     print(json.dumps({"entries": [json.loads(line) for line in lines[int(after) :]]}), flush=True)
 
 

@@ -133,7 +133,10 @@ def test_forged_end_ends_only_the_step_itself(open_place: Open) -> None:
     place = open_place()
     channel = str(place.work.parent / "channels" / "agent")
     beat = str(place.work / "beat")
-    task = """(while :; do date +%N > "$1"; sleep 0.05; done) & echo exit 0 > "$0/say"; sleep 300"""
+    task = """
+        date > "$1"; (while :; do date +%N > "$1"; sleep 0.05; done) &
+        echo exit 0 > "$0/say"; sleep 300
+    """
     assert place.run("agent", "sh", "-c", task, channel, beat) == 0
     assert place.ended("agent")["exit_code"] == 0
     last = Path(beat).read_text()
