@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from shlex import quote
 
 from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
@@ -220,16 +220,18 @@ def _bring_files(repository: Repository, target: Target, change: UnderWay) -> No
     except RepositoryError as error:
         if isinstance(error, GitCommandError) and _REFUSED.search(error.stderr):
             # Git refused before it wrote any file: a file changed since it was checked.
-            # protection: target-branch-moves-back-if-its-files-cannot-be-written
-            if change.landed.moves:
-                why = "orchestrator merge: refused"
-                repository.git.run("update-ref", "-m", why, target.ref, change.old, change.new)
-            forget_under_way(repository)
-            raise NotFitError(
-                f"files of `{target.branch}` were edited at the same time, so the command changed "
-                f"nothing ({one_line(error.stderr)})",
-                hint="run the command again",
-            ) from error
+            # On a full disk, the branch cannot move back: its files are written later.
+            with suppress(GitCommandError):
+                # protection: target-branch-moves-back-if-its-files-cannot-be-written
+                if change.landed.moves:
+                    why = "orchestrator merge: refused"
+                    repository.git.run("update-ref", "-m", why, target.ref, change.old, change.new)
+                forget_under_way(repository)
+                raise NotFitError(
+                    f"files of `{target.branch}` were edited at the same time, so the command "
+                    f"changed nothing ({one_line(error.stderr)})",
+                    hint="run the command again",
+                ) from error
         raise RepositoryError(
             f"`{target.branch}` has its new commit, but not all files in "
             f"{target.checkout.path} could be written: {one_line(error.message)}",

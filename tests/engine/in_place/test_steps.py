@@ -206,9 +206,11 @@ def test_steps_follow_each_other_without_a_client(open_place: Open) -> None:
     place = open_place({"agent": {}, **following})
     shims = [place.start(name) for name in ("agent", "teardown", "harvest")]
     place.order("harvest", "echo", "replaced", nonce="follows")
-    place.order("harvest", "echo", "packed")
     place.order("teardown", "sh", "-c", "exit 4", nonce="follows")
-    place.order("agent", "true")
+    ready = place.work / "ready"
+    place.order("agent", "sh", "-c", 'until [ -e "$0" ]; do sleep 0.05; done', str(ready))
+    place.order("harvest", "echo", "packed")
+    ready.touch()
     assert [shim.wait(60) for shim in shims] == [0, 4, 0]
     assert place.output("harvest.stdout") == b"packed\n"
     events = [(e["step"], e["event"]) for e in place.journal()]
@@ -271,7 +273,7 @@ def test_death_of_the_porter_kills_the_steps(open_place: Open) -> None:
 
 def test_nothing_follows_a_step_that_cannot_be_ended(open_place: Open) -> None:
     place = open_place({"agent": {}, "harvest": {"after": "agent"}}, collect_within=1.0)
-    place.order("harvest", "true")
+    place.order("harvest", "true", nonce="follows")
     shim = place.start("agent")
     harvest = place.start("harvest")
     place.order("agent", "sleep", "300")
