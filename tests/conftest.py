@@ -205,9 +205,3 @@ def _describe(leftover: Leftover) -> str:
         return f"{head} (gone meanwhile)"
     finally:
         client.close()
-
-
-def pytest_runtest_teardown() -> None:
-    """Close the sockets that docker-py leaves to the garbage collector, before they are many."""
-    if len(list(Path("/proc/self/fd").iterdir())) > 200:
-        gc.collect()
