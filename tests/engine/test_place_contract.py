@@ -29,8 +29,7 @@ from tests.support.containers import USER, finish
 from tests.support.cut_socket import CutSocket
 from tests.support.dying_client import order_and_die
 
-# In `make variants`: the sockets that these tests cut stay open for long.
-pytestmark = [pytest.mark.docker, pytest.mark.extra]
+pytestmark = pytest.mark.docker
 LIMITS = StepLimits(timeout=120, grace=5)
 Labels = Mapping[str, str]
 NAP = Start(command=("sleep", "300"))
