@@ -142,9 +142,7 @@ def open_place(worker: WorkerContext, workspace: Workspace) -> Place:
         # The host wrote this index after the checkout; the worker cannot change it.
         since = (workspace.store.harvest / "index").stat().st_mtime_ns
     containers = {launched.container for launched in earlier if launched}
-    place = HostPlace(run.engine, spec, earlier=containers, since=since)
-    place.put(spec.parts)
-    return place
+    return HostPlace(run.engine, spec, earlier=containers, since=since)
 
 
 def take_handed(worker: WorkerContext, workspace: Workspace, place: Place) -> tuple[str, ...]:
@@ -227,9 +225,7 @@ def open_check_place(
         parts=(*workspace.parts(names), findings, *_files(worker, steps, jobs)),
         steps=tuple(steps),
     )
-    place = HostPlace(worker.run.engine, spec)
-    place.put(spec.parts)
-    return place
+    return HostPlace(worker.run.engine, spec)
 
 
 def _files(worker: WorkerContext, steps: Sequence[Step], jobs: Sequence[Job]) -> Iterator[Part]:
