@@ -1,5 +1,6 @@
-"""Read files of an image, without starting anything of the image."""
+"""Read files of images and containers, without starting anything of an image."""
 
+import io
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import docker.errors
 
 from orchestrator.engine.docker.container import remove_container
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.in_place.archive import Source
 from orchestrator.engine.labels import MANAGED, ROLE
 from orchestrator.errors import EngineError
 
@@ -19,6 +21,39 @@ _LARGEST = 16 * 1024**2
 _MOST = 256 * 1024**2
 """Maximum number of bytes of all files together."""
 _MOST_ENTRIES = 1_000_000
+_LINKS = 8
+_SYMLINK = 1 << 27
+"""Bit of a symbolic link in the modes that the engine reports."""
+
+
+def read_file(client: docker.APIClient, container: str, path: str, *, most: int) -> bytes | None:
+    """Return a file of a container, which need not run; None if it does not exist.
+
+    Args:
+        client: The Docker client.
+        container: The container.
+        path: Path of the file, or of a link to it.
+        most: Maximum size in bytes of the file, with the archive around it.
+
+    Raises:
+        EngineError: It is not a file, or the engine does not answer.
+        ArchiveError: It is too large.
+    """
+    with translated(f"read {path} of the container"):
+        try:
+            pieces, found = client.get_archive(container, path)
+            for _ in range(_LINKS):
+                if found["mode"] & _SYMLINK:
+                    pieces, found = client.get_archive(container, found["linkTarget"])
+        except docker.errors.NotFound:
+            return None
+        data = Source(iter(pieces)).up_to(most)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        entry = archive.next()
+        file = archive.extractfile(entry) if entry is not None and entry.isreg() else None
+        if file is None:
+            raise EngineError(f"{path} of the container is not a file")
+        return file.read()
 
 
 def image_files(

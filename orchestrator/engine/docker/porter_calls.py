@@ -1,9 +1,7 @@
 """Calls to the porter of a place with volumes, each a short command in the porter's container."""
 
 import hashlib
-import io
 import json
-import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -14,6 +12,7 @@ import docker.errors
 
 from orchestrator.engine.docker.container import repeatable
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.in_place.archive import ArchiveError, Source
 from orchestrator.errors import EngineError, EngineUnavailableError, NotRunningError
@@ -153,15 +152,8 @@ class Porter:
 
         The object is empty if it was never written.
         """
-        with translated("read the record of the place"):
-            try:
-                pieces, _ = self._client.get_archive(self.name, f"{STATE}/{name}")
-            except docker.errors.NotFound:
-                return {}
-            data = Source(iter(pieces)).up_to(_LARGEST_FILE)
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            file = archive.extractfile(name)
-            record: dict[str, Any] = {} if file is None else json.load(file)
+        data = read_file(self._client, self.name, f"{STATE}/{name}", most=_LARGEST_FILE)
+        record: dict[str, Any] = {} if data is None else json.loads(data)
         return record
 
 

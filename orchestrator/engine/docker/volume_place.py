@@ -22,6 +22,7 @@ from docker.types import Mount
 
 from orchestrator.engine.docker.container import DockerContainer
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.image_files import read_file
 from orchestrator.engine.docker.porter_calls import STATE, Porter
 from orchestrator.engine.docker.volume_step import VolumeStep, find_step
 from orchestrator.engine.docker.volumes import Volumes, described, is_file, mount, source_of
@@ -48,6 +49,7 @@ _MEMORY_OPTIONS = "size=64m,mode=0755"
 _READ = ("DAC_READ_SEARCH",)
 """The porter's only capability: it measures directories that a worker closed to others."""
 _RECORD = "put.json"
+_LARGEST_SHELL = 16 * 1024**2
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 Made = TypeVar("Made", bound=DockerContainer)
@@ -245,7 +247,9 @@ class VolumePlace:
         """Create a container of a step, with the shell for its shim."""
         container = self._volumes.container(spec, mounts, init=False)
         try:
-            shell = self._volumes.read(container, "/bin/sh")
+            shell = read_file(self._client, container, "/bin/sh", most=_LARGEST_SHELL)
+            if shell is None:
+                raise EngineError(f"the image `{spec.image}` has no `/bin/sh`")
             channel = f"{_CHANNELS}/{step}"
             # protection: no-step-traces-its-shim
             self._volumes.write(self._porter.name, channel, {_SHELL: shell}, mode=0o711)

@@ -19,7 +19,7 @@ from orchestrator.engine.docker.container import remove_container, repeatable
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.image_defaults import image_config, overridden
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.in_place.archive import ArchiveError, Source, pack, pack_file
+from orchestrator.engine.in_place.archive import ArchiveError, pack, pack_file
 from orchestrator.engine.labels import DIGEST, MANAGED, PLACE, REPOSITORY, ROLE, RUN
 from orchestrator.engine.place import Part, PlaceSpec
 from orchestrator.engine.spec import BindMount, ContainerSpec
@@ -34,10 +34,6 @@ _FILE = "file"
 _PIECE = 256 * 1024
 _FILLED = "-filled"
 """End of the name of an empty volume that says that another one has all its files."""
-_LINKS = 8
-_SYMLINK = 1 << 27
-"""Bit of a symbolic link in the modes that the engine reports."""
-_LARGEST_FILE = 16 * 1024**2
 _MOST_FILES = 2_000_000
 _HELPER_MEMORY = 512 * 1024**2
 _HELPER_PIDS = 64
@@ -111,25 +107,6 @@ class Volumes:
         with translated("create the container"):
             created: str = self._client.create_container(**arguments)["Id"]
         return created
-
-    def read(self, container: str, path: str) -> bytes:
-        """Return a small file of a container's image.
-
-        Raises:
-            EngineError: The image has no such file.
-        """
-        with translated(f"read {path} of the image"):
-            pieces, found = self._client.get_archive(container, path)
-            for _ in range(_LINKS):
-                if found["mode"] & _SYMLINK:
-                    pieces, found = self._client.get_archive(container, found["linkTarget"])
-            data = Source(iter(pieces)).up_to(_LARGEST_FILE)
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            entry = archive.next()
-            file = archive.extractfile(entry) if entry is not None and entry.isreg() else None
-            if file is None:
-                raise EngineError(f"{path} of the image is not a file")
-            return file.read()
 
     def write(
         self, container: str, directory: str, texts: Mapping[str, bytes], *, mode: int = 0o600
