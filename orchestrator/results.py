@@ -247,6 +247,10 @@ class WorkerResult(BaseModel):
     """
     limits_unenforced: list[str] = []
     """Limits that the engine did not enforce, as `allow_unenforced` permits."""
+    transfer: Literal["mounts", "streams"] | None = None
+    """How the worker's containers got its files: mounted from this machine, or as copies that were
+    sent to volumes of the engine; null in results of older versions.
+    """
     interventions: list[Noticed] = []
     """The latest 20 findings for which a person should have looked at the worker: enabled alerts,
     and a question whose answer the agent was waiting for when its time limit ended.

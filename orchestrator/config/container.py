@@ -217,7 +217,8 @@ class Isolation(Model):
         ),
     ] = "auto"
     """How files get into workers. `mounts`: containers mount files of this machine. `streams`:
-    copies are sent to volumes of the engine, and commits are fetched from there. `auto`: mounts."""
+    copies are sent to volumes of the engine, and commits are fetched from there. `auto`: streams if
+    a test shows that containers cannot use files of this machine, otherwise mounts."""
     history: Literal["full", "shallow"] = "full"
     """`full`: workers get the whole history of the base commit. `shallow`: only the base commit,
     which is faster for a large repository."""

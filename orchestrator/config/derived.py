@@ -7,7 +7,7 @@ Mypy checks the arguments of these functions, which it cannot do for those of `m
 from collections.abc import Sequence
 from typing import Literal, TypedDict, Unpack
 
-from orchestrator.config.container import Isolation, Limits, Network
+from orchestrator.config.container import Isolation, Limits, Network, Transfer
 from orchestrator.config.project import Project
 from orchestrator.config.run import MOST_WORKERS, ParallelConfig, StageKey, Triggers
 
@@ -55,6 +55,7 @@ class IsolationChanges(TypedDict, total=False):
     secrets: tuple[str, ...]
     ports: dict[str, int]
     copied: tuple[str, ...]
+    transfer: Transfer
 
 
 def with_changes(config: ParallelConfig, **changes: Unpack[RunChanges]) -> ParallelConfig:

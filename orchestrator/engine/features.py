@@ -26,6 +26,8 @@ class EngineFeatures:
     """Name and version of the engine, for users and records."""
     seccomp: bool = False
     """Whether the engine can filter system calls with a custom seccomp profile."""
+    transfer: Literal["mounts", "streams"] = "mounts"
+    """How files get into containers: mounted from this machine, or sent to the engine's volumes."""
     gateways: bool = False
     """Whether the engine can confine a container to the hosts of an allow-list."""
     id: str = ""

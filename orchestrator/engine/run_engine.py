@@ -1,6 +1,7 @@
 """The engine of a recorded run, which later commands on the run use too."""
 
 import re
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -19,6 +20,8 @@ class RunEngine(BaseModel):
     address: str = ""
     """Where the engine was reached, without user and password; empty if it needs no address."""
     version: str = ""
+    transfer: Literal["mounts", "streams"] | None = None
+    """How files got into containers; None in records of older versions."""
 
     @field_validator("address")
     @classmethod

@@ -56,6 +56,7 @@ from orchestrator.workflow.planning import (
     plan_workers,
 )
 from orchestrator.workspace.confined import check_confined
+from orchestrator.workspace.overlay_probe import choose_transfer
 from orchestrator.workspace.shared_files import read_given
 from orchestrator.workspace.untracked import choose_copies, secret_lines
 
@@ -101,6 +102,12 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
     checked = _read_inputs(request, repository, settings, problems)
     isolations = [own.config.isolation for _, own in checked.by_task()]
     proven = check_enforcement(engine, features[0].value, repository, isolations)
+    asked = request.config.isolation.transfer
+    proven = choose_transfer(engine, proven, repository, asked)
+    for task, own in checked.by_task():
+        of_task = problems.of_task(task)
+        of_task.attempt(check_transfer, engine, proven, own.config, has_workflow=bool(task))
+    problems.raise_all()
     return CheckedRun(request=checked, engine=engine, features=proven)
 
 
@@ -216,7 +223,6 @@ def _check_engine(
             for image in images[1:]:
                 of_task.attempt(engine.check, images=(image,), runtime=None)
             features = of_task.attempt(engine.check, images=(), runtime=None)
-        of_task.attempt(check_transfer, engine, config, has_workflow=bool(task))
         if not features.has_problem:
             # protection: engine-without-gateways-refused-for-allow-list
             of_task.attempt(check_gateways, config, settings.egress, features.value)

@@ -61,6 +61,7 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
                 id=checked.features.id,
                 address=checked.features.address,
                 version=checked.features.version,
+                transfer=checked.features.transfer,
             ),
             config=config,
             workers=workers,

@@ -93,7 +93,11 @@ class ResumedRun:
             record, inputs = _read(directory)
             config = inputs.config if inputs else record.config
             config = with_changes(config, base=record.base, context=None)
-            with connected(self._engine, record.engine_used) as engine:
+            used = record.engine_used
+            if used is not None and used.transfer is not None:
+                # Its files are where the dead process put them.
+                config = with_isolation(config, transfer=used.transfer)
+            with connected(self._engine, used) as engine:
                 if _is_done(directory, record):
                     return self._conclude(ClaimedRun(record, directory), engine)
                 checked = check_run(self._request(config, record, inputs), engine)

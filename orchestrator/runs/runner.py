@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 _MOST_PENDING = 10_000
 """Number of events that wait for a slow reader, after which output of workers is left out."""
+_SENT = (
+    "the engine cannot use the files of this machine: copies are sent to it (`transfer: streams`)"
+)
 
 
 class ParallelRunner:
@@ -277,9 +280,11 @@ class ParallelRunner:
         each = [demand(task.config, cpus=features.cpus) for task in request.tasks.values()]
         room = roominess(self._config, features, each)
         crowded = crowding(self._config, features, each) or room
+        is_auto = self._config.isolation.transfer == "auto"
         missing = ", ".join(f"`{limit}`" for limit in features.unenforced)
         return (
             *([f"the engine does not enforce these limits: {missing}"] if missing else ()),
+            *([_SENT] if features.transfer == "streams" and is_auto else ()),
             *leftover_notices(request.repository, checked.engine),
             *self._notices(request.repository),
             *request.copies.notices,

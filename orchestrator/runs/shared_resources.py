@@ -44,7 +44,7 @@ from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import find_caches
 from orchestrator.workspace.layout import Mode
-from orchestrator.workspace.overlay_probe import check_memory, choose_mode
+from orchestrator.workspace.overlay_probe import check_memory
 from orchestrator.workspace.shared_checkout import KEPT_UNUSED, prune_checkouts
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
@@ -208,17 +208,15 @@ def _prepare(
 
 
 def _mode(checked: CheckedRun, directory: RunDirectory) -> Mode:
-    """Return the mode of the workers' files, after a test whether containers see them."""
+    """Return the mode of the workers' files, after a test whether containers see secrets."""
     request, engine, features = checked.request, checked.engine, checked.features
-    if request.settings.config.isolation.transfer == "streams":
+    if features.transfer == "streams":
         # Each worker's own checkout is sent to the engine.
         return "bind"
-    repository = request.repository
-    mode = choose_mode(engine, features, repository, directory.path)
     if request.secrets.root is not None or needs_broker(request):
         root = request.secrets.root or memory_root(os.environ)
-        check_memory(engine, features, repository, directory.path, root)
-    return mode
+        check_memory(engine, features, request.repository, directory.path, root)
+    return "overlay" if features.overlay else "bind"
 
 
 def _network(checked: CheckedRun, directory: RunDirectory, *, resumed: bool) -> str:

@@ -142,7 +142,7 @@ class RunContext:
     @property
     def streams(self) -> bool:
         """Return whether files are sent to volumes of the engine; if not, they are mounted."""
-        return self.config.isolation.transfer == "streams"
+        return self.features.transfer == "streams"
 
     def labels(self, *, role: str) -> dict[str, str]:
         """Return labels for a container or network, by which another process finds it."""

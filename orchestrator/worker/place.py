@@ -11,6 +11,7 @@ from orchestrator.broker.repositories import GIT_FILE
 from orchestrator.config.company import BUNDLE
 from orchestrator.config.container import GATEWAYS
 from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.host_place import HostPlace
 from orchestrator.engine.place import Part, Place, PlaceEngine, PlaceSpec, Step
 from orchestrator.engine.protocol import ContainerEngine
@@ -45,19 +46,25 @@ from orchestrator.workspace.mounts import Workspace
 _MOST_LISTED = 100_000
 _LISTING = 10.0
 _SHOWN = 5
+UNSEEN = "because the engine cannot use the files of this machine, and gets copies"
+LOCAL = "`unset DOCKER_HOST DOCKER_CONTEXT`, or `docker context use default`"
 CA_FILE = "ca-bundle.crt"
 """Name of the file with certificate authorities in a run's directory."""
 
 
 def check_transfer(
-    engine: ContainerEngine, config: ParallelConfig, *, has_workflow: bool = False
+    engine: ContainerEngine,
+    features: EngineFeatures,
+    config: ParallelConfig,
+    *,
+    has_workflow: bool = False,
 ) -> None:
     """Check that nothing needs mounts if files are sent to the engine as streams.
 
     Raises:
         UnsupportedError: A setting needs mounts, or the engine has no volumes for streams.
     """
-    if config.isolation.transfer != "streams":
+    if features.transfer != "streams":
         return
     if not isinstance(engine, PlaceEngine):
         raise UnsupportedError(
@@ -78,10 +85,10 @@ def check_transfer(
     }
     # protection: streams-refuse-what-they-cannot-do
     if refused := sorted(name for name, is_used in used.items() if is_used):
-        raise UnsupportedError(
-            f"with `transfer: streams`, workers cannot have {', '.join(refused)}",
-            hint="use `--transfer mounts`",
-        )
+        why, hint = "with `transfer: streams`", "use `--transfer mounts`"
+        if isolation.transfer == "auto":
+            why, hint = UNSEEN, f"leave it out, or use an engine of this machine: {LOCAL}"
+        raise UnsupportedError(f"{why}, workers cannot have {', '.join(refused)}", hint=hint)
 
 
 def _place(worker: WorkerContext, spec: PlaceSpec) -> Place | None:

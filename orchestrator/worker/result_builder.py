@@ -88,6 +88,7 @@ def result_of_end(worker: WorkerContext, finish: Finish) -> WorkerResult:
         ports=dict(ending.ports),
         limits_hit=list(ending.limits_hit),
         limits_unenforced=list(worker.run.features.unenforced),
+        transfer=worker.run.features.transfer,
         interventions=list(ending.interventions),
         cpu_time=ending.cpu_time,
         peak_memory=ending.peak_memory,
@@ -131,6 +132,7 @@ def result_of_failure(
         base=worker.base,
         commit=commit,
         limits_unenforced=list(worker.run.features.unenforced),
+        transfer=worker.run.features.transfer,
         timings=worker.times.read(),
     )
 

@@ -1,62 +1,84 @@
-"""Test whether the engine can mount overlays, and choose how workers see their worktrees."""
+"""Test whether containers can mount files of this machine, and choose how workers get theirs."""
 
 import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 
+from orchestrator.config.container import Transfer
 from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN
+from orchestrator.engine.place import Part, PlaceEngine, PlaceSpec, Start, Step
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
-from orchestrator.errors import ConfigError, EngineError, UnsupportedError
+from orchestrator.errors import ConfigError, EngineError, EngineUnavailableError, UnsupportedError
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.files.safe_open import read_limited
+from orchestrator.files.shared import make_shared
 from orchestrator.git.repository import Repository
-from orchestrator.workspace.layout import PROBE, WORKSPACE, Mode
+from orchestrator.machine import boot_id
+from orchestrator.workspace.layout import PROBE, WORKSPACE
 from orchestrator.workspace.worker_user import worker_user
 
 _PROBE_TIMEOUT = 60.0
+_PROBE_SIZE = 64 * 1024
 
 
-def choose_mode(
-    engine: ContainerEngine, features: EngineFeatures, repository: Repository, run: Path
-) -> Mode:
-    """Return the mode of the workers' files, `overlay` or `bind`, after a test of the engine.
+def choose_transfer(
+    engine: ContainerEngine, features: EngineFeatures, repository: Repository, asked: Transfer
+) -> EngineFeatures:
+    """Return the features with how workers get their files, after a test of the engine.
 
     Args:
         engine: The engine.
         features: The engine's features.
         repository: The repository.
-        run: Directory of the current run; its name is the run's id.
+        asked: The setting `transfer`.
 
     Raises:
-        UnsupportedError: Containers cannot use files of this machine.
+        UnsupportedError: Containers cannot use files of this machine, and no copies can be sent.
+        EngineUnavailableError: The engine does not answer.
     """
-    mode: Mode = "overlay" if may_overlay(features, repository) else "bind"
-    if mode == "bind" and not features.address:
+    sent = replace(features, overlay=False, transfer="streams")
+    if asked == "streams":
+        return sent
+    overlay = may_overlay(features, repository)
+    if not overlay and not features.address:
         # The engine is part of this process.
-        return mode
+        return replace(features, overlay=False)
     known = repository.state_dir / "overlay"
     # The same repository may be at another path in a container that uses the engine of its host.
     # The socket of another machine's engine may have been forwarded to the path of this one's.
     # protection: mounts-are-tested-for-each-engine
-    found = f"{mode} {features.version} {features.fingerprint} {repository.state_dir}"
-    if known.exists() and known.read_text() == found:
-        return mode
-    if probe(engine, repository, run, overlay=mode == "overlay"):
-        write_atomically(known, found)
-        return mode
-    if mode == "bind" or not probe(engine, repository, run, overlay=False):
-        raise UnsupportedError(
-            f"the engine does not see the files of this machine in {repository.common_dir}, or its "
-            "containers cannot write to them",
-            hint="in a container that uses the engine of its host, such as a CI job, mount the "
-            "repository at the same path as on the host; elsewhere, use a local Docker daemon that "
-            "root started",
-        )
-    return "bind"
+    here = f"{features.version} {features.fingerprint} {repository.state_dir}"
+    mounted = replace(features, overlay=overlay)
+    found = f"{'overlay' if overlay else 'bind'} {here}"
+    # Somebody may mount the files later, so this holds only until this machine starts again.
+    hidden = f"streams {here} {boot_id()}"
+    remembered = known.read_text() if known.exists() else ""
+    if remembered == found:
+        return mounted
+    if remembered == hidden and asked == "auto":
+        return sent
+    make_shared(repository.state_dir)
+    with tempfile.TemporaryDirectory(prefix="probe-", dir=repository.state_dir) as scratch:
+        if probe(engine, repository, Path(scratch), overlay=overlay):
+            write_atomically(known, found)
+            return mounted
+        if overlay and probe(engine, repository, Path(scratch), overlay=False):
+            return replace(features, overlay=False)
+    if asked == "auto" and isinstance(engine, PlaceEngine):
+        write_atomically(known, hidden)
+        return sent
+    raise UnsupportedError(
+        f"the engine does not see the files of this machine in {repository.common_dir}, or its "
+        "containers cannot write to them",
+        hint="in a container that uses the engine of its host, such as a CI job, mount the "
+        "repository at the same path as on the host; elsewhere, use `--transfer auto`",
+    )
 
 
 def check_memory(
@@ -136,6 +158,44 @@ def probe(
         remove_tree(root)
 
 
+def probe_streams(engine: PlaceEngine, repository: Repository, run: Path) -> bool:
+    """Return whether a container gets a file that is sent to it, and gives a file back.
+
+    Args:
+        engine: The engine.
+        repository: The repository.
+        run: Directory for the test files; its name is a run's id, for the containers' labels.
+    """
+    given, made, taken = (run / name for name in ("given", "made", "taken"))
+    for path in (given, made, taken):
+        path.mkdir(mode=0o755)
+    os.chown(made, *worker_user(0))
+    word = token_hex(16)
+    (given / "word").write_text(word)
+    mounts = {
+        "given": BindMount(source=given, target="/given", read_only=True),
+        "made": BindMount(source=made, target=WORKSPACE, read_only=False),
+    }
+    seen = frozenset({"probe"})
+    parts = tuple(Part(name=name, mount=mount, seen_by=seen) for name, mount in mounts.items())
+    spec = replace(_spec(repository, run, mounts["made"], "cat /given/word > word"), mounts=())
+    steps = (Step(name="probe", spec=spec),)
+    place = engine.open_place(
+        PlaceSpec(name=spec.name, labels=spec.labels, parts=parts, steps=steps)
+    )
+    try:
+        place.put(parts)
+        container = place.order("probe", Start(command=spec.command))
+        container.start()
+        container.wait(_PROBE_TIMEOUT)
+        place.take("made", taken, limit=_PROBE_SIZE)
+        return read_limited(taken / "word", most=_PROBE_SIZE) == word.encode()
+    except (EngineError, TimeoutError, OSError):
+        return False
+    finally:
+        place.remove()
+
+
 def _spec(
     repository: Repository, run: Path, mount: BindMount | OverlayMount, command: str
 ) -> ContainerSpec:
@@ -163,5 +223,7 @@ def _succeeds(engine: ContainerEngine, spec: ContainerSpec) -> bool:
             return container.wait(_PROBE_TIMEOUT).exit_code == 0
         finally:
             container.remove()
+    except EngineUnavailableError:
+        raise
     except (EngineError, TimeoutError):
         return False

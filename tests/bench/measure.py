@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.git.repository import Repository
-from orchestrator.workspace.overlay_probe import choose_mode
+from orchestrator.workspace.overlay_probe import choose_transfer
 
 IMAGE = "orchestrator/base:latest"
 LABEL = "orchestrator.managed=true"
@@ -132,7 +132,7 @@ def known_repository() -> Iterator[Path]:
         found = Repository(root)
         found.state_dir.mkdir()
         features = engine.check(images=(), runtime=None)
-        choose_mode(engine, features, found, found.state_dir / "none")
+        choose_transfer(engine, features, found, "auto")
         engine.close()
         yield root
 

@@ -1,5 +1,6 @@
 """Tests of what a run with `transfer: streams` refuses. The runs: tests/system/test_transfer.py."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from orchestrator.config.container import Isolation
 from orchestrator.config.project import Check, Service
 from orchestrator.config.run import ParallelConfig, Triggers
+from orchestrator.engine.features import EngineFeatures
 from orchestrator.engine.place import Place, PlaceSpec
 from orchestrator.errors import UnsupportedError
 from orchestrator.runs.runner import ParallelRunner
@@ -29,6 +31,10 @@ def streaming(**rest: Any) -> ParallelConfig:
     return configured("true", isolation=Isolation(**isolation), **rest)
 
 
+def sent(engine: LocalEngine) -> EngineFeatures:
+    return replace(engine.check(images=(), runtime=None), transfer="streams")
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -46,17 +52,27 @@ def streaming(**rest: Any) -> ParallelConfig:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_needs_mounts_is_refused(tmp_path: Path, settings: Any, named: str) -> None:
+    engine, config = WithPlaces(tmp_path), streaming(**settings)
     with pytest.raises(UnsupportedError) as caught:
-        check_transfer(WithPlaces(tmp_path), streaming(**settings))
+        check_transfer(engine, sent(engine), config)
     assert caught.value.message.endswith(f"cannot have {named}")
     assert (caught.value.exit_code, caught.value.hint) == (3, "use `--transfer mounts`")
 
 
+def test_hint_of_a_choice_by_a_test_names_no_mounts(tmp_path: Path) -> None:
+    engine = WithPlaces(tmp_path)
+    config = streaming(caches=("pip",), isolation={"transfer": "auto"})
+    with pytest.raises(UnsupportedError) as caught:
+        check_transfer(engine, sent(engine), config)
+    assert "`unset DOCKER_HOST DOCKER_CONTEXT`" in (caught.value.hint or "")
+    check_transfer(engine, engine.check(images=(), runtime=None), config)
+
+
 def test_workflows_are_refused(tmp_path: Path) -> None:
     engine = WithPlaces(tmp_path)
-    check_transfer(engine, streaming())
+    check_transfer(engine, sent(engine), streaming())
     with pytest.raises(UnsupportedError, match="cannot have a workflow"):
-        check_transfer(engine, streaming(), has_workflow=True)
+        check_transfer(engine, sent(engine), streaming(), has_workflow=True)
 
 
 def test_engine_without_places_is_refused_before_anything_is_created(

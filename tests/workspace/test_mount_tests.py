@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config.container import Transfer
 from orchestrator.engine.features import EngineFeatures
+from orchestrator.engine.place import Place, PlaceSpec
 from orchestrator.engine.spec import BindMount, ContainerSpec
-from orchestrator.errors import UnsupportedError
+from orchestrator.errors import EngineUnavailableError, UnsupportedError
 from orchestrator.git.repository import Repository
-from orchestrator.workspace.overlay_probe import choose_mode
+from orchestrator.workspace.overlay_probe import choose_transfer
 from tests.support.local_engine import LocalContainer, LocalEngine
 
 
@@ -21,12 +23,15 @@ class FarEngine(LocalEngine):
     address = "unix:///run/docker.sock"
     fingerprint = "here"
     created = 0
+    problem: EngineUnavailableError | None = None
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         known: dict[str, Any] = {"address": self.address, "fingerprint": self.fingerprint}
         return replace(super().check(images=images, runtime=runtime), **known)
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
+        if self.problem is not None:
+            raise self.problem
         self.created += 1
         if self.files is not None:
             mounts = (
@@ -37,25 +42,61 @@ class FarEngine(LocalEngine):
         return super().create(spec)
 
 
-def chosen(engine: FarEngine, repo: Path) -> str:
-    run = repo / ".git/orchestrator/runs/20260101-000000-abcdef"
-    run.mkdir(parents=True, exist_ok=True)
+class FarPlaces(FarEngine):
+    """Such an engine, which has volumes to which files can be sent."""
+
+    def open_place(self, spec: PlaceSpec) -> Place:
+        raise NotImplementedError
+
+
+def chosen(engine: FarEngine, repo: Path, asked: Transfer = "auto") -> str:
     features = engine.check(images=(), runtime=None)
-    return choose_mode(engine, features, Repository(repo), run)
+    found = choose_transfer(engine, features, Repository(repo), asked)
+    assert found == replace(features, transfer=found.transfer)
+    return found.transfer
+
+
+def hide(engine: FarEngine, there: Path) -> None:
+    """Let the engine have other files at the paths of this machine's."""
+    engine.files = there
+    there.mkdir()
+    there.chmod(0o777)
 
 
 def test_each_engine_is_tested_once(repo: Path, tmp_path: Path) -> None:
     engine = FarEngine(tmp_path / "engine")
-    assert [chosen(engine, repo), chosen(engine, repo)] == ["bind", "bind"]
+    assert [chosen(engine, repo), chosen(engine, repo)] == ["mounts", "mounts"]
     assert engine.created == 1
+
+
+def test_copies_are_sent_to_an_engine_that_sees_other_files(repo: Path, tmp_path: Path) -> None:
+    engine = FarPlaces(tmp_path / "engine")
+    hide(engine, tmp_path / "there")
+    assert [chosen(engine, repo), chosen(engine, repo)] == ["streams", "streams"]
+    assert engine.created == 1
+    with pytest.raises(UnsupportedError, match="does not see the files of this machine"):
+        chosen(engine, repo, "mounts")
+    # Somebody has mounted the files.
+    engine.files = None
+    assert [chosen(engine, repo), chosen(engine, repo, "mounts")] == ["streams", "mounts"]
+    assert chosen(engine, repo) == "mounts"
+    assert engine.leftovers({}) == []
+
+
+def test_an_engine_that_does_not_answer_is_no_reason_to_send_copies(
+    repo: Path, tmp_path: Path
+) -> None:
+    engine = FarPlaces(tmp_path / "engine")
+    engine.problem = EngineUnavailableError("gone")
+    with pytest.raises(EngineUnavailableError):
+        chosen(engine, repo)
 
 
 def test_forwarded_socket_at_the_same_path_is_recognised(repo: Path, tmp_path: Path) -> None:
     engine = FarEngine(tmp_path / "engine")
     chosen(engine, repo)
-    engine.files, engine.fingerprint = tmp_path / "there", "there"
-    engine.files.mkdir()
-    engine.files.chmod(0o777)
+    engine.fingerprint = "there"
+    hide(engine, tmp_path / "there")
     with pytest.raises(UnsupportedError, match="does not see the files of this machine") as caught:
         chosen(engine, repo)
     assert caught.value.exit_code == 3
@@ -65,5 +106,5 @@ def test_forwarded_socket_at_the_same_path_is_recognised(repo: Path, tmp_path: P
 def test_engine_of_this_process_needs_no_test(repo: Path, tmp_path: Path) -> None:
     engine = FarEngine(tmp_path / "engine")
     engine.address = ""
-    assert chosen(engine, repo) == "bind"
+    assert chosen(engine, repo) == "mounts"
     assert engine.created == 0

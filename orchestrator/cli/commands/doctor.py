@@ -3,8 +3,9 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Literal, get_args
@@ -21,6 +22,7 @@ from orchestrator.agents.settings_check import (
 )
 from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.messages import show, show_json
+from orchestrator.config.derived import with_isolation
 from orchestrator.config.loading import config_file, load_config
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import room
@@ -31,6 +33,7 @@ from orchestrator.engine.features import Enforcement, EngineFeatures
 from orchestrator.engine.gateway_probe import gateway_problem, open_network_problem
 from orchestrator.engine.images.names import BASE_IMAGE, BROKER_IMAGE, image_hint
 from orchestrator.engine.limits_probe import probe_limits
+from orchestrator.engine.place import PlaceEngine
 from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ImageNotFoundError, OrchestratorError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
@@ -44,7 +47,7 @@ from orchestrator.runs.machine_check import crowding, machine_problems
 from orchestrator.runs.problems import Problems
 from orchestrator.state.secret_files import read_secrets
 from orchestrator.text.quantities import size as amount
-from orchestrator.workspace.overlay_probe import may_overlay, probe
+from orchestrator.workspace.overlay_probe import may_overlay, probe, probe_streams
 
 LOW_DISK = 2 * 1024**3
 _State = Literal["ok", "warn", "fail", "unknown"]
@@ -197,7 +200,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     yield _system_calls(features, runtime)
     known = runtime if runtime in features.runtimes else None
     yield from _limits(engine, config, known)
-    yield _worktrees(engine, features, known)
+    yield _worktrees(engine, features, with_isolation(config, runtime=known))
     yield _open_network(engine)
     yield _allow_lists(engine, features, config.isolation.runtime)
     for image, required in _images(config).items():
@@ -290,24 +293,32 @@ def _images(config: ParallelConfig) -> dict[str, bool]:
     return needed | ({} if image == BASE_IMAGE else {image: bool(chosen)})
 
 
-def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:
-    """Check that containers can write to files of this machine, mounted as in a run."""
-    try:
-        repository = _for_containers(engine)
-    except OrchestratorError as error:
-        return Check(name="worktrees", state="warn", detail=error.message)
+def _worktrees(engine: Engine, features: EngineFeatures, config: ParallelConfig) -> Check:
+    """Check that workers can get their files as in a run: mounted, or as copies."""
+    runtime, asked = config.isolation.runtime, config.isolation.transfer
     with_runtime = f", runtime `{runtime}`" if runtime else ""
     ways = {"overlay": True, "bind mounts with a full checkout per worker": False}
-    for detail, overlay in ways.items():
-        if overlay and not may_overlay(features, repository):
-            continue
-        if _probe(engine, repository, overlay=overlay, runtime=runtime):
-            return Check(name="worktrees", detail=f"{detail}{with_runtime} (tested)")
+    sent = "copies are sent to the engine (`transfer: streams`)"
+    try:
+        repository = _for_containers(engine)
+        for detail, overlay in () if asked == "streams" else ways.items():
+            if overlay and not may_overlay(features, repository):
+                continue
+            test = partial(probe, overlay=overlay, runtime=runtime)
+            if _probe(test, engine, repository):
+                return Check(name="worktrees", detail=f"{detail}{with_runtime} (tested)")
+        if asked != "mounts" and isinstance(engine, PlaceEngine):
+            why = "" if asked == "streams" else "the engine cannot use the files of this machine: "
+            if _probe(probe_streams, engine, repository):
+                return Check(name="worktrees", detail=f"{why}{sent} (tested)")
+    except OrchestratorError as error:
+        return Check(name="worktrees", state="warn", detail=error.message)
     return Check(
         name="worktrees",
         state="fail",
-        detail=f"a container cannot write to files of this machine{with_runtime}",
-        hint="use a local Docker daemon that root started",
+        detail=f"a container cannot write to files of this machine{with_runtime}"
+        + ("" if asked == "mounts" else ", and gets no copies of them"),
+        hint="use `--transfer auto`" if asked == "mounts" else "use another engine",
         exit_code=UnsupportedError.exit_code,
     )
 
@@ -341,11 +352,11 @@ def _allow_lists(engine: Engine, features: EngineFeatures, runtime: str | None) 
     return Check(name=name, state="warn", detail=problem, hint=hint)
 
 
-def _probe(engine: Engine, repository: Repository, *, overlay: bool, runtime: str | None) -> bool:
+def _probe(test: Callable[..., bool], engine: Engine, repository: Repository) -> bool:
     make_shared(repository.state_dir)
     scratch = Path(mkdtemp(prefix="doctor-", dir=repository.state_dir))
     try:
-        return probe(engine, repository, scratch, overlay=overlay, runtime=runtime)
+        return test(engine, repository, scratch)
     except OSError:
         return False
     finally:
