@@ -17,15 +17,16 @@ Readings = Callable[[], tuple[int | None, int]]
 """Function that returns the free memory (None if unknown) and the free disk space in bytes."""
 
 
-def readings(place: Path) -> Readings:
+def readings(place: Path, *, memory: bool = True) -> Readings:
     """Return a function that measures the free memory and disk space of this machine.
 
     Args:
         place: A directory on the disk that workers write to.
+        memory: Whether workers use the memory of this machine.
     """
 
     def measure() -> tuple[int | None, int]:
-        return machine.free_memory(), shutil.disk_usage(place).free
+        return machine.free_memory() if memory else None, shutil.disk_usage(place).free
 
     return measure
 

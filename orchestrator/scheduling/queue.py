@@ -53,7 +53,9 @@ class Queue(Protocol):
 
 def make_queue(run: RunContext) -> Queue:
     """Return a queue for the workers of a run."""
-    admission = Admission(run.features, readings(run.directory.path))
+    # The engine may be on another machine.
+    free = readings(run.directory.path, memory=not run.streams)
+    admission = Admission(run.features, free)
     config, cpus = run.config, run.features.cpus
     workflow, programs = run.request.workflow, run.request.programs
     if workflow is None:

@@ -95,7 +95,8 @@ def test_run_records_its_engine_without_passwords(repo: Path, tmp_path: Path) ->
     (run,) = all_runs(repo / ".git/orchestrator")
     text = (run.path / "run.json").read_text()
     assert json.loads(text)["engine_used"] == {
-        "kind": "docker", "id": "A", "address": "tcp://there:1", "version": "local 1"
+        "kind": "docker", "id": "A", "address": "tcp://there:1", "version": "local 1",
+        "transfer": "mounts",
     }  # fmt: skip
     assert "password" not in text
 
