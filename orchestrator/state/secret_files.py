@@ -273,6 +273,31 @@ def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int,
     os.chown(directory, *owner)
 
 
+@contextmanager
+def readable_directory(root: Path, run_id: str) -> Iterator[Path]:
+    """Make a directory in memory that all users of a container can read, for one `with` block.
+
+    If this process is killed, `forget` removes it.
+
+    Raises:
+        EngineError: The run's directory belongs to another user.
+    """
+    with _threads:
+        run = _run_directory(root, run_id)
+        _own_directory(run)
+        directory = run / "readable"
+        _remove(directory)
+        directory.mkdir()
+        directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        with _threads:
+            _remove(directory)
+            with suppress(OSError):
+                run.rmdir()
+
+
 def forget(run_id: str, environ: Mapping[str, str]) -> None:
     """Remove the secrets and private files that a dead run left in memory."""
     for root in _candidates(environ):

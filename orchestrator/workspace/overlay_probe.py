@@ -20,6 +20,7 @@ from orchestrator.files.safe_open import read_limited
 from orchestrator.files.shared import make_shared
 from orchestrator.git.repository import Repository
 from orchestrator.machine import boot_id
+from orchestrator.state.secret_files import readable_directory
 from orchestrator.workspace.layout import PROBE, WORKSPACE
 from orchestrator.workspace.worker_user import worker_user
 
@@ -101,9 +102,7 @@ def check_memory(
     found = f"{features.version} {root} {root.stat().st_dev}"
     if known.exists() and known.read_text() == found:
         return
-    with tempfile.TemporaryDirectory(prefix="orchestrator-probe-", dir=root) as directory:
-        shown = Path(directory)
-        shown.chmod(0o755)
+    with readable_directory(root, run.name) as shown:
         (shown / "shown").touch()
         mount = BindMount(source=shown, target=WORKSPACE, read_only=True)
         if not _succeeds(engine, _spec(repository, run, mount, "test -e shown")):

@@ -121,7 +121,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "The tree is being removed; it is never left.": {"files/remove_tree.py": "_remove_entry"},
     "The directory in memory was checked to belong to this user.": {
-        "state/secret_files.py": "grant_directory _own_directory _write_files",
+        "state/secret_files.py": "grant_directory _own_directory _write_files readable_directory",
     },
     "The directory is in the user's home; the file is written by the helper.": {
         "cli/output/build_progress.py": "BuildProgress.end",

@@ -11,7 +11,7 @@ from orchestrator.config.container import Isolation
 from orchestrator.config.loading import load_config
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.state import secret_files
-from orchestrator.state.secret_files import forget, memory_root, read_secrets
+from orchestrator.state.secret_files import forget, memory_root, read_secrets, readable_directory
 
 OWNER = (os.getuid(), os.getgid())
 
@@ -203,3 +203,22 @@ def test_value_or_path_is_not_a_name(entry: str) -> None:
     with pytest.raises(ValueError, match="never as its value") as raised:
         Isolation(secrets=(entry,))
     assert "the value" not in str(raised.value)
+
+
+def test_readable_directory_is_removed(memory: Path) -> None:
+    with readable_directory(memory, "run") as directory:
+        (directory / "shown").touch()
+        assert directory.stat().st_mode & 0o777 == 0o755
+        assert directory.parent.stat().st_mode & 0o777 == 0o700
+    assert names(memory) == []
+
+
+def test_readable_directory_of_a_killed_process_is_forgotten(memory: Path) -> None:
+    killed = readable_directory(memory, "run")
+    (killed.__enter__() / "shown").touch()
+    # A resumed run makes it again; a cleanup removes it.
+    with readable_directory(memory, "run") as directory:
+        assert names(directory) == []
+        (directory / "shown").touch()
+        forget("run", {})
+        assert names(memory) == []

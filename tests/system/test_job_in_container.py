@@ -88,14 +88,18 @@ KEYS = parallel("--keys", "broker", "--env", "OPENAI_API_KEY", "echo $OPENAI_API
 
 
 @pytest.mark.usefixtures("broker_image")
-def test_files_and_memory_must_be_at_the_paths_of_the_host(repo: Path, job: Job) -> None:
-    probes = set(Path("/dev/shm").glob("orchestrator-probe-*"))
+def test_files_and_memory_are_mounted_from_the_paths_of_the_host(repo: Path, job: Job) -> None:
     code, stdout, stderr = job.run(*parallel("echo made > made.txt"), at=repo, memory=False)
     assert code == 0, stderr
     assert git(repo, "show", f"{result(stdout)['branch']}:made.txt") == "made"
-    # The same repository at another path, after the engine was found to see it.
+    # The same repository at another path, after the engine was found to see it: copies are sent.
+    copied = parallel("echo copied > made.txt")
+    code, stdout, stderr = job.run(*copied, at=Path("/builds/shop"), memory=False)
+    assert code == 0, stderr
+    assert git(repo, "show", f"{result(stdout)['branch']}:made.txt") == "copied"
     before = git(repo, "for-each-ref")
-    code, stdout, stderr = job.run(*parallel("true"), at=Path("/builds/shop"), memory=False)
+    mounted = parallel("--transfer", "mounts", "true")
+    code, stdout, stderr = job.run(*mounted, at=Path("/builds/shop"), memory=False)
     assert (code, stdout) == (3, ""), stderr
     assert "at the same path as on the host" in stderr
     secret = parallel(
@@ -109,7 +113,9 @@ def test_files_and_memory_must_be_at_the_paths_of_the_host(repo: Path, job: Job)
     code, stdout, stderr = job.run(*secret, at=repo, memory=True)
     assert code == 0, stderr
     assert (Path(result(stdout)["log"]) / "stdout.log").read_text().startswith(str(len(SECRET)))
-    assert set(Path("/dev/shm").glob("orchestrator-probe-*")) <= probes
+    runs = [path.name for path in (repo / ".git/orchestrator/runs").iterdir()]
+    assert runs
+    assert [name for name in runs if Path(f"/dev/shm/orchestrator-{name}").exists()] == []
 
 
 @pytest.mark.extra
